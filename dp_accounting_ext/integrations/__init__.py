@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # They come when they are asked for: the libraries are extras.
+    # Modules are imported at their first use, because their libraries are extras.
     from dp_accounting_ext.integrations import jax_privacy as jax_privacy
     from dp_accounting_ext.integrations import opacus as opacus
     from dp_accounting_ext.integrations import prv_accountant as prv_accountant
@@ -14,7 +14,7 @@ _MODULES = {"jax_privacy", "opacus", "prv_accountant"}
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Imports a module when it is first asked for."""
+    """Imports a module at its first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

@@ -43,15 +43,16 @@ __dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Certified: more than the roundings of a norm and a quotient, relatively.
+# Certified: a bound on the relative rounding error of a norm and a quotient.
 _ROUNDING = 1e-12
-# Tuning: ε of a plan whose matrix is of single precision may be as much less.
+# Tuning: the relative amount by which a plan's ε may be smaller, because its matrix may
+# be in single precision.
 _PROMISE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
 class _Setting:
-    """What an event depends on beside the strategy, as in `from_strategy`."""
+    """The arguments of `from_strategy` other than the strategy."""
 
     noise_multiplier: float
     matrix: Any
@@ -289,16 +290,16 @@ def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
 
 
 class StrategyAccountant(displays.Displayed):
-    """Counts the steps that a strategy's iterator hands out, and bounds their ε.
+    """Counts the batches that a strategy's iterators yield, and bounds their ε.
 
-    Every iterator draws anew, also after a checkpoint; what it had drawn before counts
-    for the steps that ran.
+    Every iterator draws anew, also after a checkpoint is loaded. Of an earlier iterator
+    the steps that ran are counted.
 
     Args:
         strategy: As in `from_strategy`.
         noise_multiplier: As in `from_strategy`.
-        **options: Those of `from_strategy`. With a matrix, one iterator may run: noise
-            that goes on where another ended is none of its theorems'.
+        **options: Those of `from_strategy`. With a matrix, only one iterator may run,
+            because no theorem covers correlated noise across iterators.
 
     Raises:
         TypeError, ValueError, UnsupportedEventError: As `from_strategy` does.
@@ -323,7 +324,7 @@ class StrategyAccountant(displays.Displayed):
         Args:
             num_examples: As the strategy's own; of a `UserSelectionStrategy`, the user
                 of each example.
-            rng: As the strategy's own. Its state is to be another for each iterator.
+            rng: As the strategy's own. Iterators need generators in different states.
 
         Raises:
             RuntimeError: If there are more or fewer examples than were accounted for,
@@ -374,7 +375,7 @@ class StrategyAccountant(displays.Displayed):
         strategy = _of_records(self.strategy)
         planned = getattr(strategy, "total_participations", None)
         if planned is None or steps == strategy.iterations:
-            # Of all others, fewer iterations are the first ones of more.
+            # For all other strategies, a shorter run is the beginning of a longer one.
             cut = dataclasses.replace(strategy, iterations=steps)
             return from_strategy(cut, self.noise_multiplier, **self.options)
         if planned != 1:
@@ -406,7 +407,7 @@ class StrategyAccountant(displays.Displayed):
         return relation
 
     def check(self, plan: Any, delta: float) -> None:
-        """Looks whether an execution plan promises what this accountant counts.
+        """Checks that an execution plan agrees with what this accountant counts.
 
         Args:
             plan: A `DPExecutionPlan` of `jax_privacy.experimental.execution_plan`.

@@ -54,9 +54,9 @@ class BallsAndBinsSampler:
     Args:
         num_records: Length of the dataset.
         num_steps: Batches of an epoch; batches differ in size and may be empty.
-        accountant: Told of every draw, so that an epoch that is left early, or resumed,
-            is accounted for as what it was.
-        generator: A `torch.Generator`; one that cannot be foretold for real data.
+        accountant: The accountant that every draw is reported to, so that epochs that
+            end early or are resumed are accounted for correctly.
+        generator: A `torch.Generator`; for real data, one that nobody can predict.
 
     Raises:
         TypeError, ValueError: If a number is not a positive integer, or the accountant
@@ -95,7 +95,7 @@ class BallsAndBinsSampler:
 
     @property
     def sample_rate(self) -> float:
-        """The chance that a record is in a batch."""
+        """The probability that a record is in a batch."""
         return 1 / self.num_steps
 
     def __len__(self) -> int:
@@ -131,7 +131,7 @@ def balls_and_bins(
 
     Raises:
         TypeError, ValueError: As `BallsAndBinsSampler` does.
-        RuntimeError: If the loader's own sampler would be lost in silence.
+        RuntimeError: If the loader's own sampler would be lost without a warning.
     """
     opacus_loaders.kind(data_loader)
     opacus_loaders.refuse_loss(data_loader)
@@ -163,7 +163,7 @@ def balls_and_bins(
 
 
 def check(engine: Any, data_loader: Any) -> str:
-    """Looks, before training, whether an engine accounts for what a loader draws.
+    """Checks, before training, that an engine accounts for a loader's batches.
 
     Args:
         engine: A `PrivacyEngine` with an accountant of this module.
@@ -203,10 +203,10 @@ def _certified(engine: Any) -> CertifiedAccountant | None:
 
 
 def _checking(make_private: Any) -> Any:
-    """Returns a `make_private` that looks at the loader, where the accountant is ours.
+    """Returns a `make_private` that checks the loader for accountants of this module.
 
-    Opacus shows an accountant no loader, and the loader that it is given is replaced
-    before the accountant is asked for anything.
+    Opacus passes no loader to an accountant, and replaces the user's loader before it
+    first calls the accountant.
     """
 
     @functools.wraps(make_private)

@@ -27,7 +27,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
     """Opacus' accountant of steps whose batches are Poisson samples.
 
     `make_private` refuses other loaders, and a step on other batches than its loader
-    drew raises. Who calls `step` tells what ran, and no loader is looked at.
+    drew raises an error. Direct calls of `step` are not checked against any loader.
 
     Guarantees:
         `get_epsilon` is never below the truth, where one record is added or removed and
@@ -125,10 +125,10 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
         Args:
             noise_multiplier: Standard deviation of the noise over the clip.
-            sample_rate: The chance that a record is in the batch.
+            sample_rate: The probability that a record is in the batch.
 
         Raises:
-            TypeError, ValueError: If either is not what its name says.
+            TypeError, ValueError: If an argument has the wrong type or is out of range.
         """
         noise = fields.noise_multiplier(noise_multiplier)
         rate = fields.sampling_probability(sample_rate)

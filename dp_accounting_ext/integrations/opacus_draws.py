@@ -1,8 +1,8 @@
-"""What loaders draw, as Opacus' accountants here see it: batches, and steps on them.
+"""Checks that Opacus' steps run on the batches that a watched loader draws.
 
-A watched loader reports every batch that it draws. Each step must be one on
-the batches that were drawn last, and on all of their records: else what ran is not what
-the loader's way of drawing batches promises.
+A watched loader reports every batch that it draws. Each step must use the batches that
+were drawn last, and all of their records. Otherwise the accountant, which assumes the
+loader's way of drawing batches, would not describe the steps that ran.
 """
 
 from collections.abc import Callable
@@ -20,18 +20,18 @@ from opacus.utils import uniform_sampler
 import torch
 from torch.utils import data
 
-# Certified: two draws that agree are one that was repeated, but for such a chance.
+# Certified: two independent draws agree with at most this probability.
 _COINCIDENCE = 1e-15
 
 
 @dataclasses.dataclass(eq=False)
 class Draw:
-    """One iterator's batches.
+    """The batches of one iterator.
 
     Attributes:
-        number: How many draws of all loaders came before it.
-        rate: The largest chance that a record was in one of its batches.
-        sizes: Of batches that were drawn and that no step has used.
+        number: The number of earlier draws, of all loaders.
+        rate: The largest probability of a record to be in a batch, over the batches.
+        sizes: The sizes of the batches that were drawn and not yet used by a step.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Draw:
 
 
 class Watch:
-    """What an accountant knows of the batches that its loaders drew."""
+    """A record of the batches that an accountant's loaders drew."""
 
     def __init__(self) -> None:
         self.draws = 0
@@ -61,9 +61,9 @@ class Watch:
         """Yields the batches of a new draw, and counts each before that.
 
         Args:
-            batches: Those of a sampler.
-            loader: Whose they are.
-            rate: The sampler's as it is at each of them.
+            batches: The batches of a sampler.
+            loader: The loader of the sampler.
+            rate: A function that returns the sampler's current sampling rate.
 
         Raises:
             RuntimeError: If the draw repeats an earlier one.
@@ -95,14 +95,14 @@ class Watch:
         """Counts a step on the batches that were drawn last.
 
         Args:
-            batches: How many of them are summed.
-            size: Records whose gradients are summed; None where nobody knows.
-            rate: Sampling rate of a batch, as the optimizer's hook was told.
-            is_split: Whether the size is only that of a batch's last part.
+            batches: The number of batches whose gradients the step sums.
+            size: The number of records whose gradients are summed; None if unknown.
+            rate: The sampling rate of a batch that the optimizer's hook was given.
+            is_split: Whether `size` may be only that of a batch's last part.
 
         Raises:
-            RuntimeError: If this is no step on all that was drawn; then nothing
-                changes.
+            RuntimeError: If the step does not use all records that were drawn. The
+                watch is then unchanged.
         """
         if self._latest is None:
             raise RuntimeError(
@@ -152,13 +152,14 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True)
 class _Loader:
-    """What a watch knows of a loader beside its batches.
+    """The properties of a loader that a watch needs.
 
     Attributes:
-        rate: The chance that a record is in a batch; 0 where none is claimed.
-        coincidence: The chance that a draw begins as another one; 1 where it may.
-        is_ahead: Whether workers draw batches before their turn.
-        is_ordered: Whether batches come in the order in which they were drawn.
+        rate: The probability that a record is in a batch; 0 if none is claimed.
+        coincidence: The probability that two draws have the same first batch; 1 if they
+            may have it regularly.
+        is_ahead: Whether workers draw batches in advance.
+        is_ordered: Whether batches arrive in the order in which they were drawn.
     """
 
     rate: float
@@ -177,7 +178,7 @@ def reported(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _rate(sampler: Any, loader: _Loader) -> float:
-    """Returns the chance that a record is in a batch; 0 where none is claimed."""
+    """Returns the probability that a record is in a batch; 0 if none is claimed."""
     return float(getattr(sampler, "sample_rate", loader.rate)) if loader.rate else 0.0
 
 
@@ -205,10 +206,10 @@ def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
     """Makes a loader's sampler report its batches to a watch from now on.
 
     Args:
-        loader: Whose `kind` is known.
-        by: Told of them.
-        rate: The chance that a record is in a batch; 0 where none is claimed.
-        num_records: Of which each is in a batch with this chance.
+        loader: A loader of a known `opacus_loaders.kind`.
+        by: The watch that receives the batches.
+        rate: The probability that a record is in a batch; 0 if none is claimed.
+        num_records: The number of records in the dataset.
     """
     watch_sampler(
         batch_sampler(loader),
@@ -232,12 +233,12 @@ def watch_sampler(
     """Makes a sampler report its batches to a watch, as `watch` does.
 
     Args:
-        sampler: Of a kind that is known.
-        by: Told of them.
+        sampler: A sampler of a known type.
+        by: The watch that receives the batches.
         rate: As in `watch`.
         num_records: As in `watch`.
-        is_ahead: Whether batches may be drawn before their turn.
-        is_ordered: Whether they come in the order in which they are drawn.
+        is_ahead: Whether batches may be drawn in advance.
+        is_ordered: Whether batches arrive in the order in which they are drawn.
     """
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
     known = _Loader(rate, coincidence, is_ahead, is_ordered)

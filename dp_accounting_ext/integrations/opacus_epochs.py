@@ -25,7 +25,7 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
 
     An epoch has 1 / sample_rate steps, fewer where it was ended; noise may change
     between steps. Where n batches are accumulated in a step, Opacus passes n times the
-    rate, and an epoch has so many steps less.
+    rate, and an epoch has 1 / n times as many steps.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
         self._draw: opacus_draws.Draw | None = None
 
     def begin_epoch(self) -> None:
-        """Tells that records draw anew: an epoch that has not ended ends here."""
+        """Begins an epoch, in which records draw anew; an unfinished epoch ends."""
         steps = len(self)
         if steps and (not self._begun or self._begun[-1] < steps):
             self._begun.append(steps)
@@ -62,7 +62,11 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
         super().step(noise_multiplier=noise_multiplier, sample_rate=sample_rate)
 
     def _check_sum(self, batches: int) -> None:
-        """Takes any: batches of one draw share no record; their sum is a larger one."""
+        """Accepts any number of batches.
+
+        The batches of one draw have no record in common, so that their sum is the sum
+        of a larger batch.
+        """
 
     def _rate(self, data_loader: Any) -> float:
         return 1 / len(data_loader.batch_sampler)

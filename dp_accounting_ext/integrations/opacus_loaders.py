@@ -91,7 +91,7 @@ def refuse_loss(loader: Any) -> None:
     """Refuses a loader whose sampler another one of the whole dataset would replace.
 
     Raises:
-        RuntimeError: If its records or their weights would be lost in silence.
+        RuntimeError: If its records or their weights would be lost without a warning.
     """
     sampler = opacus_draws.batch_sampler(loader)
     inner = getattr(sampler, "sampler", None)

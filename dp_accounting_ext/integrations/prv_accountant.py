@@ -76,18 +76,19 @@ def ApproximateDPMechanism(epsilon: float, delta: float) -> stock.DpEvent:  # no
 
 
 class PRVAccountant(displays.Displayed):
-    """Certified bounds for a composition of mechanisms, so many times each.
+    """Certified bounds for compositions of mechanisms, each a given number of times.
 
     Args:
-        prvs: A mechanism, or several: events of this module, or any others.
-        eps_error: Of no effect.
-        delta_error: Of no effect.
-        max_self_compositions: Most runs that are asked for, of each mechanism; 1 each
-            by default.
-        eps_max: Of no effect.
+        prvs: One mechanism or several: events of this module, or any other events.
+        eps_error: It has no effect.
+        delta_error: It has no effect.
+        max_self_compositions: The largest number of runs of each mechanism; 1 each by
+            default.
+        eps_max: It has no effect.
 
     Raises:
-        TypeError, ValueError: If these are no events, or not as many numbers.
+        TypeError, ValueError: If `prvs` are not events, or `max_self_compositions` does
+            not have one number for each.
     """
 
     def __init__(
@@ -168,10 +169,10 @@ class DPSGDAccountant(PRVAccountant):
 
     Args:
         noise_multiplier: Standard deviation of the noise over the clip.
-        sampling_probability: The chance that a record is in a batch.
-        max_steps: Most steps that are asked for.
-        eps_error: Of no effect.
-        delta_error: Of no effect.
+        sampling_probability: The probability that a record is in a batch.
+        max_steps: The largest number of steps.
+        eps_error: It has no effect.
+        delta_error: It has no effect.
     """
 
     def __init__(
@@ -211,12 +212,12 @@ def find_noise_multiplier(
     """Returns the least noise multiplier, of six digits, whose ε is at most a target.
 
     Args:
-        sampling_probability: The chance that a record is in a batch.
+        sampling_probability: The probability that a record is in a batch.
         num_steps: The number of steps.
         target_epsilon: ε, in nats.
         target_delta: δ.
-        eps_error: Of no effect: ε is certainly at most the target, not beyond by it.
-        mu_max: Most noise.
+        eps_error: It has no effect: ε is certainly at most the target.
+        mu_max: The largest noise multiplier that is tried.
 
     Raises:
         TypeError, ValueError: If a number is none, or more noise is needed.

@@ -125,7 +125,7 @@ def poisson_sampled(
             more, less = (poisson_sampled(each, reader) for each in both)
             return more if more == less else known_bounds.Between(less, more)
         if isinstance(event.event, NOISES):
-            # A record moves to the other end.
+            # A replaced record moves from one end of its range to the other.
             if isinstance(event.event, stock.NoOpDpEvent):
                 return compositions.NO_OP
             return sampling.Poisson(rate).one_replaced(noise_of(event.event))
@@ -138,11 +138,15 @@ def poisson_sampled(
 def merged(
     event: stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent,
 ) -> list[stock.PoissonSampledDpEvent] | None:
-    """Returns the one sample of one noise that a sample is, rounded up, and down.
+    """Returns the simplification of a nested sample to one noise on one sample.
 
-    A sample of a sample is one of the product of the rates, of every member of a group
-    alike, and Gaussians on one sample are one with less noise. None where it is one
-    already, or where it is no such.
+    A Poisson sample of a Poisson sample is one of the product of the rates, also for
+    each member of a group. Several Gaussians on one sample are one Gaussian with less
+    noise.
+
+    Returns:
+        Two events: the first is rounded to reveal more, the second to reveal less. None
+        if the event needs no simplification or does not have this form.
     """
     rate = fields.sampling_probability(event.sampling_probability)
     leaves, depth = list(event_trees.leaves(event.event)), 0
@@ -181,9 +185,9 @@ def merged(
 def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads a batch of fixed size.
 
-    The noise multiplier is over the bound on a record's norm, the clip, as in the
-    event's definition. A record in the batch takes another's place there, so the
-    sensitivity is that of batch substitution, 2 · clip, in either relation.
+    The noise multiplier is relative to the clip, the bound on a record's norm, as in
+    the event's definition. A record that is in the batch takes the place of another
+    record, so that the sensitivity is 2 · clip under either relation.
     """
     if is_empty(event):
         return compositions.NO_OP
@@ -227,8 +231,8 @@ def _zeroed_in_batch_of_any(
 ) -> interface.Mechanism:
     """Reads a batch where a record is replaced by one that contributes nothing.
 
-    A bound from above is a record that is replaced, and from below it is one among
-    others that contribute nothing either.
+    The upper bound is that of a record replaced by any other. The lower bound is that
+    of a record among others that contribute nothing either.
     """
     above = _batch_of_any(event, scheme, reader.under(NeighborRel.REPLACE_ONE))
     if scheme.with_replacement:

@@ -64,10 +64,10 @@ class Row:
     """A row of the table: how a type of events is read.
 
     Attributes:
-        fields: The names of the fields that are accounted for: one more, in a newer
-            version, is not ignored.
-        mechanism: From an event and a `Reader` to what it composes. It checks the
-            event's fields.
+        fields: The names of the fields that are accounted for. Further fields, of a
+            newer version, are not ignored.
+        mechanism: The function from an event and a `Reader` to the event's mechanism.
+            It checks the event's fields.
     """
 
     fields: Set[str]
@@ -76,17 +76,17 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """Reads trees of events, given what the answer depends on besides them.
+    """Reads trees of events under a neighboring relation.
 
-    Where a record is replaced, what has no builder of its own for that is read as a
-    record that leaves and another that joins.
+    If an event has no builder for replaced records, a replacement is read as the
+    removal of a record and the addition of another.
 
     Attributes:
-        neighboring_relation: The accountant's.
-        rows: From types of events to what reads them.
+        neighboring_relation: The relation under which events are read.
+        rows: The table from types of events to rows.
         in_sample: Whether the event runs on a sample of the records.
         is_derived: Whether the relation is not the accountant's, but one from which
-            the accountant's follows.
+            bounds for the accountant's relation follow.
     """
 
     neighboring_relation: NeighborRel
@@ -119,11 +119,11 @@ class Reader:
         return dataclasses.replace(self, in_sample=True).mechanism(event)
 
     def require_own_relation(self, event: stock.DpEvent) -> None:
-        """Raises `UnsupportedError` for what is stated of another relation.
+        """Raises `UnsupportedError` if the relation is derived from the accountant's.
 
-        What is stated of a mechanism, that it is (ε, δ)-private, is of the
-        accountant's relation. Of a batch of fixed size, or of a replaced record on a
-        Poisson sample, the theorems ask for another.
+        An event that states that a mechanism is (ε, δ)-private states it for the
+        accountant's relation. The theorems for batches of fixed size, and for a
+        replaced record on a Poisson sample, need it for another relation.
         """
         if self.is_derived:
             raise UnsupportedError(
@@ -134,7 +134,7 @@ class Reader:
             )
 
     def single(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what an event composes that is no composition."""
+        """Returns the mechanism of an event that is not a composition."""
         for kind in type(event).__mro__:
             if kind in self.rows:
                 return self._built(self.rows[kind], event)
@@ -155,29 +155,33 @@ class Reader:
             )
 
     def under(self, relation: NeighborRel) -> "Reader":
-        """Returns what reads events under a relation, to derive another from it."""
+        """Returns a reader for another relation, from which bounds are derived."""
         if relation is self.neighboring_relation:
             return self
         return dataclasses.replace(self, neighboring_relation=relation, is_derived=True)
 
     def _built(self, row: Row, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what the row of an event's type says that it composes."""
+        """Returns the mechanism that the row of the event's type builds.
+
+        If the row supports no replaced records, a replacement is read as the removal of
+        a record and the addition of another.
+        """
         try:
             return row.mechanism(event, self)
         except UnsupportedError as error:
             is_replaced = self.neighboring_relation is NeighborRel.REPLACE_ONE
-            # What is wrong inside of an event is wrong in any relation.
+            # An error in an inner event is not due to the relation.
             if error.event is not event or not is_replaced:
                 raise
         absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
         return allocated_replacements.replaced(row.mechanism(event, absent))
 
     def _check_known(self, event: stock.DpEvent) -> None:
-        """Raises `UnsupportedError` for what is newer than the table, anywhere.
+        """Raises `UnsupportedError` if any event in the tree is newer than the table.
 
-        A class of dp_accounting's own that is not in the table is not its parent,
-        whatever it inherits. A field that is not known must have its default: a newer
-        version, or a subclass, then means what it meant without it.
+        A class of dp_accounting that is not in the table is not read as its parent
+        class. An unknown field, of a newer version or a subclass, must have its default
+        value: the event then means the same as without the field.
         """
         for node in event_trees.nodes(event):
             name, defaults = type(node).__name__, field_defaults(type(node))

@@ -24,7 +24,7 @@ _Answers = stock.RandomizedResponseDpEvent | sampling_event.PrivateSamplingEvent
 
 # Tuning: a larger group has too many splits.
 _LARGEST_GROUP = 1024
-# Of which no group sees anything: what one record sees says so.
+# The sampling scheme of an event that draws no records, so that no group affects it.
 _NOBODY = sampling.Poisson(0.0)
 # An event of a newer dp_accounting, known by its name.
 _DISCRETE_GAUSSIAN = "DiscreteGaussianDpEvent"
@@ -70,10 +70,10 @@ def largest(event: stock.DpEvent) -> int:
 
 
 def seen_by(event: stock.DpEvent, size: int) -> stock.DpEvent:
-    """Returns a tree of events as a group sees it, be it of single records or groups.
+    """Returns a tree of events, of single records or of groups, as a group sees it.
 
-    What is composed is between the same two datasets, and the largest group of all
-    that is composed says how far apart these are.
+    All composed events are on the same two datasets. The largest group in the tree
+    determines in how many records these differ.
     """
     if size == 1:
         return event
@@ -94,9 +94,10 @@ def _of_one_record(leaf: stock.DpEvent) -> stock.DpEvent:
 def _grouped(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Returns what a group sees of one mechanism, possibly on a sample.
+    """Returns the mechanism that a group sees for one event, possibly on a sample.
 
-    It is tight where a theorem says so, and else a chain of what one record sees.
+    It is tight if a theorem gives the group's pair. Otherwise it is bounded by a chain
+    of datasets, each of which differs from the next in one record.
     """
     if isinstance(event, batch_events.FixedSize) and batch_events.is_empty(event):
         return compositions.NO_OP
@@ -121,9 +122,10 @@ def _grouped(
 def _whole(
     event: Any, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism | None:
-    """Returns what dominates noise on a function that all members move, if known.
+    """Returns a mechanism that dominates the event for the whole group, if known.
 
-    A group moves an integer-valued function by as many norms as it has members.
+    It is known for the discrete Gaussian: a group moves an integer-valued function by
+    at most its number of members times the sensitivity.
     """
     if type(event).__name__ != _DISCRETE_GAUSSIAN:
         return None
@@ -134,9 +136,10 @@ def _whole(
 def _one_member(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Returns what one member changes, of whatever dataset some others have left.
+    """Returns the mechanism for one member, on any dataset that occurs in the chain.
 
-    The smaller a dataset is, the larger is a batch's share of it.
+    Other members may have been removed before. The smaller the dataset, the larger is
+    the share of its records that a batch has.
     """
     if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE and size > 1:
         if isinstance(event, stock.SampledWithoutReplacementDpEvent):
@@ -168,7 +171,7 @@ def _with_size(event: stock.DpEvent) -> stock.DpEvent | None:
 def _tight(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism | None:
-    """Returns what a theorem says that a group sees of noise, or of a bit."""
+    """Returns the tight mechanism of a group for noise or a bit; None if unknown."""
     if isinstance(event, batch_events.POISSON_SAMPLES):
         both = batch_events.merged(event)
         if both is not None:

@@ -21,7 +21,7 @@ from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Means of numbers of runs above it are refused.
+# Larger means of the number of runs are refused.
 _LARGEST_MEAN = 2.0**53
 
 
@@ -46,7 +46,7 @@ def gaussian(
 
 
 def _norms_moved(reader: event_reader.Reader) -> int:
-    """Returns how far neighbors' sums may be apart, in norms of a record."""
+    """Returns the sensitivity of a sum, in norms of a record."""
     return 2 if reader.neighboring_relation is NeighborRel.REPLACE_ONE else 1
 
 
@@ -61,7 +61,7 @@ def laplace(
 def discrete_laplace(
     event: stock.DiscreteLaplaceDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads the discrete Laplace mechanism, the sensitivity a record's norm."""
+    """Reads the discrete Laplace mechanism; the sensitivity is one record's norm."""
     parameter = fields.scale("noise_parameter", event.noise_parameter)
     sensitivity = fields.positive_integer("sensitivity", event.sensitivity)
     norms = _norms_moved(reader)
@@ -155,11 +155,11 @@ def zero_concentrated(event: Any, reader: event_reader.Reader) -> interface.Mech
 def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads the discrete Gaussian mechanism, of an integer-valued function.
 
-    The sensitivity is a record's norm, Euclidean; a replaced record moves the function
-    by up to twice that. Where the function can move in one coordinate only, as in one
-    dimension, the pair is exact. Else it is that of the divergences, at most those of
-    the Gaussian mechanism, from above, and from below that of a function that moves in
-    one.
+    The sensitivity is the Euclidean norm of a record; a replaced record moves the
+    function by up to twice that. If the function can move in one coordinate only, as in
+    one dimension, the pair is exact. Otherwise the upper bound comes from the Rényi
+    divergences, which are at most those of the Gaussian mechanism, and the lower bound
+    is the pair of a function that moves in one coordinate.
 
     Source:
         Canonne et al. 2020, https://arxiv.org/abs/2004.00010, Theorem 14.
@@ -179,17 +179,17 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
     if not discrete.is_discrete_gaussian(sigma, steps):
         return renyi_bounded.Concentrated(rho)
     one = discrete_outputs.DiscreteGaussian(sigma, steps)
-    # A record moves one coordinate by one, one that is replaced perhaps two.
+    # Here one record moves one coordinate by one. A replaced record may move two.
     if dimension == 1 or (norms == 1 and sensitivity**2 < 2):
         return one
     return known_bounds.Between(one, renyi_bounded.Concentrated(rho))
 
 
 def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
-    """Reads sums over the nodes of trees, in the path of one of which a record is.
+    """Reads tree aggregation: noisy sums over the nodes of binary trees.
 
-    A tree of s steps has paths of ⌈log₂(s + 1)⌉ nodes. A record that takes another's
-    place has its path.
+    A record contributes to the nodes on one path of one tree. A tree of s steps has
+    paths of ⌈log₂(s + 1)⌉ nodes. A replacing record has the path of the replaced one.
 
     Source:
         Kairouz et al. 2021, https://arxiv.org/abs/2103.00039, Appendix D.

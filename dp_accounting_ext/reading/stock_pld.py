@@ -25,7 +25,7 @@ _LARGEST_SIZE = 25_000_000
 _MOST_ATOMS = 10_000_000
 _SPARSE_SIZE = 1000
 _SUMMATION_ERROR = 1e-12
-# Masses may sum to one and this: a hundred rounding errors.
+# Masses may sum to one plus this allowance of a hundred rounding errors.
 _ABOVE_ONE = 1e-14
 
 

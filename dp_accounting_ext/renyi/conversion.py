@@ -6,9 +6,10 @@ functions of Z are above (Z − κ)₊ at every Z, and their means are known:
     (1 − 1/α)^{α − 1} κ^{1 − α} Z^α / α,    of mean (…) M;
     (Z^α − 1 − α (Z − 1)) / (α (w − 1)),    of mean (M − 1) / (α (w − 1)),
 
-the second one for any w > 1 and κ = (1 − 1/α) (w^{α / (α − 1)} − 1) / (w − 1). It does
-not count what is certain, Z^α = 1 where the record changes nothing: rare records have M
-near 1, and an M − 1 that is small beside δ.
+the second one for any w > 1 and κ = (1 − 1/α) (w^{α / (α − 1)} − 1) / (w − 1). At
+Z = 1, where the record changes nothing, the second function is zero but the first is
+not. So the second one is better if the record rarely takes part: M is then near 1, and
+M − 1 small compared with δ.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,10 @@ from dp_accounting_ext.kernel import floats
 
 # Certified: the rounding error of a conversion, relative to the sizes of its terms.
 _ROUNDING = 64 * floats.UNIT_ROUNDOFF
-# Tuning: at a smaller ε rounding leaves nothing of κ − 1; and so many steps give all
-# digits of log z.
+# Tuning: at a smaller ε, κ − 1 is lost to rounding. Newton's method needs this many
+# steps for all digits of log z.
 _SMALLEST_EPSILON, _NEWTON_STEPS = 1e-12, 4
-# A limit: products of orders and losses up to it fit a float.
+# Products of orders and losses up to this limit do not overflow.
 _MOST = 1e150
 
 
@@ -86,7 +87,7 @@ def delta(
         log_deltas(alpha, rdp, np.array(limited)),
         _log_deltas_of_excess(alpha, rdp, limited),
     )
-    # What is less is no full float.
+    # A smaller δ would be subnormal, and lose digits.
     found = np.exp(np.maximum(logs, -floats.LARGEST_EXPONENT))
     found[rdp == 0] = 0.0
     is_infinite = np.isinf(alpha) | math.isinf(target_epsilon)
@@ -147,7 +148,7 @@ def _log_kappa(slopes: FloatArray, log_z: FloatArray) -> FloatArray:
 def _epsilons_of_excess(
     orders: FloatArray, curve: FloatArray, target_delta: float
 ) -> FloatArray:
-    """Returns what the second function says of (n,) ε at a δ > 0, rounded up.
+    """Returns the second function's (n,) bounds on ε at a δ > 0, rounded up.
 
     Args:
         orders: (n,) orders α ≥ 1, inf included.
@@ -171,7 +172,7 @@ def _epsilons_of_excess(
 
 
 def _of_use(orders: FloatArray, curve: FloatArray) -> tuple[BoolArray, FloatArray]:
-    """Returns of which (n,) orders log M is positive and fits, and (n,) log M."""
+    """Returns (n,) whether log M is positive and does not overflow, and (n,) log M."""
     slopes = orders - 1
     with np.errstate(over="ignore", invalid="ignore"):
         moments = slopes * curve
@@ -181,7 +182,7 @@ def _of_use(orders: FloatArray, curve: FloatArray) -> tuple[BoolArray, FloatArra
 def _log_deltas_of_excess(
     orders: FloatArray, curve: FloatArray, epsilon: float
 ) -> FloatArray:
-    """Returns what the second function says of (n,) log δ at an ε, rounded up.
+    """Returns the second function's (n,) bounds on log δ at an ε, rounded up.
 
     Args:
         orders: (n,) orders α ≥ 1, inf included.

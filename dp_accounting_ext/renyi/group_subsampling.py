@@ -29,7 +29,7 @@ def group_rdp(
         noise: σ, the noise multiplier.
 
     Returns:
-        A read-only array of K + 1 rows, or of one, if all are alike.
+        A read-only array of K + 1 rows, or of one row if all are equal.
 
     Guarantees:
         No entry is below the truth, and none above it by more than a relative 1e-10
@@ -72,7 +72,7 @@ def _group_rdp(
 
 @dataclasses.dataclass(frozen=True)
 class Split(shifted_noise.Pair):
-    """K₋ members removed and K₊ inserted, who are sampled.
+    """P and Q for K₋ members removed and K₊ inserted, each sampled with probability r.
 
     With x = e^{z/σ}, p is Σ_i Binom(i) e^{−i²/2σ²} x^i. All zeros of it are negative:
     those of Σ Binom(i) x^i are, and the operators 1 − aD and 1 + aD, D = x d/dx and 1/a

@@ -14,12 +14,12 @@ from dp_accounting_ext.kernel import floats
 LOWEST_ORDER = 1.0 + 1e-9
 # Above this order only bounds without amplification are computed.
 HIGHEST_ORDER = 4096.0
-# Above this one divergences are taken to be those of order inf, which are no smaller: a
-# float loses α − 1, and what a loss is short of the largest one, about 1/α.
+# Above this order the divergence of order inf is used, which is no smaller. A float can
+# no longer represent α − 1, nor differences of losses of about 1/α.
 LARGEST_ORDER = 1e12
-# Tuning: up to there α log Z is small enough for a power series.
+# Tuning: the power series is used where |α log Z| is at most this.
 _SMALL = 0.25
-# Tuning: losses whose powers are summed up once for all orders.
+# Tuning: the number of losses in a block, whose powers are summed once for all orders.
 _BLOCK = 64
 
 
@@ -42,7 +42,7 @@ class MeanExcess:
         self._sizes = np.abs(losses)
         self._top = float(np.max(log_masses, initial=-np.inf))
         masses = np.exp(log_masses - self._top) if self._top > -np.inf else log_masses
-        # Beyond, no order of this package sums up the power series.
+        # Larger losses are not summed by the power series at any order α ≥ 1.
         near = losses[self._sizes <= _SMALL]
         self._near_losses, self._near_masses = near, masses[: near.size]
         blocks = near.size // _BLOCK
@@ -63,7 +63,7 @@ class MeanExcess:
         """Returns the logarithm of the mean, for an order α > 1."""
         if self._top == -np.inf:
             return -np.inf
-        # There 14 terms of a power series are all that a float holds.
+        # For these losses 14 terms of the power series give full float precision.
         near = int(np.searchsorted(self._sizes, _SMALL / order, side="right"))
         gains = int(np.count_nonzero(self._positive[:near]))
         total = self._near(order, near) + self._below(order, near - gains)
@@ -125,7 +125,7 @@ def rdp_from_moment(log_moment: float, order: float) -> float:
 
 
 def rounded_up(value: float) -> float:
-    """Returns a value ≥ 0 raised by a hundred times what rounding was seen to cost."""
+    """Returns a value ≥ 0 raised by a hundred times the observed rounding error."""
     return value * (1.0 + 1e-11)
 
 
@@ -134,14 +134,14 @@ def by_chords(
     plain: FloatArray,
     moments: Callable[[set[int]], dict[int, float]],
 ) -> FloatArray:
-    """Returns RDP from log Ψ at integer orders, or what is plain where that is less.
+    """Returns RDP from log Ψ at integer orders, or `plain` where that is smaller.
 
-    log Ψ is convex in the order, and 0 at order one, so that a chord is above it.
+    log Ψ is convex in the order, and 0 at order one, so that its chords are above it.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        plain: (n,) bounds without amplification, all there is above `HIGHEST_ORDER`.
-        moments: From integers, at least 2, to log Ψ there.
+        plain: (n,) bounds without amplification; the only ones above `HIGHEST_ORDER`.
+        moments: The function from a set of integer orders, at least 2, to log Ψ.
     """
     within = [max(order, LOWEST_ORDER) for order in orders if order <= HIGHEST_ORDER]
     needed = {near for x in within for near in (math.floor(x), math.ceil(x))} - {1}
@@ -166,7 +166,7 @@ def noise_within_range(noise: float) -> float:
 
 def gaussian_rdp(distance: float, orders: Sequence[float]) -> FloatArray:
     """Returns the (n,) divergences of N(distance, 1) from N(0, 1): α distance² / 2."""
-    if distance == 0:  # Of every order, also of an infinite one.
+    if distance == 0:  # Also at order inf, where the product would be NaN.
         return np.zeros(len(orders))
     slope = distance**2 / 2 * (1 + 8 * floats.UNIT_ROUNDOFF)
     found: FloatArray = np.array(orders) * slope

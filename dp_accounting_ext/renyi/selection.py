@@ -12,7 +12,7 @@ from dp_accounting_ext.renyi import conversion
 
 Curve = Callable[[Sequence[float]], FloatArray]
 
-# Tuning: orders at which the auxiliary bounds are tried, besides those that are asked.
+# Tuning: orders at which the auxiliary bounds are tried, besides those of the caller.
 _TRIED = (1.1, 1.25, *(x * 2.0**n for n in range(10) for x in (1.5, 2)), math.inf)
 
 
@@ -65,7 +65,7 @@ def _deltas(tried: Sequence[float], single: FloatArray) -> FloatArray:
 
 
 def _log_halting(mean: float, shape: float) -> float:
-    """Returns log(1/γ) of the law with a mean, rounded up.
+    """Returns log(1/γ) for the law of K with the given mean, rounded up.
 
     The mean is (e^x − 1)/x · ηx/(1 − e^{−ηx}) at x = log(1/γ), which increases, and is
     at least e^{x/2}.
@@ -79,7 +79,7 @@ def _log_halting(mean: float, shape: float) -> float:
     low, high = 0.0, 2 * math.log(mean) * (1 + 2.0**-40) + 2.0**-40
     for _ in range(100):
         middle = (low + high) / 2
-        # A rounded mean must not stop it early.
+        # The margin covers the rounding of the mean, so that the result is rounded up.
         if mean_at(middle) < mean * (1 + 2.0**-40):
             low = middle
         else:

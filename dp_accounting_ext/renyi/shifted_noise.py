@@ -14,11 +14,11 @@ from dp_accounting_ext.renyi import trapezoid
 
 # Normal tails beyond this many standard deviations are below 1e-56.
 _REACH = 16.0
-# No step is best at heights of more standard deviations.
+# Heights d in the complex plane, in standard deviations, are tried up to this one.
 _HIGHEST = 100.0
-# Relative error of a divergence that its quadrature may have, e^-40.
+# Logarithm of the relative error that the quadrature of a divergence may have.
 _LOG_ERROR = -40.0
-# Mixtures are evaluated for so many numbers at once, and for so many at most.
+# Tuning: the most terms of a mixture evaluated at once, and in one quadrature.
 _BLOCK = 1 << 20
 _MOST_TERMS = 1 << 22
 _LARGEST_EXPONENT = 50.0
@@ -105,10 +105,10 @@ def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two mixtures: that of P, and that of Q mirrored at zero.
+    """Two mixtures, P and Q. The second one is stored mirrored at zero.
 
-    So P's shifts are at least 0, and Q's at most. p and q are densities over that of
-    N(0, 1).
+    P's shifts are thus at least 0, and Q's at most 0. The functions p and q are the
+    densities of P and Q relative to that of N(0, 1).
     """
 
     p: Mixture
@@ -239,9 +239,10 @@ def _quadrature(orders: Sequence[float], pair: Pair) -> list[float]:
     """Returns the RDP at orders that share a lattice, by the trapezoid rule.
 
     Guarantees:
-        What the rule may be short by is added: of ∫ p^α q^{1−α} dN, of Q and of P in
-        the mean of the excess a share e^log_error each, and as much for what is beyond
-        the last point, where it is not computed.
+        No entry is below the truth, because the largest possible error is added. The
+        mean of the excess has three terms: ∫ p^α q^{1−α} dN, the mass of Q and the mass
+        of P. The rule's relative error is at most e^log_error for each. The same amount
+        is added for the integral beyond the last point, if that is not computed.
     """
     highest = max(orders)
     lowest = max(min(orders), ratio_moments.LOWEST_ORDER)

@@ -53,7 +53,8 @@ def poisson_rdp(
         counts = np.arange(2.0, order + 1)
         weights = _log_choices(order) + counts * math.log(rate)
         weights += (order - counts) * math.log1p(-rate)
-        # Of e^x − 1: with those of nobody and of one the weights sum up to one.
+        # The terms of Ψ − 1 have e^x − 1 in the place of e^x, for the weights of all i,
+        # with i = 0 and i = 1, sum to one.
         with np.errstate(divide="ignore"):
             gains: FloatArray = np.log(-np.expm1(-inner))
         return weights + inner + gains + _slack(order, weights, inner)
@@ -108,9 +109,10 @@ def _from_integer_orders(
     curve: Curve,
     log_terms: Callable[[int, FloatArray], FloatArray],
 ) -> FloatArray:
-    """Returns RDP from terms that add up to Ψ − 1 at integer orders.
+    """Returns RDP from terms whose sum is Ψ − 1 at integer orders.
 
-    Without amplification where that is less, or the order is too high.
+    Where the RDP without amplification is smaller, or the order is above
+    `ratio_moments.HIGHEST_ORDER`, it is the RDP without amplification.
     """
 
     def moments(needed: set[int]) -> dict[int, float]:
@@ -129,9 +131,9 @@ def _from_integer_orders(
 
 
 def _slack(order: int, *logs: FloatArray) -> float:
-    """Returns what the sum of these and of the choices of an order may be off by.
+    """Returns a bound on the rounding error of a sum of `logs` and log C(α, i).
 
-    A few roundings of each, and those of at most 4096 terms that are added up.
+    It covers a few roundings of each, and those of adding at most 4096 terms.
     """
     largest = sum(float(np.abs(each).max()) for each in logs)
     sizes = 1 + float(_log_factorials()[order]) + largest

@@ -7,10 +7,8 @@ An ε holds for one way of drawing batches, and recorded batches may show that t
 drawn in another way. Each way is tested by what is certain of it (for example, each
 record once in an epoch), and by exact tests, each of which rejects a run of this way
 with at most its share of the false-alarm probability (a union bound). The tests cannot
-show
-everything: neither whether the absence of a record would have changed the draws of
-    other
-records, nor what an adversary knows.
+show everything: neither whether the absence of a record would have changed the draws of
+other records, nor what an adversary knows.
 """
 
 from collections.abc import Mapping

@@ -15,8 +15,8 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-# Tuning: beyond it ratios do not fit a float, bounds jump, and a lower one may take
-# minutes. It promises nothing: e^ε is above 1e299.
+# Tuning: for a larger ε likelihood ratios overflow a float, bounds jump, and a lower
+# bound may take minutes. Such an ε promises nothing: e^ε is above 1e299.
 LARGEST_EPSILON = 690.0
 
 
@@ -33,27 +33,27 @@ def calibrate(
         calibrate(run, 0.1, risk.advantage)
 
     Args:
-        run: The run, whose noise is not looked at; of one way of drawing batches alone
-            where its `sampling` is given. Its δ may be missing where a risk is limited.
-        target: ε that must not be exceeded at the run's δ, in nats, positive and at
-            most `LARGEST_EPSILON`; with a measure, what it must not exceed, in (0, 1].
-        measure: In place of ε, from an accountant to a risk or to bounds on it: a
-            function of `dp_accounting_ext.risk`.
-        name: Of the target, in errors; "epsilon" or "target" by default.
+        run: The run, whose noise is ignored. If its `sampling` is given, only that way
+            of drawing batches is calibrated. With a measure its δ may be None.
+        target: The largest ε allowed at the run's δ, in nats, positive and at most
+            `LARGEST_EPSILON`. With a measure, the largest risk allowed, in (0, 1].
+        measure: The function from an accountant to a risk, or to bounds on it, that is
+            limited in place of ε: a function of `dp_accounting_ext.risk`.
+        name: The name of the target in errors; "epsilon" or "target" by default.
 
     Returns:
-        A row for each way, with the risk that is reached where one is limited.
+        A row for each way of drawing batches. With a measure it has bounds on the risk.
 
-    Warns where δ is one over the dataset's size or more.
+    Warns if δ is one over the dataset's size or more.
 
     Raises:
-        TypeError, ValueError: If the target is not what it should be, δ is not given,
-            the group is too large, or no noise up to 1e9 is enough.
+        TypeError, ValueError: If the target has the wrong type or is out of range, δ is
+            not given, the group is too large, or no noise up to 1e9 is enough.
 
     Guarantees:
-        What is limited is certified to be at most the target at the noise that is
-        returned, and is not at the next smaller number of six digits: what is lost is
-        less than 1e-5 of the noise, and the width of the bracket.
+        At the returned noise the upper bound on ε, or on the risk, is at most the
+        target; at the next smaller number of six digits it is not. The noise is
+        therefore too large by less than a relative 1e-5 and the width of the bracket.
     """
     name = name or ("epsilon" if measure is None else "target")
     limit = fields.real_number(name, target)
@@ -82,7 +82,7 @@ def calibrate(
 def _with_risk(
     row: comparison.Row, measure: budget.Measure, run: training_run.TrainingRun
 ) -> comparison.Row:
-    """Returns a row with what is reached of the risk."""
+    """Returns a row with bounds on the risk at the noise that was found."""
     found = measure(
         dataclasses.replace(
             run, sampling=row.sampling, noise_multiplier=row.noise_multiplier

@@ -49,12 +49,12 @@ class Row(displays.Displayed):
         sampling: How batches are drawn.
         adjacency: "add or remove", or "replace".
         group_size: Number of records that are protected together.
-        noise_multiplier: That of the run, or that which was found.
-        delta: δ; None where nobody asks for ε.
+        noise_multiplier: The noise multiplier, given or found by calibration.
+        delta: δ; None if no ε is requested.
         epsilon_lower: Lower bound on ε, in nats; None where no bound is known.
         epsilon_upper: Upper bound on ε, in nats; None with the lower one.
         seconds: CPU time.
-        note: What a reader must know beside these.
+        note: A warning that the reader must know beside the numbers, or "".
         risk_lower: Lower bound on the risk that noise was found for; None without one.
         risk_upper: Upper bound on it.
     """
@@ -80,7 +80,7 @@ class Row(displays.Displayed):
 
     @property
     def width(self) -> float:
-        """How far apart the bounds are, over the upper one; 0 where there are none."""
+        """The difference of the bounds over the upper one; 0 if there are no bounds."""
         if self.epsilon_lower is None or self.epsilon_upper is None:
             return 0.0
         if math.isinf(self.epsilon_upper):
@@ -120,7 +120,7 @@ class Rows(displays.Displayed, list[Row]):
         return table(at, heads, self)
 
 
-# Of tables of rows: from heads to what their cells say.
+# The columns of tables of rows: from heads to the functions that give their cells.
 COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "sampling": lambda row: row.sampling,
     "adjacency": lambda row: row.adjacency,

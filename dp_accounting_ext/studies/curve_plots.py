@@ -7,8 +7,8 @@ from dp_accounting_ext.studies import training_run
 
 Accountant = pld_accountant.PLDAccountant
 
-# Colours that the colour-blind tell apart (Okabe and Ito), and dashes, so that curves
-# are told apart without colours; sizes of groups have marks.
+# Colours that colour-blind readers can distinguish (Okabe and Ito), and dashes, so that
+# curves can be distinguished without colours. Marks stand for sizes of groups.
 STYLES: dict[str, dict[str, Any]] = {
     training_run.RANDOM_ALLOCATION: {"color": "#0072B2", "linestyle": "-"},
     training_run.POISSON_SAMPLING: {"color": "#D55E00", "linestyle": "--"},

@@ -37,7 +37,7 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-_MOST_SHOWN = 9  # Points of a curve, in a table.
+_MOST_SHOWN = 9  # The most points of a curve that a table shows.
 _LABELS = {
     "epsilon": "ε (nats)",
     "delta": "δ",
@@ -57,21 +57,22 @@ Accountant = pld_accountant.PLDAccountant
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Curve(displays.Displayed):
-    """Certified bounds along one scheme's curve.
+    """Certified bounds on the curve of one run under one scheme.
 
-    `pandas.DataFrame(curve.to_dict())` has a line for each point.
+    `pandas.DataFrame(curve.to_dict())` has a row for each point.
 
     Attributes:
         sampling: How batches are drawn.
         adjacency: "add or remove", or "replace".
         group_size: Number of records that are protected together.
         x_name: "epsilon", or "false_positive_rate".
-        y_name: "delta", or "true_positive_rate": the largest one of any test.
-        x: (n,) increasing.
+        y_name: "delta", or "true_positive_rate", the largest rate of any test.
+        x: (n,) values of ε in nats or of the rate, increasing.
         lower: (n,) lower bounds, monotone.
         upper: (n,) upper bounds, monotone.
-        advantage: Bounds on the largest true positive rate less false positive rate.
-        seconds: CPU time of all.
+        advantage: Bounds on the largest difference of a test's true positive rate and
+            its false positive rate.
+        seconds: CPU time of all points, in seconds.
     """
 
     sampling: str
@@ -87,7 +88,7 @@ class Curve(displays.Displayed):
 
     @property
     def label(self) -> str:
-        """A name that is the curve's alone."""
+        """A label that distinguishes the curve from others."""
         name = self.sampling
         if self.group_size > 1:
             name += f", groups of {self.group_size}"
@@ -114,7 +115,7 @@ class Curve(displays.Displayed):
         return Curves([self])._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all of it; x and the bounds by what they are, as `epsilon`."""
+        """Returns all fields, with x and the bounds under `x_name` and `y_name`."""
         found = dataclasses.asdict(self)
         x_name, y_name = found.pop("x_name"), found.pop("y_name")
         found[x_name] = list(found.pop("x"))
@@ -124,11 +125,11 @@ class Curve(displays.Displayed):
         return found
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draws the upper bound as a line, and what is between the bounds as its shade.
+        """Draws the upper bound as a line, and shades the area between the bounds.
 
         Args:
-            ax: Axes of matplotlib; if there are none, of a new figure of pyplot.
-            style: Of the line, in place of the scheme's own.
+            ax: Axes of matplotlib; by default those of a new figure of pyplot.
+            style: Options of the line, in place of the scheme's own.
 
         Returns:
             The axes, logarithmic, with a legend of all that was drawn on them.
@@ -149,7 +150,7 @@ class Curve(displays.Displayed):
             "label": self.label,
             **style,
         }
-        # An axis of logarithms has no zero.
+        # A logarithmic axis cannot show zero.
         line = np.where(np.array(self.upper) > 0, self.upper, np.nan)
         (drawn,) = ax.plot(self.x, line, **style)
         bottom = np.maximum(self.lower, 1e-300)
@@ -161,7 +162,7 @@ class Curve(displays.Displayed):
 
 
 class Curves(displays.Displayed, list[Curve]):
-    """A list of curves that shows itself: in notebooks as a picture."""
+    """A list of curves, displayed in notebooks as a picture."""
 
     def _display(self) -> displays.Table:
         rows = []
@@ -196,13 +197,13 @@ class Curves(displays.Displayed, list[Curve]):
 def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
     """Draws curves on one pair of axes, with a legend below them.
 
-    Colours and dashes are of ways of drawing batches, marks of sizes of groups.
+    Colours and dashes stand for ways of drawing batches, marks for sizes of groups.
 
     Args:
-        curves: Of one kind, one at least.
+        curves: One curve or more, all of the same kind.
         ax: As in `Curve.plot`. If its figure has no layout engine it gets a constrained
             layout, so that the legend is within the figure.
-        title: Broken into lines where it is long.
+        title: The title, which is broken into lines if it is long.
 
     Returns:
         The axes.
@@ -244,18 +245,18 @@ def profiles(
     """Returns δ as a function of ε of each run and scheme.
 
     Args:
-        run: A run, of one scheme alone where its `sampling` is given. Its δ is the
-            smallest one of interest: a profile ends where its upper bound is below.
-        others: More of them, such as with other sizes of groups.
-        epsilons: ε, in nats. If none are given, each profile has a grid of its own,
-            up to where it ends.
-        num_points: Points of such a grid at most, at least 3.
+        run: A run. If its `sampling` is given, only that scheme is computed. Its δ is
+            the smallest one of interest: a profile ends once its upper bound is below.
+        others: Further runs, for example with other sizes of groups.
+        epsilons: Values of ε, in nats. By default each profile has its own grid, up to
+            its end.
+        num_points: The largest number of points of such a grid, at least 3.
         progress: Called after each step with the number of steps that are done, and of
-            all: one for each curve, and one for its grid, if `epsilons` is none.
+            all. Each curve is a step, and so is its grid if `epsilons` is not given.
 
     Raises:
-        TypeError, ValueError: If an argument is not what its name says, or a group is
-            too large.
+        TypeError, ValueError: If an argument has the wrong type or is out of range, or
+            a group is too large.
     """
     schemes = _schemes(run, *others)
     training_run.warn(run)
@@ -277,7 +278,8 @@ def profiles(
         lower, upper = accountant.get_delta_bounds(x)
         # Up to the first that is below the smallest δ.
         kept = slice(1 + int(np.argmax(np.append(upper, 0.0) < smallest)))
-        # δ never increases: what bounds it at one ε bounds it at the others.
+        # δ is nonincreasing in ε: a lower bound at one ε holds at every smaller ε, and
+        # an upper bound at every larger one.
         lower = np.maximum.accumulate(lower[kept][::-1])[::-1]
         return x[kept], lower, np.minimum.accumulate(upper[kept])
 
@@ -298,20 +300,20 @@ def trade_offs(
 ) -> Curves:
     """Returns the trade-off curve of each run and scheme.
 
-    The best test for whether the record was there, and the best one for whether it was
-    not, have curves of their own: at each rate the larger is bounded.
+    The null hypothesis of a test is that the record is absent, or that it is present.
+    At each false positive rate the bounds are on the larger of the two tests' rates.
 
     Args:
         run: As for `profiles`; its δ is not used.
-        others: More of them.
+        others: Further runs.
         least_rate: The least false positive rate, in [1e-200, 1).
-        num_points: Rates of a curve, evenly spaced logarithms, at least 2.
+        num_points: The number of rates, evenly spaced in logarithms, at least 2.
         progress: Called after each curve with the number of curves that are done, and
             of all.
 
     Raises:
-        TypeError, ValueError: If an argument is not what its name says, or a group is
-            too large.
+        TypeError, ValueError: If an argument has the wrong type or is out of range, or
+            a group is too large.
     """
     least = fields.real_number("least_rate", least_rate)
     if not 1e-200 <= least < 1:
@@ -330,7 +332,7 @@ def true_positive_rates(accountant: Accountant, rates: FloatArray) -> Points:
     """Returns points of a trade-off curve, without its advantage.
 
     Args:
-        accountant: What was composed.
+        accountant: An accountant that has composed the run.
         rates: (n,) false positive rates, increasing.
 
     Returns:
@@ -338,7 +340,7 @@ def true_positive_rates(accountant: Accountant, rates: FloatArray) -> Points:
         of any test at each of them.
     """
     lower, upper = accountant.get_true_positive_rate_bounds(rates)
-    # What a test finds at one rate, it finds at a larger one.
+    # The largest true positive rate is nondecreasing in the false positive rate.
     upper = np.minimum.accumulate(upper[::-1])[::-1]
     return rates, np.maximum.accumulate(lower), upper
 

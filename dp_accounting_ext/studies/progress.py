@@ -13,16 +13,16 @@ __all__ = [
 __dir__ = __all__.copy
 
 T = TypeVar("T")
-# It is called with how many are done, and how many there are.
+# It is called with the number of items that are done, and the number of all items.
 Progress = Callable[[int, int], None]
 
 
 def counted(items: Sequence[T], progress: Progress | None) -> Iterator[T]:
-    """Yields items, and tells of each as soon as the next one is asked for.
+    """Yields items, and reports each as done when the next one is requested.
 
     Args:
-        items: What takes time for whoever is handed one.
-        progress: The function that is called with progress, or None.
+        items: The items, which the caller processes one after another.
+        progress: The function that progress is reported to, or None.
     """
     for number, item in enumerate(items):
         if progress is not None:
@@ -33,12 +33,12 @@ def counted(items: Sequence[T], progress: Progress | None) -> Iterator[T]:
 
 
 def part_of(progress: Progress | None, part: int, parts: int) -> Progress | None:
-    """Returns what to call in one of several passes over the same items.
+    """Returns the progress function for one of several passes over the same items.
 
     Args:
-        progress: What is called with the items of all passes; None for nobody.
-        part: The pass, from zero.
-        parts: How many passes there are.
+        progress: The function that is called with the items of all passes, or None.
+        part: The index of the pass, from zero.
+        parts: The number of passes.
     """
     if progress is None:
         return None

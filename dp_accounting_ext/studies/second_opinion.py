@@ -1,4 +1,4 @@
-"""What a second computation, in ball arithmetic, says of a training run's ε."""
+"""Verification of a training run's ε by a second computation, in ball arithmetic."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -27,7 +27,7 @@ Verdict = verification.Verdict
 
 @dataclasses.dataclass(frozen=True)
 class Opinion(displays.Displayed):
-    """A verification, and what it is of.
+    """A verification, and the claim that it verifies.
 
     Attributes:
         sampling: How batches are drawn.
@@ -144,7 +144,7 @@ def of_claims(
 
 
 def worst(found: Sequence[Opinion]) -> Verdict:
-    """Returns the verdict that a reader must know of first."""
+    """Returns the worst verdict: a disagreement before all others."""
     verdicts = {each.verification.verdict for each in found}
     for verdict in (Verdict.DISAGREES, Verdict.UNDECIDED):
         if verdict in verdicts:
@@ -153,7 +153,7 @@ def worst(found: Sequence[Opinion]) -> Verdict:
 
 
 def sentence(found: Sequence[Opinion]) -> str:
-    """Returns what a statement says of second opinions on its numbers."""
+    """Returns the sentence of a statement about second opinions on its numbers."""
     wrong, known, unknown = (
         [each for each in found if each.verification.verdict is verdict]
         for verdict in (Verdict.DISAGREES, Verdict.CONFIRMED, Verdict.UNDECIDED)

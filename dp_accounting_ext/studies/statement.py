@@ -1,4 +1,4 @@
-"""What a training run promises, in words that can stand beside a model."""
+"""Privacy statements of training runs, in words to publish beside a model."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -84,7 +84,7 @@ class Statement(str):
 def claims(
     run: training_run.TrainingRun, progress: progress_of.Progress | None = None
 ) -> comparison.Rows:
-    """Returns what a run promises to an example, and to a user with several.
+    """Returns the bounds of a run for one example, and for a user with several.
 
     Args:
         run: The run; of one way of drawing batches alone where its `sampling` is given.
@@ -187,11 +187,11 @@ def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> Stat
 def warnings(
     run: training_run.TrainingRun, rows: Sequence[comparison.Row] = ()
 ) -> list[str]:
-    """Returns what a reader must know before all numbers; mostly nothing.
+    """Returns the warnings that a statement begins with; usually there are none.
 
     Args:
         run: The run.
-        rows: Its claims: of an ε that promises nothing this is said.
+        rows: Its claims. There is a warning if an ε promises nothing.
     """
     void = [row for row in rows if row.promises_nothing]
     names = list(dict.fromkeys(row.sampling for row in void))
@@ -205,7 +205,7 @@ def warnings(
 
 
 def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
-    """Returns what a scheme asks of the batches, and what breaks it."""
+    """Returns the assumptions of a scheme about batches, and what violates them."""
     k, steps = run.batches_per_record, run.num_samples
     found = _ASSUMPTIONS[scheme].format(
         once="one batch" if k == 1 else f"{k} batches",

@@ -67,7 +67,7 @@ BROKEN_BY: Mapping[str, str] = {
 }
 
 _BUFFERED = "blt:"
-# What does not go with a strategy, and what is there where it was not given.
+# Fields of a run that cannot be combined with a strategy, and their default values.
 _NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
 
 # Certified: norms are roots of sums of squares of at most 2^17 sums, none negative.
@@ -135,8 +135,8 @@ def compare(
         delta: δ.
         progress: Called after each row with the number of rows that are done, and of
             all.
-        sampling: The one scheme that is asked for, by its name or its key in
-            `OPTIONS`; None for all that there are.
+        sampling: One scheme, by its name or its key in `OPTIONS`; None for all schemes
+            that the strategy can have.
 
     Raises:
         TypeError, ValueError: If a field of the event is not what it must be, or the
@@ -170,12 +170,13 @@ def compare(
 
 
 def schemes(event: dp_event.MatrixAllocationEvent) -> dict[str, Events]:
-    """Returns what a strategy's batches may be, by the name of the scheme.
+    """Returns the runs of a strategy under each scheme, by the name of the scheme.
 
-    Of bins in which records stay; where bands are at most the bins, of fresh windows
-    (of a Toeplitz strategy), of b-min-sep sampling with a warm start, b the number of
-    bands, and of cyclic Poisson sampling, where records are in as many groups as there
-    are bands, and each is sampled in turn; and of bins that the adversary knows.
+    The schemes are balls in bins, where records keep their bins, and bins that the
+    adversary knows. If there are at most as many bands as bins, there are three more:
+    fresh windows (for a Toeplitz strategy), b-min-sep sampling with a warm start, where
+    b is the number of bands, and cyclic Poisson sampling, where the records are divided
+    into as many groups as there are bands and the groups are sampled in turn.
 
     Args:
         event: The run, with noise.
@@ -220,10 +221,9 @@ def fresh_windows(
 ) -> dp_event.WindowedAllocationEvent:
     """Returns the run with fresh windows of the best length, by public numbers alone.
 
-    Cycles of L steps are as many as there is room for, and a record takes part with
-    such a probability that it has `rate` times `num_steps` steps on average. Of all L
-    that is chosen whose Rényi divergence of order 2, which is known in closed form, is
-    the least.
+    The run has as many cycles of L steps as fit. A record takes part in a cycle with
+    the probability for which it has `rate` times `num_steps` steps on average. The
+    chosen L has the least Rényi divergence of order 2, which is known in closed form.
 
     Args:
         column: The first column of the strategy, with at most `separation` entries
@@ -271,10 +271,12 @@ def fresh_windows(
 def _cyclic(
     bands: int, norms: FloatArray, noise: float, bins: int
 ) -> tuple[stock.DpEvent, stock.DpEvent]:
-    """Returns the least and the most that cyclic Poisson sampling is.
+    """Returns a lower and an upper bound on a run with cyclic Poisson sampling.
 
-    A record is sampled in the steps of its group, whose columns have no step in common:
-    of the first group, in as many whole ones as bands fit into the steps.
+    A record is sampled in the steps of its group. The columns of these steps have
+    disjoint supports, so that the run is a composition of sampled Gaussians. The lower
+    bound has the least norm of the first group's columns, without an incomplete last
+    cycle; the upper bound has the largest norm of all columns.
     """
     steps = norms.size
 
@@ -289,9 +291,10 @@ def _cyclic(
 
 
 def _norms(matrix: FloatArray, bins: int, epochs: int) -> tuple[int, FloatArray, float]:
-    """Returns the bands, the columns' norms, and the largest norm of a bin's sum.
+    """Returns the number of bands, the norms of the columns, and a largest norm.
 
-    Columns that are as many apart as there are bands have no step in common.
+    The last one is the largest norm over the bins of the sum of a bin's columns.
+    Columns whose distance is at least the number of bands have disjoint supports.
     """
     steps = bins * epochs
     if matrix.ndim == 1:

@@ -1,4 +1,4 @@
-"""Many settings, on as many processes or machines as there are."""
+"""Bounds for many settings, on several processes or machines."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -35,20 +35,22 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-# What tells rows of a file apart: a setting, or cells that are none; and own columns.
+# The identity of a row of a file: its setting, or its cells if they are no setting, and
+# the cells of the user's own columns.
 _Content = tuple[Any, tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What became of a sweep to a file.
+    """The outcome of a sweep to a file.
 
     Attributes:
-        rows: Rows that were asked for.
-        kept: Rows that the file had with results, or that are in the grid twice.
-        added: Rows that were added.
-        without_bounds: Those of them that have no results, and a note that says why.
-        seconds: CPU time of those that were added.
+        rows: The number of rows of the grid.
+        kept: The number of rows that had results in the file, or are duplicates.
+        added: The number of rows that were added.
+        without_bounds: The number of added rows without results; their note gives the
+            reason.
+        seconds: CPU time of the added rows, in seconds.
     """
 
     rows: int
@@ -68,11 +70,12 @@ def sweep(
         list(sweep(frame.to_dict("records"), executor))  # of a pandas.DataFrame
 
     Args:
-        rows: From fields of a `TrainingRun` to values or to their text, `sampling` by
-            default random allocation; from `strategy`, `epsilon` and `fpr` to what
-            `Setting` says; and from other names, which are passed through.
-        executor: Where rows are bounded: on processes, or on the machines of another
-            library. `bound_row` and its arguments are sent to it.
+        rows: Mappings from column names to values or their text. Columns are the fields
+            of a `TrainingRun`, where `sampling` is random allocation by default;
+            `strategy`, `epsilon` and `fpr`, as in `Setting`; and any others, which are
+            passed through.
+        executor: The executor that computes the rows, on processes or on machines.
+            `bound_row` and its arguments are sent to it.
         results: Names in `RESULTS`: "epsilon" for bounds on ε, "noise" for the least
             noise that meets the column `epsilon`, and "risks" for bounds on the
             advantage and on the true positive rate at the rate `fpr`.
@@ -102,10 +105,10 @@ def sweep_to_file(
 ) -> Summary:
     """Adds the rows with results to a CSV file, each as soon as it is found.
 
-    Rows that the file has with results are left out, wherever they stand; others are
-    tried again. So a sweep that was stopped, or whose executor broke, goes on where it
-    was when it is started again. Rows are told apart by what they ask and by their own
-    columns.
+    Rows that have results in the file, in any order, are skipped; others are computed
+    again. So a sweep that was stopped, or whose executor broke, continues when it is
+    started again. Two rows are the same if their settings and their values in the
+    user's own columns are equal.
 
     Args:
         rows: As for `sweep`; all have the same columns.
@@ -173,7 +176,7 @@ def _outcome(
 
 
 def _content(row: Cells) -> _Content:
-    """Returns what tells rows apart: what they ask, and their own columns."""
+    """Returns the identity of a row: its setting, and the user's own columns."""
     own = tuple(sweep_rows._text(row[name]) for name in row if name not in COLUMNS)
     try:
         return setting_of(row), own

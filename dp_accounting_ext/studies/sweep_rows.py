@@ -1,4 +1,4 @@
-"""Rows of a table of settings: what they may hold, and what is computed of each."""
+"""Rows of a table of settings: their columns, and the results computed for each."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
 Cells = Mapping[str, Any]
-# What can be asked for, and the columns in which it is answered.
+# The results that can be requested, and the columns of each.
 RESULTS: Mapping[str, tuple[str, ...]] = {
     "epsilon": ("epsilon_lower", "epsilon_upper"),
     "noise": ("noise_multiplier",),
@@ -48,13 +48,14 @@ _ALIKE = 0.75
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a row asks about.
+    """The setting that a row describes.
 
     Attributes:
-        run: The run; without noise where that is to be found.
-        strategy: Of correlated noise, as in `strategy_comparison.event_of`; None for
-            independent noise.
-        epsilon: The ε that noise must meet, in nats; None where no noise is sought.
+        run: The run. Its noise is None if the noise is to be calibrated.
+        strategy: The strategy of correlated noise, as in
+            `strategy_comparison.event_of`; None for independent noise.
+        epsilon: The ε that calibrated noise must meet, in nats; None if no noise is
+            calibrated.
         fpr: The false positive rate of the membership test whose true positive rate is
             among the risks.
     """
@@ -150,7 +151,7 @@ def bound_row(row: Cells, results: Sequence[str] = ("epsilon",)) -> dict[str, An
 
 
 def columns_of(results: Sequence[str]) -> tuple[str, ...]:
-    """Returns the columns in which results are answered, in the order of `RESULTS`.
+    """Returns the columns of the results, in the order of `RESULTS`.
 
     Raises:
         ValueError: If there are none, or one is unknown.
@@ -192,7 +193,7 @@ def check_columns(names: Iterable[str], results: Sequence[str] = ("epsilon",)) -
 
     Raises:
         ValueError: If one is misspelt, is there twice, or has the name of a result; or
-            if one is of other results than are asked for.
+            if one belongs to results that are not requested.
     """
     header = list(names)
     for number, name in enumerate(header):
@@ -220,7 +221,7 @@ def check_columns(names: Iterable[str], results: Sequence[str] = ("epsilon",)) -
 
 
 def _meant(name: str) -> str:
-    """Returns the column that a misspelt one may be meant for; mostly none."""
+    """Returns the column that a misspelt name may mean; usually there is none."""
     if name in COLUMNS:
         return ""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
@@ -231,7 +232,7 @@ def _meant(name: str) -> str:
 
 
 def _is_empty(value: Any) -> bool:
-    """Tells whether a cell is left out: empty text, None, or NaN."""
+    """Returns whether a cell is empty: empty text, None, or NaN."""
     return not _text(value)
 
 

@@ -66,17 +66,17 @@ class TrainingRun(displays.Displayed):
             with batches.
         epochs: Number of epochs; of 2.5, the third ends amid its steps, whose number is
             rounded up. Whole where `batches_per_record` is above 1.
-        delta: δ, in (0, 1); None where nobody asks for ε.
+        delta: δ, in (0, 1); None if no ε is requested.
         group_size: Number of records that are protected together.
         sampling: How batches are drawn, a name in `SCHEMES`, or in `OPTIONS`; None
-            where all are asked for.
+            for all of them.
         dataset_size: Number of records, N.
         batch_size: Records of a batch, on average, at most N. In place of
             `steps_per_epoch`, along with `dataset_size`.
 
     Raises:
-        TypeError, ValueError: If a field is not what its name says; checked when
-            made, naming the field and the value found.
+        TypeError, ValueError: If a field has the wrong type or is out of range. Fields
+            are checked by the constructor; the error names the field and its value.
     """
 
     noise_multiplier: float | None = None
@@ -166,25 +166,26 @@ class TrainingRun(displays.Displayed):
 
     @property
     def sampling_rate(self) -> float:
-        """The chance that a record is in a step."""
+        """The probability that a record is in a step."""
         return float(self.batches_per_record / self._batches_of_epoch)
 
     @property
     def num_samples(self) -> int:
-        """Steps of the run, those of an epoch and of its part rounded up.
+        """The number of steps of the run, with those of each epoch rounded up.
 
-        So many does a loop take that ends each epoch with a smaller batch; with one
-        that goes on where the dataset ends, there are fewer.
+        This is the number of steps of a loop that ends each epoch with a smaller batch.
+        A loop that fills this batch with records of the next epoch has fewer steps.
         """
         whole, part = self._whole_and_rest
         return whole * math.ceil(self._batches_of_epoch) + part
 
     @property
     def whole_and_part(self) -> tuple[int, int]:
-        """Whole epochs, and the steps of the one that ends early, if one does.
+        """The number of whole epochs, and of steps of the last epoch if it ends early.
 
-        The part is rounded up, and is that of a loader with one batch more, should the
-        dataset leave a rest: so many of `num_steps` cover both loaders.
+        The number of steps is rounded up. If the batch size does not divide the
+        dataset, it is that of a loader with one more batch in an epoch: as many of
+        `num_steps` steps are an upper bound for loaders with and without that batch.
         """
         whole, part = self._whole_and_rest
         return (whole, part) if part < self.num_steps else (whole + 1, 0)
@@ -197,7 +198,7 @@ class TrainingRun(displays.Displayed):
 
     @property
     def rate_in_words(self) -> str:
-        """The chance that a record is in a step, exactly: "256/60000"."""
+        """The exact probability that a record is in a step, as "256/60000"."""
         if self.dataset_size is not None:
             return f"{self.batch_size}/{self.dataset_size}"
         return f"{self.batches_per_record}/{self.num_steps}"
@@ -241,10 +242,10 @@ class TrainingRun(displays.Displayed):
 
     @property
     def neighboring_relation(self) -> NeighborRel:
-        """The relation that this way of drawing batches is mostly asked about.
+        """The default neighboring relation for this way of drawing batches.
 
-        One record more or less; of shuffled batches, one replaced, for nothing is known
-        of more or less.
+        It is that of adding or removing a record. For shuffled batches it is that of
+        replacing one, since no bound is known for adding or removing.
         """
         if self.sampling == SHUFFLED:
             return NeighborRel.REPLACE_ONE
@@ -300,7 +301,7 @@ def given(name: str, value: T | None) -> T:
 
 
 def warnings_of(run: TrainingRun) -> list[str]:
-    """Returns what a reader must know before all numbers; mostly nothing."""
+    """Returns warnings to read before all numbers; usually there are none."""
     delta, size = run.delta, run.dataset_size
     if delta is None or size is None or delta * size < 1:
         return []
@@ -312,7 +313,7 @@ def warnings_of(run: TrainingRun) -> list[str]:
 
 
 def warn(run: TrainingRun) -> None:
-    """Warns of what `warnings_of` says: where noise is chosen, or ε looked at."""
+    """Issues the warnings of `warnings_of`, where noise is chosen or ε is reported."""
     for told in warnings_of(run):
         warnings.warn(told.removeprefix("Warning: "), stacklevel=3)
 

@@ -3,14 +3,15 @@
     accountant = dp_accounting_ext.PLDAccountant().compose(event)
     verify.verify_epsilon(accountant, 1e-6).verdict  # "confirmed"
 
-The ledger of the accountant is read anew, and what it reveals is computed in ball
-arithmetic: every number is an interval that is certain to hold it. The result is a
-bracket on ε that owes nothing to the accountant's.
+The ledger of the accountant is read anew, and its privacy loss is computed in ball
+arithmetic: every number is an interval that certainly contains the true value. The
+result is a bracket on ε that is independent of the accountant's.
 
 *Shared* with the rest of the package are the classes of events, and nothing else: no
-reader, no theorem in code, no lattice, no float that decides. The accountant is asked
-for its events, its neighboring relation and its bounds. *Assumed* is that Arb, as
-python-flint hands it out, computes balls that hold the truth; and what the events say.
+reader, no implementation of a theorem, no lattice, and no decision by floats. Of the
+accountant only its events, its neighboring relation and its bounds are used. *Assumed*
+is that Arb, through python-flint, computes balls that contain the true values, and that
+the events describe what ran.
 
 It needs the extra `verify`, which is python-flint.
 """

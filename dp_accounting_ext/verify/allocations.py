@@ -1,4 +1,4 @@
-"""Steps of which the record is in a random set."""
+"""Random allocation: the record takes part in a random set of the steps."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -14,23 +14,28 @@ from dp_accounting_ext.verify import runs
 Channel = channels.Channel
 Row = channels.Row
 Side = channels.Side
-# Tuning: products of masses in one allocation; and outputs, however many these are.
+# Tuning: the most products of masses in one allocation, and the fewest outputs to which
+# channels are reduced for that.
 _MOST_PRODUCTS, _FEWEST = 4_000_000, 8
 
 
 def allocated(
     steps: Sequence[tuple[Channel, int]], selected: int, most: int, rare: float = 1e-40
 ) -> Channel:
-    """Returns steps, so many of each, in a random set of which the record takes part.
+    """Returns the channel of steps in a uniformly random set of which the record is.
 
-    Row j is the sum, over the sets of j of the steps so far, of the probabilities of
-    the outputs with the record in the steps of the set.
+    Blocks of steps are joined one after another. Row j of a block is the sum, over all
+    sets of j of its steps, of the probabilities of the outputs if the record takes part
+    in the steps of the set.
 
     Args:
-        steps: Channels, and how many steps are like them.
-        selected: In how many steps the record takes part.
-        most: Of how many outputs products of channels are, about.
-        rare: Probability of what may be told apart from all else.
+        steps: Channels of a step, and the number of steps with each channel.
+        selected: The number of steps in which the record takes part.
+        most: The approximate number of outputs to which products are reduced.
+        rare: Probability of tails that may be truncated, as in `runs.power`.
+
+    Raises:
+        TooLargeError: If the channel cannot be bounded with few enough outputs.
     """
     parts = channels.alike([channel for channel, _ in steps])
     numbers = [number for _, number in steps]
@@ -45,11 +50,11 @@ def allocated(
         line = lines.one_of(list(zip(parts, numbers, strict=True)), most, rare)
         if line is not None:
             return line
-    # Of each pair of blocks, every two outputs meet, in every number of the steps.
+    # Joining two blocks multiplies every two outputs, for each pair of row indices.
     pairs = (selected + 1) * (selected + 2) * total.bit_length()
     most = min(most, max(math.isqrt(_MOST_PRODUCTS // pairs), _FEWEST))
     if parts[0].side is Side.HIGH and selected > 1:
-        # What has more than two rows is never split: all outputs are listed.
+        # Channels of more than two rows cannot be split: all outputs are listed.
         sizes = [min(max(int(6e4 ** (1 / total) / 2), 2), c.size) for c in parts]
         parts = [channels.reduced(c, n) for c, n in zip(parts, sizes, strict=True)]
         listed = math.prod(c.size**n for c, n in zip(parts, numbers, strict=True))
@@ -73,7 +78,7 @@ def allocated(
 
 
 def _joined(one: Channel, other: Channel, selected: int, most: int) -> Channel:
-    """Returns two blocks of steps as one, with rows for up to so many of its steps."""
+    """Returns the block of the steps of two blocks, with rows j ≤ `selected`."""
     channels.check_size(one, other)
     rows = []
     for j in range(min(selected, len(one.rows) + len(other.rows) - 2) + 1):

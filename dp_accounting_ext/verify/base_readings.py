@@ -1,4 +1,4 @@
-"""What base mechanisms, truncated samples and allocations reveal, by definition."""
+"""Channels of base mechanisms, truncated samples and allocations, by definition."""
 
 import fractions
 from typing import Any
@@ -54,11 +54,13 @@ def _mixture(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def _truncated(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns samples cut to a largest batch, of a record at +1 among others at v.
+    """Returns the cases of a truncated sample: a record at +1, all others at v.
 
-    The batch without the record has min(m, B) of the others, m of whom were drawn.
-    With it, it is full of them unless it is among the B of m + 1 that are kept. A
-    record that is replaced, or contributes nothing, is drawn as before.
+    Here m is the number of other records that were drawn, and B is the largest size of
+    a batch. Without the record the batch has min(m, B) records. If the record is drawn,
+    it is among the B records that are kept with probability min(1, B / (m + 1)), and
+    the batch then has min(m, B − 1) others; otherwise it has min(m, B) others. A record
+    that replaces it, or contributes nothing, is drawn in the same way.
     """
     if referee.side is Side.HIGH:
         return []
@@ -100,7 +102,7 @@ def _truncated(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def random_allocation(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Reads k out of t steps of a mechanism."""
+    """Reads random allocation: the record takes part in k of t steps."""
     steps, selected = int(event.num_steps), int(event.num_selected)
     inner = referee.channel(event.event)
     if inner is None:
@@ -117,7 +119,7 @@ def _scheduled_allocation(event: Any, referee: readings.Referee) -> list[Channel
         if channel is None:
             return []
         steps.append((channel, int(count)))
-    # Steps that never ran release nothing, with the record or without.
+    # Steps that did not run release nothing, whether the record was allocated or not.
     rest = int(event.num_steps) - sum(number for _, number in steps)
     if rest:
         steps.append((channels.NO_OP, rest))
@@ -125,9 +127,11 @@ def _scheduled_allocation(event: Any, referee: readings.Referee) -> list[Channel
 
 
 def _private_sampling(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns two laws between the bounds, at opposite ends of 64 equal outputs.
+    """Returns the case of two laws between the bounds, on 64 outputs of equal mass.
 
-    From above those of outputs as small as may be, which is what 64 can be made of.
+    The one law has its surplus mass on the first outputs, the other on the last. The
+    upper bound is the limit of outputs of small masses, of which every measure is a
+    merging.
     """
     number = 64
     half, mass = ball(event.epsilon) / 2, ball(event.total_mass)

@@ -1,4 +1,4 @@
-"""From the channels of an event to certain bounds on ε."""
+"""Certified bounds on ε from the channels of an event."""
 
 from collections.abc import Iterator
 import math
@@ -14,9 +14,9 @@ from dp_accounting_ext.verify import readings
 Channel = channels.Channel
 Side = channels.Side
 _WAYS = (True, False)  # Whether the record is removed.
-_LARGEST = 1e6  # No larger ε is looked for.
+_LARGEST = 1e6  # The search for ε ends here.
 _HALVINGS = 60
-assert newer_readings  # It adds readers to those of the events.
+assert newer_readings  # Its import registers readers of events.
 
 
 def epsilon_bracket(
@@ -28,18 +28,18 @@ def epsilon_bracket(
     *,
     rare: float,
 ) -> tuple[float, float]:
-    """Returns what ε of a tree of events is at least, and at most, at δ.
+    """Returns a lower and an upper bound on ε of a tree of events at δ.
 
     Args:
-        event: The tree.
-        relation: Which datasets are adjacent.
+        event: The tree of events.
+        relation: The neighboring relation.
         delta: δ.
-        cells: How many cells noise is cut into.
-        most: How many outputs a channel may have.
-        rare: Probability of what may be told apart from all else.
+        cells: The number of cells into which continuous noise is discretized.
+        most: The largest number of outputs of a channel.
+        rare: Probability of tails that may be truncated, as in `runs.power`.
 
     Raises:
-        NoTheoremError: If nothing bounds it from above here.
+        NoTheoremError: If the verification knows no upper bound for the event.
     """
     sides = {}
     for side in (Side.HIGH, Side.LOW):
@@ -67,7 +67,7 @@ def epsilon_bracket(
 
 
 def _at_least(channel: Channel, delta: float, remove: bool) -> float:
-    """Returns an ε at which δ is certainly larger."""
+    """Returns a lower bound on ε: a number at which the privacy profile exceeds δ."""
     q, p = channel.rows if remove else channel.rows[::-1]
     alone = sum((b for a, b in zip(q, p, strict=True) if a == 0), channels.ZERO)
     if alone > delta:
@@ -80,7 +80,7 @@ def _at_least(channel: Channel, delta: float, remove: bool) -> float:
 
 
 def _at_most(channel: Channel, delta: float, remove: bool) -> float:
-    """Returns an ε at which δ is certainly not larger."""
+    """Returns an upper bound on ε: the privacy profile there is at most δ."""
     about = _about(channel, delta, remove)
     for margin in (0.0, *_margins()) if about < _LARGEST else ():
         epsilon = about * (1 + margin) + margin * 1e-9
@@ -90,12 +90,12 @@ def _at_most(channel: Channel, delta: float, remove: bool) -> float:
 
 
 def _margins() -> Iterator[float]:
-    """Yields by how much a guess is moved, until balls agree with it."""
+    """Yields relative distances to move an estimate of ε until it is certified."""
     yield from (1e-12, 1e-9, 1e-7, 1e-5, 1e-3)
 
 
 def _about(channel: Channel, delta: float, remove: bool) -> float:
-    """Returns about the ε of δ, by floats."""
+    """Returns an estimate of ε at δ, by bisection in floats; it is not certified."""
     q, p = (
         np.array([float(x.mid()) for x in row])
         for row in (channel.rows if remove else channel.rows[::-1])

@@ -1,16 +1,19 @@
-"""What mechanisms reveal, in ball arithmetic: each number is an interval that holds it.
+"""Channels: the output laws of a mechanism on two datasets, in ball arithmetic.
 
-A channel has one column for each output: its probability without the record, and with
-it. There is nothing here of how the package computes: no step in ε is chosen by it, no
-tilt, no transform, no float. Numbers are Arb's, of any size, with their own errors.
+In ball arithmetic every number is an interval that contains the true value. A channel
+has one column for each output: its probability without the record, and with it. The
+ratio of an output is the second probability over the first. Nothing here uses the
+algorithms of the package: no grid in ε, no tilt, no transform. Numbers are Arb's, which
+have any exponent and carry their own error bounds; floats only choose where to cut.
 
-- `EXACT` channels are the mechanism's.
-- `LOW` channels are functions of it: outputs are merged, which never reveals more.
-- Of `HIGH` channels the mechanism is a function: outputs are split in two, of a larger
-  and of a smaller ratio, which merged give them back.
+- An `EXACT` channel is that of the mechanism.
+- A `LOW` channel is a post-processing of it: outputs are merged, which never increases
+  a divergence.
+- The mechanism is a post-processing of a `HIGH` channel: outputs are split in two, of a
+  larger and of a smaller ratio. Merging the two restores the output.
 
-No ball can show that two ratios are equal. Where they agree to 100 bits outputs are
-merged, and `blur` bounds by how much the logarithm of any ratio is wrong for it.
+Ball arithmetic cannot show that two ratios are equal. Outputs whose ratios agree to 100
+bits are merged, and `blur` bounds the resulting error of the logarithm of any ratio.
 """
 
 from collections.abc import Sequence
@@ -27,16 +30,16 @@ from flint import fmpq
 import numpy as np
 
 BITS = 160
-MOST_EXACT = 20_000  # Outputs of a product of exact channels, before they are merged.
-_ALIKE = 100  # Bits of two ratios that are taken for one.
-ROUNDING = 2.0**-50  # Of a logarithm made a float, relatively.
-_SHORTEST = 1e-13  # No two nodes are nearer than this share of their distance to zero.
+MOST_EXACT = 20_000  # The most outputs of a product of exact channels, before merging.
+_ALIKE = 100  # Ratios that agree to so many bits are treated as equal.
+ROUNDING = 2.0**-50  # Relative error of rounding a logarithm to a float.
+_SHORTEST = 1e-13  # Smallest distance of two nodes, relative to their absolute value.
 ZERO, ONE = arb(0), arb(1)
 Row = list[arb]
 
 
 class Side(enum.Enum):
-    """From where a channel bounds what it stands for."""
+    """Whether a channel bounds a mechanism from below, equals it, or from above."""
 
     LOW = -1
     EXACT = 0
@@ -48,17 +51,18 @@ class TooLargeError(Exception):
 
 
 class NoTheoremError(Exception):
-    """Nothing is known here about an event."""
+    """The verification knows no bound for an event."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Channel:
-    """Probabilities of outputs, one row a dataset.
+    """The probabilities of a mechanism's outputs, one row for each dataset.
 
     Attributes:
-        rows: Without the record, and with it; in allocations, with more of it.
-        side: From where they bound the mechanism.
-        blur: Bound on the error of the logarithm of a ratio of rows.
+        rows: The probabilities without the record, and with it. In `allocations`, row j
+            is for j participations of the record.
+        side: Whether the channel is a lower bound, exact, or an upper bound.
+        blur: Bound on the absolute error of the logarithm of an output's ratio.
     """
 
     rows: list[Row]
@@ -71,11 +75,16 @@ class Channel:
         return len(self.rows[0])
 
     def delta(self, epsilon: Any, *, remove: bool) -> tuple[arb, arb]:
-        """Returns bounds on δ at ε, of one direction; only the side's own holds."""
+        """Returns a lower and an upper bound on δ at ε, in one direction.
+
+        For the mechanism itself, only the lower bound holds if the channel is `LOW`,
+        and only the upper bound if it is `HIGH`.
+        """
         q, p = self.rows if remove else self.rows[::-1]
         kappa = ball(epsilon).exp()
         low, high = kappa * (2 * self.blur).exp(), kappa * (-2 * self.blur).exp()
-        # Terms are at least zero; of the upper ends all that may be positive count.
+        # δ sums the positive parts (a − e^ε b)₊: the lower bound counts those terms
+        # that are certainly positive, the upper bound those that may be.
         least, most = ZERO, ZERO
         for a, b in zip(p, q, strict=True):
             under, over = a - low * b, a - high * b
@@ -86,7 +95,12 @@ class Channel:
         return least.lower(), most.upper()
 
     def true_positives(self, rate: Any, *, remove: bool) -> tuple[arb, arb]:
-        """Returns bounds on the power of the best test of a size, one direction."""
+        """Returns a lower and an upper bound on the power of the most powerful test.
+
+        Args:
+            rate: The false positive rate of the test.
+            remove: Whether the null hypothesis is the dataset without the record.
+        """
         q, p = self.rows if remove else self.rows[::-1]
         order = sorted(range(self.size), key=lambda i: -_loss(q[i], p[i]))
         left, power = ball(rate), ZERO
@@ -94,7 +108,7 @@ class Channel:
             if left >= q[i]:
                 left, power = left - q[i], power + p[i]
             else:
-                # Any share of an output may count; the rest is no better a ratio.
+                # The test is randomized at this output; later ratios are no larger.
                 least = left.abs_lower() / q[i].upper() if left > 0 else ZERO
                 most = left / q[i] if q[i] > 0 else ONE
                 slack = (2 * self.blur).exp() * (1 + arb(2) ** -40)
@@ -117,7 +131,7 @@ class Channel:
 
 
 def ball(value: Any) -> arb:
-    """Returns a number as a ball: floats are the binary numbers they are."""
+    """Returns a number as a ball; a float is converted exactly."""
     if isinstance(value, arb):
         return value
     if hasattr(value, "numerator") and not isinstance(value, float):
@@ -127,27 +141,27 @@ def ball(value: Any) -> arb:
 
 
 def exact(without: Sequence[Any], with_record: Sequence[Any]) -> Channel:
-    """Returns the channel of two laws of the same outputs."""
+    """Returns the exact channel of two laws on the same outputs."""
     rows = [[ball(x) for x in law] for law in (without, with_record)]
     return merged(Channel(rows))
 
 
 def _loss(q: arb, p: arb) -> float:
-    """Returns about the logarithm of a ratio, infinite where one is zero."""
+    """Returns an estimate of log(p/q), infinite if one of the masses is zero."""
     if not p > 0:
         return -math.inf
     return float((p / q).log()) if q > 0 else math.inf
 
 
 def merged(channel: Channel) -> Channel:
-    """Returns a channel with outputs whose ratios agree as one."""
+    """Returns the channel with all outputs whose ratios agree merged into one."""
     together: dict[Any, list[arb]] = {}
     for column in zip(*channel.rows, strict=True):
         scale = next((x for x in column if x > 0), None)
         if scale is None:
             if all(x == 0 for x in column):
                 continue
-            key: Any = len(together)  # Not certain to be positive: by itself.
+            key: Any = len(together)  # No mass is certainly positive: it is not merged.
         else:
             key = tuple(_key(x / scale) for x in column)
         if key in together:
@@ -179,14 +193,14 @@ EVERYTHING = exact([1, 0], [0, 1])
 
 
 def bounding(channel: Channel, side: Side) -> Channel:
-    """Returns an exact channel as a bound, which may be made smaller."""
+    """Returns an exact channel relabeled as a bound, so that it may be reduced."""
     if channel.side is not Side.EXACT:
         return channel
     return dataclasses.replace(channel, side=side)
 
 
 def alike(channels: Sequence[Channel]) -> list[Channel]:
-    """Returns channels of one side: exact ones become those of the others."""
+    """Returns the channels on one side: exact ones take the side of the others."""
     sides = {channel.side for channel in channels} - {Side.EXACT}
     if not sides:
         return list(channels)
@@ -195,18 +209,18 @@ def alike(channels: Sequence[Channel]) -> list[Channel]:
 
 
 def outer(a: Row, b: Row) -> Row:
-    """Returns every product, those of a row's first mass first."""
+    """Returns all products of a mass of a and one of b, in the order of a, then b."""
     return list((arb_mat(len(a), 1, a) * arb_mat(1, len(b), b)).entries())
 
 
 def check_size(one: Channel, other: Channel) -> None:
-    """Raises TooLargeError if exact channels have too many outputs together."""
+    """Raises TooLargeError if the product of exact channels has too many outputs."""
     if one.side is Side.EXACT and one.size * other.size > MOST_EXACT:
         raise TooLargeError
 
 
 def product(one: Channel, other: Channel, most: int) -> Channel:
-    """Returns two mechanisms on the same records, one after the other."""
+    """Returns the composition of two mechanisms on the same records."""
     one, other = alike([one, other])
     check_size(one, other)
     if one.side is not Side.EXACT:
@@ -216,7 +230,7 @@ def product(one: Channel, other: Channel, most: int) -> Channel:
 
 
 def sampled(rate: Any, channel: Channel) -> Channel:
-    """Returns a mechanism on a Poisson sample: the record is in it, or is not."""
+    """Returns the channel of a mechanism on a Poisson sample of the given rate."""
     inside = ball(rate)
     without, with_record = channel.rows
     mixed = [
@@ -226,7 +240,10 @@ def sampled(rate: Any, channel: Channel) -> Channel:
 
 
 def reduced(channel: Channel, most: int) -> Channel:
-    """Returns a channel of about as many outputs at most, from the same side."""
+    """Returns a channel on the same side with about `most` outputs, or fewer.
+
+    An exact channel, and a `HIGH` one of more than two rows, is only merged.
+    """
     if channel.side is Side.EXACT:
         return merged(channel)
     if channel.size <= most:
@@ -251,7 +268,11 @@ def reduced(channel: Channel, most: int) -> Channel:
 
 
 def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> np.ndarray:
-    """Returns where sorted outputs are cut: by masses, by number and by loss."""
+    """Returns the indices at which sorted outputs are cut.
+
+    A third of the cuts each is evenly spaced in the sum of the cube roots of the
+    weights, in the index, and in the loss.
+    """
     shares = np.cumsum(np.cbrt(weights)) / np.cbrt(weights).sum()
     third = np.linspace(0.0, 1.0, most // 3)[1:-1]
     marks = np.concatenate(
@@ -265,7 +286,7 @@ def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> np.ndarray:
 
 
 def _spread(nodes: Sequence[float]) -> np.ndarray:
-    """Returns nodes none of which are too near, the outermost a little further out."""
+    """Returns nodes that are not too close, the outermost moved a little outwards."""
     margin = _SHORTEST * max(abs(nodes[0]), abs(nodes[-1])) + 1e-27
     kept = [nodes[0] - margin]
     for node in nodes[1:-1]:
@@ -278,14 +299,16 @@ def _spread(nodes: Sequence[float]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """Outputs with a finite ratio, sorted by it, and all others.
+    """The outputs of a channel, divided into those of a finite loss and all others.
 
     Attributes:
-        channel: What they are of.
-        order: Those with a finite ratio, by it.
-        losses: Its logarithm.
-        weights: The larger of the two probabilities, for where to cut.
-        ends: Columns of the others: of what only one dataset has, or is in doubt.
+        channel: The channel.
+        order: Indices of the outputs with a finite loss, sorted by the loss.
+        losses: Their losses, the logarithms of their ratios.
+        weights: For each of them the larger of its two probabilities, which decides
+            where to cut.
+        ends: Columns of the other outputs, which are impossible under one of the laws
+            or have a mass that is not certainly positive.
     """
 
     channel: Channel
@@ -296,19 +319,20 @@ class Apart:
 
     @classmethod
     def of(cls, channel: Channel) -> "Apart":
-        """Returns the outputs of a channel, apart."""
+        """Returns the outputs of a channel, divided in this way."""
         finite, losses, weights = [], [], []
         others: dict[Any, Row] = {}
         for i, column in enumerate(zip(*channel.rows, strict=True)):
             q, p = column[0], column[1]
-            # Of balls that are all error there is no number.
+            # The midpoint is no number if the error of the ball is infinite.
             loss = float((p / q).log()) if p > 0 and q > 0 else math.nan
             if math.isfinite(loss):
                 finite.append(i)
                 losses.append(loss)
                 weights.append(max(float(p), float(q)))
             elif channel.side is Side.HIGH:
-                # Split to both ends; what is in doubt is raised there.
+                # The output is split into one of zero and one of infinite ratio, whose
+                # masses are rounded up.
                 _add(others, 0, [q.abs_upper(), ZERO])
                 _add(others, 1, [ZERO, p.abs_upper()])
             else:
@@ -323,21 +347,23 @@ class Apart:
         )
 
     def total(self, start: int, stop: int) -> Row:
-        """Returns the masses of a range of the outputs, row by row."""
+        """Returns the total mass, in each row, of the outputs from start to stop."""
         inside = self.order[start:stop].tolist()
         return [sum(map(row.__getitem__, inside), ZERO) for row in self.channel.rows]
 
     def beside(self, columns: Sequence[Sequence[arb]]) -> Channel:
-        """Returns these outputs beside the others."""
+        """Returns the channel of these columns and the columns of `ends`."""
         every = [*columns, *self.ends]
         rows = [[each[i] for each in every] for i in range(len(self.channel.rows))]
         return dataclasses.replace(self.channel, rows=rows)
 
     def split(self, nodes: np.ndarray) -> list[arb]:
-        """Returns Q-masses at nodes that, merged, give the outputs between them back.
+        """Returns Q-masses at nodes of the loss such that merging restores the outputs.
 
-        Where a loss was rounded out of its cell, its ratio is moved back in: P's masses
-        change by so much, and both nodes get what either could need.
+        The outputs between two nodes are split to these nodes. A loss may have been
+        rounded to the wrong cell. The ratio is then in the cell after P's mass has
+        changed by a factor within `slack`, and each node gets the larger mass that any
+        such factor needs.
         """
         cells = np.searchsorted(nodes, self.losses, side="right") - 1
         cells = np.clip(cells, 0, nodes.size - 2)

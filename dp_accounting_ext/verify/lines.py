@@ -1,8 +1,10 @@
-"""One of t steps: the sum of their ratios, on a lattice of ratios, in integers.
+"""Random allocation to one of t steps, on a lattice of likelihood ratios, in integers.
 
-Without the record the ratio of all t outputs is the mean of the t ratios of the steps,
-which are independent. So its law is a power of a polynomial, whose exponents count
-cells of the ratio. Masses are integers, in units of 2^-bits.
+The ratio of an output is its probability with the record over that without the record.
+If the record takes part in one of t steps, drawn uniformly, the ratio of all t outputs
+is the mean of the t ratios of the steps. Without the record the steps are independent,
+so that the law of the sum of the ratios is a power of a polynomial whose exponents
+count lattice cells. Masses are integers, in units of 2^-bits.
 """
 
 from collections.abc import Sequence
@@ -19,29 +21,35 @@ from dp_accounting_ext.verify import channels
 Channel = channels.Channel
 Side = channels.Side
 ZERO, ball = channels.ZERO, channels.ball
-_FINE, _COARSE = 16, 8  # Steps in a mean deviation, and in a standard deviation.
-_NODES = 64  # At most so many for each output that a channel may have.
+# Tuning: lattice steps per mean absolute deviation of the ratio, and per standard
+# deviation.
+_FINE, _COARSE = 16, 8
+# Tuning: the most lattice points per output that a channel may have.
+_NODES = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class _Line:
-    """The outputs of some steps, by the sum of their ratios.
+    """The outputs of a number of steps, grouped by the sum of the steps' ratios.
 
-    A `LOW` line merges outputs into cells [i, i + 1) h, each with its probability
-    without the record, and the sum over the steps of that with the record in the step.
-    A `HIGH` line splits them to points i h, where that sum is i h times the former.
+    Each group i has two masses: q, its probability without the record, and s, the sum
+    over the steps of its probability with the record in that step alone. A `LOW` line
+    merges outputs: those of one step whose ratio is in [i h, (i + 1) h) form group i,
+    and indices add when steps are combined. A `HIGH` line splits each output between
+    points of the lattice, so that s = i h q at point i.
 
     Attributes:
-        side: Which of both.
-        bits: Masses are in units of 2^-bits.
-        step: The exponent of h, a power of two.
-        start: The first i.
-        count: How many steps.
-        q: Masses without the record.
-        s: Of a `LOW` line, the sums with it.
-        errors: Of a `LOW` line, bounds on the error of each coefficient of q, and of s.
-        lump: Of a `HIGH` line, mass of q that is split from all of its sums.
-        sink: Sums of what only datasets with the record have.
+        side: `LOW` or `HIGH`.
+        bits: Masses are integers in units of 2^-bits.
+        step: The lattice spacing is h = 2^step.
+        start: The index i of the first group.
+        count: The number of steps.
+        q: The masses q, as coefficients of a polynomial.
+        s: The masses s of a `LOW` line. A `HIGH` line has s = i h q instead.
+        errors: Bounds on the error of each coefficient of q and of s, of a `LOW` line.
+        lump: The mass q of the truncated outputs of a `HIGH` line, which are given the
+            ratio zero. Their mass s is in `sink`.
+        sink: The mass s of outputs that are impossible without the record.
     """
 
     side: Side
@@ -57,7 +65,11 @@ class _Line:
 
     @classmethod
     def of(cls, channel: Channel, bits: int, step: int, top: float) -> "_Line":
-        """Lays one step on the line; ratios beyond the top go to the sinks."""
+        """Returns the line of one step.
+
+        Outputs of a ratio from `top` on are not placed on the lattice: their mass s
+        goes to `sink`, unless a `LOW` line drops it.
+        """
         apart = channels.Apart.of(channel)
         high = channel.side is Side.HIGH
         width = arb(2) ** step
@@ -66,7 +78,7 @@ class _Line:
         sink, errors = ZERO, [0, 0]
         columns = [[row[i] for row in channel.rows] for i in apart.order.tolist()]
         for a, b in apart.ends:
-            # What is in doubt a lower bound leaves out.
+            # A lower bound drops outputs whose masses are not certain.
             if b == 0 or a == 0 or high:
                 columns.append([a, ZERO])
                 sink += b if a == 0 or high else ZERO
@@ -84,7 +96,7 @@ class _Line:
                     row[place] += max(_down(mass.mid(), bits), 0)
                     errors[kind] += _up(mass.rad(), bits) + 2
                 continue
-            # A ratio that may be in either of two cells is split over both.
+            # The interval of a ratio may overlap two cells: it is split over both.
             first = max(_down(ratio, -step), 0)
             last = max(_up(ratio, -step), first + 1)
             above = (b - first * width * a) / ((last - first) * width)
@@ -106,7 +118,7 @@ class _Line:
 
     @property
     def totals(self) -> tuple[int, int]:
-        """The masses on the line, without the record; and the sums with it, rounded."""
+        """The total of q and the total of s, which is rounded up for a `HIGH` line."""
         q = self.q.coeffs()
         if self.side is Side.LOW:
             return int(sum(q, fmpz(0))), int(sum(self.s.coeffs(), fmpz(0)))
@@ -114,11 +126,11 @@ class _Line:
         return int(sum(q, fmpz(0))), self._of_steps(int(whole))
 
     def _of_steps(self, number: int) -> int:
-        """Returns a multiple of h as it is in units, rounded up."""
+        """Returns `number` times h as an integer, rounded up."""
         return number << self.step if self.step >= 0 else -(-number >> -self.step)
 
     def plus(self, other: "_Line", rare: int) -> "_Line":
-        """Returns the steps of both; what is rare at the ends is left out, or split."""
+        """Returns the line of the steps of both lines, with its tails truncated."""
         q = self.q * other.q
         (a, b), (c, d) = self.totals, other.totals
         mixed = self.sink * c + other.sink * a
@@ -146,7 +158,7 @@ class _Line:
                 errors=((errors[0] >> self.bits) + 2, (errors[1] >> self.bits) + 2),
                 sink=max(mixed, 0) >> self.bits,
             )._narrowed(rare)
-        # What is split from all sums leaves the other's sums to the sink.
+        # Where one line's output is in its lump, the other's mass s goes to the sink.
         lump = self.lump * (c + other.lump) + other.lump * a
         mixed += self.lump * (d + other.sink) + other.lump * (b + self.sink)
         return dataclasses.replace(
@@ -186,7 +198,7 @@ class _Line:
         )
 
     def times(self, count: int, rare: int) -> "_Line":
-        """Returns so many of the steps."""
+        """Returns the line of `count` times as many steps."""
         found = None
         for digit in bin(count)[2:]:
             if found is not None:
@@ -197,7 +209,7 @@ class _Line:
         return found
 
     def channel(self, blur: arb) -> Channel:
-        """Returns the record in one of the steps, each as likely."""
+        """Returns the channel in which the record is in one step, drawn uniformly."""
         unit = arb(2) ** -self.bits
         share, width = unit / self.count, arb(2) ** self.step
         q, s = self.q.coeffs(), self.s.coeffs()
@@ -236,12 +248,18 @@ def _up(mass: arb, bits: int) -> int:
 def one_of(
     steps: Sequence[tuple[Channel, int]], most: int, rare: float
 ) -> Channel | None:
-    """Returns steps, in one of which the record takes part; None where it takes long.
+    """Returns the channel of steps in one of which, drawn uniformly, the record is.
 
     Args:
-        steps: Of one side, `LOW` or `HIGH`, and how many of each.
-        most: Of how many outputs other channels may be.
-        rare: Probability of what may be told apart from all else.
+        steps: Channels of one side, `LOW` or `HIGH`, and the number of steps of each.
+        most: The number of outputs that other channels may have. It limits the number
+            of lattice points.
+        rare: Probability of tails that may be truncated. A `LOW` channel drops them;
+            in a `HIGH` channel they reveal whether the record is there.
+
+    Returns:
+        The channel, or None if the lattice would have too many points or the ratios are
+        too large for it.
     """
     total = sum(number for _, number in steps)
     tops, means, squares = [], 0.0, 0.0
@@ -268,7 +286,7 @@ def one_of(
     if least > max(fine, coarse):
         return None
     step = math.floor(math.log2(max(fine, min(least * 2, coarse))))
-    step = min(step, 0)  # The ratio one is a point.
+    step = min(step, 0)  # So that the ratio one is a lattice point.
     bits = 128 + math.ceil(math.log2(span * _NODES * most / rare))
     edge = _down(ball(rare), bits)
     found = None

@@ -1,7 +1,8 @@
-"""What the events of newer versions of dp_accounting reveal, and selections.
+"""Channels of the events of newer versions of dp_accounting, and of selections.
 
-Of each there are mechanisms that the event describes; where one of them is the worst,
-a `HIGH` channel is known as well. Selections and zCDP mechanisms have none.
+Each reader returns some of the mechanisms that the event describes, as lower bounds.
+If one of them is known to be the worst, there is a `HIGH` channel as well. There is
+none for selections and for zCDP mechanisms.
 """
 
 from collections.abc import Callable
@@ -22,13 +23,16 @@ from dp_accounting_ext.verify import runs
 Channel = channels.Channel
 Side = channels.Side
 ball = channels.ball
-_BITS = 2400  # What is as rare as a float can be is the difference of two chances.
+# Precision for differences of two probabilities that are as small as floats can be.
+_BITS = 2400
 
 
 def _response(epsilon: Any, delta: Any) -> Channel:
-    """Returns a truth that is a lie with odds e^−ε, and known to be one or the other.
+    """Returns the dominating channel of all (ε, δ)-private mechanisms.
 
-    Every (ε, δ)-private mechanism is a function of its outcome.
+    With probability δ it reveals the bit; otherwise it is randomized response, whose
+    answer is false with odds e^−ε. Every (ε, δ)-private mechanism is a post-processing
+    of it.
     """
     epsilon, delta = ball(epsilon), ball(delta)
     lie = (1 - delta) / (1 + epsilon.exp())
@@ -41,7 +45,7 @@ def _epsilon_delta(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def _exponential(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns choices of two candidates, whose losses are t and t − ε."""
+    """Returns exponential mechanisms of two candidates, of losses t and t − ε."""
     if referee.side is Side.HIGH:
         return [_response(event.epsilon, 0.0)]
     epsilon = ball(event.epsilon)
@@ -57,7 +61,10 @@ def _exponential(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def _permute_and_flip(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns choices of two candidates: the worse one wins with chance e^−gap / 2."""
+    """Returns permute-and-flip mechanisms of two candidates.
+
+    The worse candidate is released with probability e^−gap / 2.
+    """
     epsilon = float(event.epsilon)
     if referee.side is Side.HIGH:
         noise = stock.LaplaceDpEvent(1 / epsilon) if epsilon else None
@@ -74,11 +81,15 @@ def _permute_and_flip(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def _discrete_gaussian(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns one coordinate moved by all that it can, and many moved by one."""
+    """Returns two cases: one coordinate moves as far as it can, or several move by one.
+
+    Each move is an integer, and their Euclidean norm is at most the sensitivity.
+    """
     sigma, sensitivity = float(event.sigma), float(event.sensitivity)
     steps, dimension = math.floor(sensitivity), event.dimension
     if not steps:
-        # It is read as if it could move; in truth nothing does.
+        # An integer-valued function of a smaller sensitivity than one never moves, but
+        # the package accounts for a move: no upper bound is given for the comparison.
         return [channels.NO_OP] if referee.side is Side.LOW else []
     if sigma == 0:
         return [channels.EVERYTHING]
@@ -93,9 +104,10 @@ def _discrete_gaussian(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def _shifted_integers(sigma: float, shift: int, referee: readings.Referee) -> Channel:
-    """Returns discrete Gaussian noise on 0 or a shift, with the tails at the ends.
+    """Returns the channel of discrete Gaussian noise around 0 and around a shift.
 
-    At the ends there is what can be told of the tails: of which side they are, or all.
+    The tails are merged into one output on each side for a lower bound. For an upper
+    bound they reveal the law that they are from.
     """
     reach = math.ceil(9 * sigma) + shift
     half = 2 * ball(sigma) ** 2
@@ -103,7 +115,7 @@ def _shifted_integers(sigma: float, shift: int, referee: readings.Referee) -> Ch
     edge = 3 * reach + 9
     weights = {x: (-ball(x * x) / half).exp() for x in range(1 - edge, edge)}
     total = sum(weights.values(), channels.ZERO)
-    # What is further out: less than a geometric series on each side.
+    # The weight beyond the edge is at most a geometric series on each side.
     rest = (-ball(edge * edge) / half).exp() / (1 - (-2 * ball(edge) / half).exp())
     total = total.union(total + 2 * rest)
     laws = [[weights[x - move] / total for x in places] for move in (0, shift)]
@@ -128,7 +140,10 @@ def _shifted_integers(sigma: float, shift: int, referee: readings.Referee) -> Ch
 
 
 def _zero_concentrated(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns Gaussian noise beside randomized response: divergences ρα, and ξ."""
+    """Returns Gaussian noise, of Rényi divergence ρα, composed with ξ-private response.
+
+    The divergence of their composition is at most ξ + ρα at every order α.
+    """
     rho, xi = float(event.rho), float(event.xi)
     if referee.side is Side.HIGH:
         return []
@@ -144,7 +159,7 @@ def _zero_concentrated(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def _tree_aggregation(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns the noisy sums on the way from a leaf to the root of the tallest tree."""
+    """Returns the noisy sums on a path from a leaf to the root of the tallest tree."""
     if referee.side is Side.HIGH:
         return []
     if float(event.noise_multiplier) == 0:
@@ -156,17 +171,18 @@ def _tree_aggregation(event: Any, referee: readings.Referee) -> list[Channel]:
 
 
 def _gaussian(noise_multiplier: float, referee: readings.Referee) -> Channel:
-    """Returns Gaussian noise, a little more for the rounding of a square root."""
+    """Returns Gaussian noise, slightly increased to cover a rounded square root."""
     noise = stock.GaussianDpEvent(noise_multiplier * (1 + 1e-12))
     return referee.noise(noise, ((1.0, readings.ONE),), readings.UNSHIFTED)
 
 
 @functools.lru_cache(maxsize=64)
 def _runs(mean: float, shape: float) -> Callable[[arb], arb]:
-    """Returns x ↦ E x^K of the number of runs K, Poisson's or one of geometric shape.
+    """Returns the probability generating function x ↦ E x^K of the number of runs K.
 
-    The mean asked for fixes γ; a larger one stands for it, and fewer runs: a lower
-    bound of what the event reveals.
+    K has a Poisson law if the shape is infinite, otherwise a truncated negative
+    binomial law, whose parameter γ is found from the mean. γ is rounded up, which makes
+    the number of runs smaller, for a lower bound.
     """
     mean = ball(mean)
     if math.isinf(shape):
@@ -194,7 +210,7 @@ def _runs(mean: float, shape: float) -> Callable[[arb], arb]:
 
 
 def _selection(event: Any, referee: readings.Referee) -> list[Channel]:
-    """Returns the first of some runs, and the one of the largest ratio, or smallest."""
+    """Returns three selections: the first run, and the largest and smallest ratio."""
     if referee.side is Side.HIGH:
         return []
     (inner, *_) = referee.cases(event.event)
@@ -219,7 +235,7 @@ def _ratio(channel: Channel, i: int) -> float:
 
 
 def _best(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
-    """Returns the law of the last outcome, in its order, that any run had."""
+    """Returns the law of the outcome that comes last in the order, over all runs."""
     found = []
     below, before = channels.ZERO, runs(channels.ZERO)
     for mass in law:
@@ -243,7 +259,7 @@ _NEWER = {
 
 
 def read_events_of(module: Any) -> None:
-    """Adds readers for those of the events that a module has, by their names."""
+    """Registers readers for those of the events that the module has, by their names."""
     for name, reader in _NEWER.items():
         if hasattr(module, name):
             readings.READERS[getattr(module, name)] = reader

@@ -1,4 +1,4 @@
-"""Channels of noise around random shifts, in cells, and of discrete mechanisms."""
+"""Channels of discretized noise around random shifts, and of discrete mechanisms."""
 
 from collections.abc import Sequence
 import fractions
@@ -12,12 +12,12 @@ from dp_accounting_ext.verify import channels
 
 Shifts = tuple[tuple[float, fractions.Fraction], ...]
 Side = channels.Side
-_MOST_BITS = 2048  # What differs by less is blurred.
+_MOST_BITS = 2048  # The most extra bits of precision to separate ratios.
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
 
 
 def _tails(kind: str, x: arb) -> tuple[arb, arb]:
-    """Returns the noise's probabilities below a point and above; its scale is one."""
+    """Returns the probabilities below and above x of noise of scale one."""
     size = abs(x)
     if kind == "gaussian":
         beyond = (size / arb(2).sqrt()).erfc() / 2
@@ -27,7 +27,7 @@ def _tails(kind: str, x: arb) -> tuple[arb, arb]:
 
 
 def _masses(kind: str, shift: arb, edges: Sequence[arb]) -> list[arb]:
-    """Returns the probabilities of the cells, each from the tail that is smaller."""
+    """Returns the probabilities of the cells, each as a difference of smaller tails."""
     tails = [(ZERO, ONE), *(_tails(kind, x - shift) for x in edges), (ONE, ZERO)]
     return [
         right[0] - left[0] if right[0] < left[1] else left[1] - right[1]
@@ -50,18 +50,22 @@ def noise(
     cells: int = 200,
     reach: float = 12.0,
 ) -> channels.Channel:
-    """Returns the channel of noise around random shifts, in cells of the output.
+    """Returns the channel of noise around random shifts, with outputs cut into cells.
 
     Args:
         kind: "gaussian" or "laplace".
-        scale: Of the noise, over a record's shift.
-        p: (multiple, weight) of a record's shift, with the record.
-        q: The same without it; for `HIGH` none above any of p's.
-        side: Cells are released (LOW), or stand for the extreme ratios in them.
-        cells: How many, about.
-        reach: How far beyond the shifts cells go, in units of the noise.
+        scale: The scale of the noise, in norms of a record.
+        p: (shift, probability) with the record, shifts in norms of a record.
+        q: The same without the record. For `HIGH` no shift is above one of p's.
+        side: A `LOW` channel releases the cell of the output. In a `HIGH` channel each
+            cell is split into the two ratios at its ends.
+        cells: The approximate number of cells.
+        reach: How far cells extend beyond the shifts, in scales of the noise.
+
+    Raises:
+        NoTheoremError: If the ratios are found to decrease, for `HIGH`.
     """
-    # Ratios of neighboring cells may differ by no more than a weight, or a shift.
+    # Ratios of adjacent cells may differ as little as the smallest weight or shift.
     weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
     weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
     bits = max(w.denominator.bit_length() - w.numerator.bit_length() for w in weights)
@@ -83,7 +87,7 @@ def _noise(
     laws = [[(ball(s) * unit, ball(w)) for s, w in law] for law in (q, p)]
     places = sorted({s for law in (q, p) for s, _ in law})
     shifts = [ball(s) * unit for s in places]
-    # Laplace noise has the same ratio everywhere beyond the shifts.
+    # The ratio of Laplace noise is constant beyond the shifts.
     beyond = ball(reach) if kind == "gaussian" else ZERO
     start, stop = shifts[0] - beyond, shifts[-1] + beyond
     inner = [(start + (stop - start) * i / cells).mid() for i in range(cells + 1)]
@@ -115,10 +119,12 @@ def _split(
     edges: Sequence[arb],
     masses: Sequence[Sequence[arb]],
 ) -> tuple[list[list[arb]], arb]:
-    """Returns each cell's masses at the ratios of its ends: the ratio increases.
+    """Returns the columns of the cells, each split into the ratios at its ends.
 
-    If no ball shows that it does, as for two equal laws, a cell stays whole; the
-    logarithm of its ratio is wrong by no more than the blur, which comes second.
+    The ratio increases with the output, so that all ratios in a cell are between those
+    at its ends. If the balls of the two overlap, as for two equal laws, the cell is not
+    split. The second value returned, the blur, bounds the error of the logarithm of its
+    ratio.
     """
 
     def ratio(x: arb) -> arb:
@@ -155,7 +161,10 @@ def _split(
 
 
 def discrete_laplace(parameter: float, sensitivity: int) -> channels.Channel:
-    """Returns the channel of the discrete Laplace mechanism; far outputs are one."""
+    """Returns the channel of the discrete Laplace mechanism.
+
+    The outputs beyond either center have the same ratio, and are merged.
+    """
     decay = (-ball(parameter)).exp()
     scale = (1 - decay) / (1 + decay)
 
@@ -171,7 +180,11 @@ def discrete_laplace(parameter: float, sensitivity: int) -> channels.Channel:
 def randomized_response(
     noise_parameter: float, num_buckets: int, *, replace_one: bool
 ) -> channels.Channel:
-    """Returns answers to one bucket, and to another or a uniform one."""
+    """Returns the channel of randomized response over a number of buckets.
+
+    The record is in the first bucket. Without it the answer is uniform, or, with
+    `replace_one`, that of a record in the last bucket.
+    """
     p = fractions.Fraction(noise_parameter)
     other = p / num_buckets
     honest = [other] * num_buckets

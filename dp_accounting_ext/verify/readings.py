@@ -1,10 +1,11 @@
-"""What a tree of events reveals, from the events' own definitions.
+"""The channels of a tree of events, from the definitions of the events.
 
-A reading is a list of cases, each a channel: two datasets and values of their records
-that the events allow. The truth is the largest divergence over all cases; `LOW`
-channels bound it from below, so that no upper bound of the package may be less. Where
-a theorem says that the cases listed are the worst ones, `HIGH` channels bound it from
-above. `None` stands for what nothing bounds.
+A reading is a list of cases. Each case is a channel: it stands for two neighboring
+datasets and values of their records that the events allow. The true privacy profile is
+at least that of every case, so that `LOW` channels bound it from below, and no upper
+bound of the package may be less. Where a theorem proves that the listed cases are the
+worst ones, `HIGH` channels bound it from above. An empty list means that no bound is
+known.
 """
 
 from collections.abc import Callable
@@ -44,16 +45,17 @@ PLAIN = (*NOISES, stock.NoOpDpEvent, stock.NonPrivateDpEvent)
 
 @dataclasses.dataclass(frozen=True)
 class Referee:
-    """How events are read.
+    """Reads events as channels, with the given relation, side and sizes.
 
     Attributes:
         relation: The neighboring relation.
-        side: From where channels bound what they stand for.
-        cells: How many cells noise is cut into.
-        most: How many outputs a channel may have.
-        rare: Probability of what may be told apart from all else.
-        split: Members of a group, or of one, that leave, and that join.
-        exactly: Whether discrete mechanisms are read exactly.
+        side: The side from which channels bound the mechanisms.
+        cells: The number of cells into which continuous noise is discretized.
+        most: The largest number of outputs of a channel.
+        rare: Probability of tails that may be truncated, as in `runs.power`.
+        split: The number of members of the group that are removed, and that are added.
+            A single record is a group of one.
+        exactly: Whether channels of discrete mechanisms stay exact.
     """
 
     relation: NeighborRel
@@ -65,13 +67,16 @@ class Referee:
     exactly: bool = True
 
     def channel(self, event: stock.DpEvent) -> Channel | None:
-        """Returns the channel of a tree all of whose events have one worst case."""
+        """Returns the first case of an event; None if there is none.
+
+        It is also None if an upper bound is needed and there are several cases.
+        """
         cases = self.cases(event)
         several = self.side is Side.HIGH and len(cases) > 1
         return cases[0] if cases and not several else None
 
     def cases(self, event: stock.DpEvent) -> list[Channel]:
-        """Returns a channel for each case; none where no bound is known."""
+        """Returns a channel for each case; an empty list if no bound is known."""
         if isinstance(event, stock.SelfComposedDpEvent):
             return self.repeated(self.cases(event.event), int(event.count))
         if isinstance(event, stock.ComposedDpEvent):
@@ -82,7 +87,7 @@ class Referee:
         return [channels.bounding(case, self.side) for case in found]
 
     def composed(self, parts: Sequence[list[Channel]]) -> list[Channel]:
-        """Returns mechanisms one after another, a few of the choices of their cases."""
+        """Returns compositions of the parts, for a few choices of their cases."""
         found = [channels.NO_OP]
         for part in parts:
             pairs = itertools.islice(itertools.product(found, part), 6)
@@ -90,7 +95,7 @@ class Referee:
         return found
 
     def repeated(self, cases: list[Channel], count: int) -> list[Channel]:
-        """Returns runs of one case each, and runs that take turns."""
+        """Returns self-compositions: of each case alone, and of halves of two cases."""
         found = [runs.power(case, count, self.most, self.rare) for case in cases]
         if count > 1:
             for one, other in itertools.islice(itertools.combinations(cases, 2), 3):
@@ -125,26 +130,32 @@ class Referee:
         return READERS[type(event)](event, self)
 
     def _one_leaves(self, event: Any) -> list[Channel]:
-        """Returns a record that another replaces, one that contributes nothing."""
+        """Returns the cases in which the replacing record contributes nothing."""
         if self.side is Side.HIGH:
             return []
         absent = dataclasses.replace(self, relation=NeighborRel.ADD_OR_REMOVE_ONE)
         return absent.cases(event)
 
     def noise(self, event: Any, p: Shifts, q: Shifts) -> Channel:
-        """Returns noise around random sums, in norms of a record."""
+        """Returns the channel of noise around random sums.
+
+        Args:
+            event: The Gaussian or Laplace event.
+            p: (value, probability) of the sum with the record, in norms of a record.
+            q: The same without the record.
+        """
         scale = float(event.noise_multiplier)
         if scale == 0:
             return revealed(p, q)
         kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
         p, q = (tuple((shift, w) for shift, w in law if w) for law in (p, q))
         widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
-        # Ratios change fast where shifts are large.
+        # Large shifts need finer cells, because ratios change faster.
         cells = min(int(self.cells * (1 + widest / 3)), 4 * self.cells)
-        # Beyond it a normal output is as rare.
+        # A normal variable exceeds this number with probability below `rare`.
         reach = math.ceil(math.sqrt(-2 * math.log(self.rare)))
         cells = cells * max(reach, 12) // 12
-        # Of many shifts each cell takes long.
+        # The time for each cell grows with the number of shifts.
         cells = min(cells, max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS))
         return noises.noise(kind, scale, p, q, self.side, cells=cells, reach=reach)
 
@@ -153,7 +164,10 @@ class Referee:
         return [channels.sampled(rate, case) for case in self.cases(event.event)]
 
     def _replaced(self, event: Any) -> list[Channel] | None:
-        """Returns what a record at +1 replaced by one at −1 changes; or None."""
+        """Returns the case of a record at +1 that is replaced by one at −1.
+
+        Returns None if the event is neither additive noise nor a Poisson sample of it.
+        """
         if isinstance(event, NOISES):
             return [self.noise(event, ((1.0, ONE),), ((-1.0, ONE),))]
         if isinstance(event, SAMPLES) and isinstance(event.event, PLAIN):
@@ -167,11 +181,11 @@ class Referee:
         return None
 
     def fixed_size(self, event: Any) -> list[Channel]:
-        """Returns batches of members at +1 among others at −1.
+        """Returns the cases of noise on batches of fixed size, from a group of records.
 
-        In the other dataset they are not, or are others at −1. Members at −1 among
-        others at +1 are the same with the sign changed; which is another case where
-        one run follows another.
+        The members of the group are at +1 and all other records at −1. In the
+        neighboring dataset the members are missing, or are replaced by records at −1.
+        Changing all signs gives the same channel for one run.
         """
         if isinstance(event.event, stock.NoOpDpEvent):
             return [channels.NO_OP]
@@ -206,7 +220,10 @@ class Referee:
         return found
 
     def _batch_of_any(self, event: Any, rate: float) -> list[Channel]:
-        """Returns a batch in which a record has another's place, as often as not."""
+        """Returns the cases of any mechanism on a batch that includes a record.
+
+        With probability `rate` the record takes the place of another in the batch.
+        """
         if self.side is Side.HIGH:
             return []
         inside = self
@@ -214,7 +231,8 @@ class Referee:
             inside = dataclasses.replace(self, relation=NeighborRel.REPLACE_ONE)
         found = inside.cases(event)
         if type(event) in REVERSIBLE:
-            # Others contribute, and the record does not: the batch with it is the rare.
+            # The other records contribute and this one does not, so that the rows of
+            # the inner mechanism are exchanged.
             found += [dataclasses.replace(c, rows=c.rows[::-1]) for c in found]
         return [channels.sampled(rate, case) for case in found]
 
@@ -222,7 +240,14 @@ class Referee:
 def batch_law(
     size: int, batch: int, members: int, replaced: bool
 ) -> list[tuple[int, fractions.Fraction]]:
-    """Returns the law of the number of members in a batch, by counting batches."""
+    """Returns the exact law of the number of group members in a batch of fixed size.
+
+    Args:
+        size: The number of records in the dataset.
+        batch: The number of records in the batch.
+        members: The number of members of the group.
+        replaced: Whether the batch is drawn with replacement.
+    """
     if replaced:
         weights = [
             math.comb(batch, i) * members**i * (size - members) ** (batch - i)
@@ -238,7 +263,7 @@ def batch_law(
 
 
 def revealed(p: Shifts, q: Shifts) -> Channel:
-    """Returns what tells a sum without noise."""
+    """Returns the channel that releases a random sum without noise."""
     places = sorted({shift for law in (p, q) for shift, _ in law})
     laws = (
         [
@@ -251,7 +276,7 @@ def revealed(p: Shifts, q: Shifts) -> Channel:
 
 
 def inclusions(members: int, rate: float) -> list[tuple[int, fractions.Fraction]]:
-    """Returns the law of the number of members in a Poisson sample, coin by coin."""
+    """Returns the exact law of the number of members in a Poisson sample."""
     law = {0: ONE}
     inside = fractions.Fraction(rate)
     for _ in range(members):
@@ -265,7 +290,7 @@ def inclusions(members: int, rate: float) -> list[tuple[int, fractions.Fraction]
 
 @dataclasses.dataclass(frozen=True)
 class _Group:
-    """A group as one split of it sees events: those who leave at +1, who join at −1."""
+    """Reads events for a group: removed members are at +1, added members at −1."""
 
     referee: Referee
 
@@ -301,7 +326,7 @@ class _Group:
         return [referee.noise(inner, p, q)]
 
     def _is_tight(self, event: Any) -> bool:
-        """Tells whether all splits of the group have a channel of their own."""
+        """Returns whether the channel of a split is known for the whole group."""
         relation = self.referee.relation
         if isinstance(event, FIXED):
             special = relation is NeighborRel.REPLACE_SPECIAL
@@ -312,7 +337,7 @@ class _Group:
         return isinstance(inner, PLAIN)
 
     def _single_member(self, event: stock.DpEvent) -> list[Channel]:
-        """Returns what one who leaves changes, the other members nothing."""
+        """Returns the cases in which one member is removed and no other contributes."""
         if self.referee.side is Side.HIGH or not self.referee.split[0]:
             return []
         return dataclasses.replace(self.referee, split=(1, 0)).cases(event)
@@ -320,7 +345,10 @@ class _Group:
     def _responses(
         self, event: Any, laws: Sequence[list[tuple[int, fractions.Fraction]]]
     ) -> list[Channel]:
-        """Returns answers to whether one who leaves, or joins, is in the batch."""
+        """Returns cases of randomized response to whether the batch has a member.
+
+        There is one case for removed members and one for added members.
+        """
         if self.referee.side is Side.HIGH and 0 not in self.referee.split:
             return []
         lie = fractions.Fraction(float(event.noise_parameter)) / 2
@@ -336,7 +364,11 @@ class _Group:
 
 
 def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]:
-    """Returns every way the group of a tree, or its record, can leave and join."""
+    """Returns every pair of numbers of removed and of added members of the group.
+
+    Raises:
+        NoTheoremError: If the group is too large.
+    """
     size = max((int(group.group_size) for group in groups(event)), default=1)
     if size > _LARGEST_GROUP:
         raise channels.NoTheoremError(
@@ -363,7 +395,7 @@ def groups(event: Any) -> Iterator[dp_event.GroupSubsampledEvent]:
 def readings(
     event: stock.DpEvent, relation: NeighborRel, side: Side, **sizes: Any
 ) -> list[Channel]:
-    """Returns the channels of all cases of an event; none where nothing is known.
+    """Returns the channels of all cases of an event; an empty list if none is known.
 
     Raises:
         NoTheoremError: If an event in the tree is not known, or a group is too large.
@@ -384,13 +416,13 @@ def readings(
     return found
 
 
-# The function that reads each type of events; `base_readings` fills it.
+# The reader of each type of event. `base_readings` and `newer_readings` fill the table.
 READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {}
 
-# What others in a batch may run as the record does, and the record as others do.
+# Events in which the roles of the record and of the other records can be exchanged.
 REVERSIBLE: set[type] = set()
 
-# What has a channel of its own where a record is replaced.
+# Events that have their own channel under the replace-one relation.
 _ONES_OWN = {
     stock.RandomizedResponseDpEvent,
     stock.TruncatedSubsampledGaussianDpEvent,

@@ -1,4 +1,4 @@
-"""Runs one after another: compositions, on a lattice of losses where they are long."""
+"""Compositions of channels; long ones are computed on a lattice of privacy losses."""
 
 import dataclasses
 import math
@@ -20,14 +20,15 @@ _CELLS = 8192
 def power(
     channel: Channel, count: int, most: int, rare: float = _RARE, cells: int = _CELLS
 ) -> Channel:
-    """Returns a mechanism run so many times.
+    """Returns the composition of `count` runs of a mechanism.
 
     Args:
-        channel: One run.
-        count: How many.
-        most: Of how many outputs products of channels are, about.
-        rare: Probability of large losses that may be told apart from the others.
-        cells: Most cells of the lattice on which long compositions are.
+        channel: The channel of one run.
+        count: The number of runs.
+        most: The approximate number of outputs to which products are reduced.
+        rare: Probability of tails that may be truncated. A `LOW` channel drops them;
+            in a `HIGH` channel they reveal whether the record is there.
+        cells: The largest number of cells of the lattice for long compositions.
     """
     if channel.side is not Side.EXACT and count > 2:
         return _Lattice.of(channel, cells, rare).times(count, cells, rare).channel()
@@ -43,9 +44,10 @@ def power(
 
 
 def product(one: Channel, other: Channel, most: int, rare: float = _RARE) -> Channel:
-    """Returns two mechanisms on the same records, one after the other.
+    """Returns the composition of two mechanisms on the same records.
 
-    Those of many outputs meet on a lattice, in place of every output with every other.
+    If both have many outputs, they are convolved on a lattice of losses; otherwise
+    every output of the one is paired with every output of the other.
     """
     one, other = channels.alike([one, other])
     if one.side is Side.EXACT or min(one.size, other.size) <= most:
@@ -61,15 +63,20 @@ def product(one: Channel, other: Channel, most: int, rare: float = _RARE) -> Cha
 
 @dataclasses.dataclass(frozen=True)
 class _Lattice:
-    """A law of losses in cells [i, i + 1) h (LOW), or on points i h (HIGH).
+    """A law of privacy losses log(p/q), on a lattice with spacing h.
+
+    Q is the law without the record, P that with it. A `LOW` lattice merges outputs:
+    those of one run with a loss in [i h, (i + 1) h) form cell i, and indices add under
+    composition. A `HIGH` lattice splits outputs between the points i h.
 
     Attributes:
-        side: Which of both.
-        step: h, a power of two.
-        start: The first i.
-        q, p: Masses; HIGH has P's as Q's times the ratio, LOW by themselves.
-        sinks: Probability that only Q has, and only P.
-        blur: As of a channel.
+        side: `LOW` or `HIGH`.
+        step: The spacing h, a power of two.
+        start: The index i of the first cell or point.
+        q: The masses under Q.
+        p: The masses under P. On a `HIGH` lattice they are e^{i h} times those under Q.
+        sinks: The mass of outputs that are impossible under P, and under Q.
+        blur: As for a channel.
     """
 
     side: Side
@@ -82,11 +89,15 @@ class _Lattice:
 
     @classmethod
     def of(cls, channel: Channel, most: int, rare: float) -> "_Lattice":
-        """Lays a channel on a lattice; what is rare and far away goes to the sinks."""
+        """Returns the lattice of a channel.
+
+        Losses far beyond all outputs that are more probable than `rare` are not placed:
+        a `LOW` lattice drops them, a `HIGH` one adds their masses to the sinks.
+        """
         apart = channels.Apart.of(channel)
         sinks = [ZERO, ZERO]
         for q, p in apart.ends:
-            # What is in doubt a lower bound leaves out.
+            # A lower bound drops outputs whose masses are not certain.
             sinks[0] += q if p == 0 else ZERO
             sinks[1] += p if q == 0 else ZERO
         losses = apart.losses
@@ -124,7 +135,7 @@ class _Lattice:
         return found._with_ratios()
 
     def _with_ratios(self) -> "_Lattice":
-        """Returns it with P's masses as Q's times the ratio, all rounded up."""
+        """Returns the lattice with P's masses set to e^{i h} times Q's, rounded up."""
         step = ball(self.step)
         q = [mass.abs_upper() for mass in self.q]
         p = [
@@ -136,7 +147,7 @@ class _Lattice:
         )
 
     def times(self, count: int, most: int, rare: float) -> "_Lattice":
-        """Returns the law of a sum of copies."""
+        """Returns the law of the sum of `count` independent losses of this law."""
         found: _Lattice | None = None
         base = self
         for digit in bin(count)[2:]:
@@ -167,7 +178,8 @@ class _Lattice:
         found = _Lattice(self.side, self.step, start, rows[0], rows[1], sinks, blur)
         if self.side is Side.LOW:
             return found
-        # Each row is as exact as its own largest masses: the better one serves.
+        # The error of a product is relative to the largest mass of its row, so that at
+        # each point the row that is relatively more accurate is used.
         step = ball(self.step)
         q = [
             a
@@ -178,7 +190,10 @@ class _Lattice:
         return dataclasses.replace(found, q=q)._with_ratios()
 
     def _narrowed(self, most: int, rare: float) -> "_Lattice":
-        """Returns it without ends that are rare, of a larger step if it is long."""
+        """Returns the lattice with its tails truncated, of at most `most` cells.
+
+        The spacing is doubled until the number of cells is small enough.
+        """
         p = np.array([float(x.abs_upper()) for x in self.p])
         q = np.array([float(x.abs_upper()) for x in self.q])
         below = int(np.searchsorted(np.cumsum(q), rare))
@@ -205,7 +220,7 @@ class _Lattice:
         return found
 
     def _coarser(self) -> "_Lattice":
-        """Returns it with twice the step."""
+        """Returns the lattice with twice the spacing."""
         if self.side is Side.LOW:
             first = self.start // 2
             size = (self.start + len(self.q) - 1) // 2 - first + 1
@@ -217,7 +232,8 @@ class _Lattice:
             return dataclasses.replace(self, step=2 * self.step, start=first, q=q, p=p)
         first = (self.start - 1) // 2
         q = [ZERO] * ((self.start + len(self.q)) // 2 - first + 2)
-        # An odd point between two even ones, whose ratios are e^∓h times its own.
+        # An odd point is split between the even points beside it, whose ratios are
+        # e^−h and e^h times its own.
         up = ONE / (1 + ball(self.step).exp())
         for i, mass in enumerate(self.q):
             j = (self.start + i) // 2 - first
@@ -234,7 +250,7 @@ class _Lattice:
         columns = [*zip(self.q, self.p, strict=True), *ends]
         if self.side is Side.HIGH:
             columns = [(a.abs_upper(), b.abs_upper()) for a, b in columns]
-        # What is in doubt a lower bound leaves out.
+        # Outputs with a mass that is not certain are dropped.
         kept = [(a, b) for a, b in columns if (a > 0 or b > 0) and a >= 0 and b >= 0]
         rows = [[column[i] for column in kept] for i in (0, 1)]
         return Channel(rows, self.side, self.blur)

@@ -11,18 +11,18 @@ from typing import Any
 
 from dp_accounting import privacy_accountant
 
-# Tuning: cells of noise, and outputs of channels, of one attempt after another. The
-# second takes some four times as long as the first.
+# Tuning: for each attempt the number of cells of noise and of outputs of channels. The
+# second attempt takes about four times as long as the first.
 _ATTEMPTS = ((1500, 1000), (5000, 4000))
 _GROWTH = 4
-_NARROW = 0.005  # No further attempt is made, where a bracket is as narrow.
-_WIDEST = 0.1  # A wider bracket confirms nothing.
-_RARE = 1e-7  # Of δ: what need not be told apart from all else.
+_NARROW = 0.005  # No further attempt is made once the relative width is at most this.
+_WIDEST = 0.1  # A bracket of larger relative width confirms nothing.
+_RARE = 1e-7  # Probability of tails that may be truncated, relative to δ.
 _SMALLEST_DELTA = 1e-250
 
 
 class Verdict(str, enum.Enum):
-    """What came of a verification."""
+    """The result of a verification."""
 
     CONFIRMED = "confirmed"
     DISAGREES = "disagrees"
@@ -31,16 +31,16 @@ class Verdict(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """Two brackets on one ε, computed apart.
+    """Two brackets on one ε, computed independently.
 
     Attributes:
         delta: δ.
-        lower: What ε is at least, by the verification. Zero where it knows nothing.
-        upper: What ε is at most, by the verification. Infinite where it has no theorem.
-        claimed_lower: The accountant's lower bound; 0 where it has none.
-        claimed_upper: The accountant's upper bound.
-        seconds: CPU time of the verification.
-        reason: Why there is no bracket; empty where there is one.
+        lower: The verification's lower bound on ε, in nats; 0 if it knows none.
+        upper: The verification's upper bound on ε, in nats; infinite if it knows none.
+        claimed_lower: The accountant's lower bound on ε; 0 if it has none.
+        claimed_upper: The accountant's upper bound on ε.
+        seconds: CPU time of the verification, in seconds.
+        reason: The reason why there is no bracket; empty if there is one.
     """
 
     delta: float
@@ -53,10 +53,10 @@ class Verification:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether both brackets can be true, and the verification's says enough.
+        """Whether the verification confirms the accountant's bounds.
 
-        It disagrees where a claimed bound is certainly on the wrong side. Otherwise it
-        confirms, if its own bracket is at most a tenth of ε wide.
+        It disagrees if a claimed bound is certainly on the wrong side. Otherwise it
+        confirms them if its own bracket is at most a tenth of ε wide.
         """
         if self.claimed_upper < self.lower or self.claimed_lower > self.upper:
             return Verdict.DISAGREES
@@ -67,7 +67,10 @@ class Verification:
 
     @property
     def possible_error(self) -> float:
-        """How much of ε the claimed upper bound can be too small by, at most."""
+        """An upper bound on how much too small the claimed upper bound can be.
+
+        It is relative to ε.
+        """
         if self.claimed_upper >= self.upper:
             return 0.0
         if self.upper == math.inf:
@@ -89,22 +92,22 @@ def verify_epsilon(
     *,
     seconds: float = 60.0,
 ) -> Verification:
-    """Returns an accountant's bounds on ε beside a bracket that is computed apart.
+    """Returns an accountant's bounds on ε beside an independently computed bracket.
 
     Args:
-        accountant: Of this package, or any other with a ledger and `get_epsilon`, whose
-            ε is meant to be an upper bound.
+        accountant: An accountant of this package, or any other that has a ledger and
+            whose `get_epsilon` is meant to return an upper bound.
         target_delta: δ, in [1e-250, 1).
-        seconds: CPU time after which no finer attempt is begun.
+        seconds: CPU time, in seconds, after which no finer attempt is begun.
 
     Raises:
-        TypeError: If it is no accountant with a ledger.
-        ValueError: If δ, or seconds, is outside of its range.
+        TypeError: If `accountant` is not an accountant with a ledger.
+        ValueError: If `target_delta` or `seconds` is out of range.
         ModuleNotFoundError: If python-flint is not installed.
 
     Guarantees:
-        `lower` ≤ ε ≤ `upper` for the events of the ledger, if Arb's balls hold what
-        they stand for.
+        `lower` ≤ ε ≤ `upper` for the events of the ledger, if Arb's balls contain the
+        true values.
     """
     for name in ("ledger", "neighboring_relation", "get_epsilon"):
         if not hasattr(accountant, name):
@@ -132,7 +135,7 @@ def verify_epsilon(
             except no_theorem as error:
                 spent = time.process_time() - begin
                 return found(0.0, math.inf, *claimed, spent, str(error))
-            # Each attempt is true: so is what they have in common.
+            # The bracket of every attempt holds, and so does their intersection.
             lower, upper = max(lower, ends[0]), min(upper, ends[1])
             now = time.process_time()
             if upper - lower <= _NARROW * upper or lower == upper:
@@ -144,7 +147,7 @@ def verify_epsilon(
 
 @contextlib.contextmanager
 def _arithmetic() -> Iterator[tuple[Any, type[Exception]]]:
-    """Yields what needs python-flint; its precision is ours only meanwhile."""
+    """Yields the functions that need python-flint, with its precision set meanwhile."""
     try:
         import flint
     except ModuleNotFoundError as error:

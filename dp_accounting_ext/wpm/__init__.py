@@ -1,7 +1,7 @@
 """One private draw that stays close, in a metric of choice, to a distribution.
 
-The names are imported when they are first asked for: an accountant, which knows the
-event of a draw, need not load the solvers.
+Names are imported at their first use: an accountant, which reads the event of a draw,
+need not load the solvers.
 """
 
 import importlib

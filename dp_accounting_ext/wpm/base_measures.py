@@ -1,8 +1,9 @@
-"""Public measures that a private draw stays near: uniform, minimax, learned.
+"""Public base measures of a private draw: uniform, minimax, and learned.
 
-The worst case and the mean cost of public users are convex in the measure; linear
-programs minimise what is known of them, one tangent at a time. Measures are scaled to
-y = βm there: 0 ≤ y ≤ 1 and 1 ≤ Σy ≤ e^ε.
+The worst-case cost and the mean cost of public users are convex in the measure. The
+cutting-plane method minimises them: a linear program minimises the maximum of the
+tangents found so far, and each round adds tangents at its optimum. There measures are
+scaled to y = βm, with β = e^{ε/2}, so that 0 ≤ y ≤ 1 and 1 ≤ Σy ≤ e^ε.
 """
 
 from collections.abc import Callable
@@ -48,8 +49,8 @@ class MeasureResult(displays.Displayed):
     Attributes:
         base_measure: (k_v,) masses m.
         value: Its objective: the worst-case cost, or the mean cost of public users.
-        lower_bound: No allowed measure has less.
-        iterations: Rounds of the search.
+        lower_bound: A lower bound on the objective of every allowed measure.
+        iterations: The number of rounds of the search.
         converged: Whether the gap met the tolerance.
     """
 
@@ -107,10 +108,11 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
 
 
 def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, int]:
-    """Returns the best most mass y of every output, for the worst of some inputs.
+    """Returns the common upper bound y on every output's mass that is best.
 
-    The worst case is a convex function of y, a maximum of lines. Those at both ends of
-    an interval, which is halved, meet at a lower bound.
+    It minimises the worst-case cost over the given inputs, which is a convex function
+    of y: a maximum of lines. An interval is halved. The lines that attain the maximum
+    at its two ends intersect at a lower bound.
 
     Returns:
         The y, its worst case, a lower bound of that of all y, and rounds.
@@ -153,10 +155,11 @@ def minimax_base_measure(
 ) -> MeasureResult:
     """Returns the base measure with the least worst-case cost.
 
-    Each φ_i is the maximum over τ of functions that are linear in the measure. A
-    linear program knows some of them; its optimum names those it lacks, and the
-    combination of them that its duals give proves a lower bound. No private mechanism
-    at all has a smaller worst case.
+    The worst-case cost is the maximum over the inputs i of φ_i, the cost of the
+    projection of input i. Each φ_i is the maximum over τ of functions that are linear
+    in the measure. A linear program has some of these functions, and those that attain
+    φ_i at its optimum are added. Its dual variables give a combination of the functions
+    that proves a lower bound. No private mechanism has a smaller worst case.
 
     Args:
         cost: (k, k_v) costs, or a `TransportCost`; public.
@@ -217,9 +220,9 @@ def learn_base_measure(
     """Returns the base measure with the least mean cost of public users.
 
     The mean cost is convex in the measure. The dual prices of the users' projections
-    are its tangents, which a linear program minimises. Inputs unlike the public ones
-    may fare as badly as can be; a mixture with another measure has a worst case of at
-    most the mixture of both.
+    give its tangents, whose maximum a linear program minimises. Inputs unlike the
+    public ones may have very large costs. A mixture with another measure, such as the
+    minimax one, bounds them: its worst-case cost is at most the mixture of the two.
 
     Args:
         cost: (k, k_v) costs, or a `TransportCost`; public.
@@ -227,7 +230,7 @@ def learn_base_measure(
         public_distributions: (n, k) distributions of users whose data are public, and
             who are not among those to be protected.
         relative_gap: Stop where the lower bound is this share below the mean cost.
-        max_rounds: Stop then in any case.
+        max_rounds: The largest number of rounds.
         progress: Called after each round with its number and the relative gap.
 
     Returns:
@@ -302,7 +305,7 @@ def _add_users(
 
 
 class _Cuts:
-    """Lower bounds c + a·y of convex functions, which are minimised in sum.
+    """Tangents c + a·y of convex functions of y, whose weighted sum is minimised.
 
     Args:
         size: The number k_v of outputs.
@@ -364,7 +367,7 @@ class _Cuts:
         shares *= (self._weights / sums)[self._functions]
         order = np.sort(shares @ self._slopes)
         room = np.clip(self._most_mass - np.arange(order.size), 0.0, 1.0)
-        # One unit of mass is needed; beyond it only what lowers the value is taken.
+        # One unit of mass is required; further mass is added only if it lowers the sum.
         least = float(order[0] + np.minimum(order[1:], 0.0) @ room[1:])
         return float(shares @ self._intercepts) + least
 

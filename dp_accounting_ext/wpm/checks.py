@@ -14,7 +14,7 @@ from dp_accounting_ext.validation import fields
 
 METRICS = ("euclidean", "cityblock", "chebyshev", "haversine", "cosine")
 MASS_TOLERANCE = 1e-9
-# Of larger measures an event knows so many outputs.
+# The most masses of outputs that an event stores.
 MOST_MASSES = 4096
 # Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
 # the least, bounds of 62 bits leave no room between them.

@@ -1,8 +1,8 @@
-"""What a unit of mass costs to move: powers of distances, a row for each input.
+"""Transport costs: the powers of distances that it costs to move a unit of mass.
 
-A matrix, points in a space or on a sphere, nodes of a graph. No matrix of all inputs
-and outputs need exist: a projection asks for the rows of the inputs that hold mass. All
-of it is public.
+Costs are given by a matrix, by points in a space or on a sphere, or by the nodes of a
+graph. The matrix of all inputs and outputs need not exist: a projection computes the
+rows of the inputs that hold mass. All costs are public.
 """
 
 import abc
@@ -62,9 +62,9 @@ class TransportCost(abc.ABC):
         )
 
     def near_order(self) -> IndexArray:
-        """Returns the outputs in an order that has near ones near one another.
+        """Returns the outputs in an order in which outputs that are near are adjacent.
 
-        Any order serves; a good one makes coarse pictures of the outputs good.
+        Any order is valid. A better one improves the coarse aggregation of the outputs.
         """
         return np.arange(self.shape[1])
 
@@ -187,7 +187,8 @@ class PointCost(TransportCost):
         """Returns the (n,) points nearest to n places, and how far they are.
 
         Args:
-            name: Of the places, in errors, which show no number of a "trace".
+            name: The name of the places in errors. If it is "trace", errors show none
+                of the values.
             places: (n, dimensions).
 
         Raises:
@@ -284,8 +285,8 @@ def counts_at(
 ) -> IntArray:
     """Returns how often a trace is at each point, by the nearest one, however far.
 
-    Whether a private trace is far from the points must not be told: see
-    `check_public_trace` for a rehearsal with a public one.
+    It must not be revealed whether a private trace is far from the points. Use
+    `check_public_trace` to rehearse with a public trace.
 
     Args:
         points: (k, dimensions) public points; latitudes and longitudes in degrees

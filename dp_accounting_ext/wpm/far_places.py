@@ -1,6 +1,6 @@
-"""Places that are far apart, mostly as latitudes are where longitudes should be.
+"""Warnings of places far from the points, as after swapping latitude and longitude.
 
-All of it looks at public places alone: what it says may be read by anybody.
+All functions take public places alone, so that their warnings may be published.
 """
 
 import warnings
@@ -19,14 +19,14 @@ _UNITS = {"haversine": " km"}
 def check_public_trace(
     points: npt.ArrayLike, public_trace: npt.ArrayLike, *, metric: str = "euclidean"
 ) -> float:
-    """Returns how far from the points half of a public trace is, at least.
+    """Returns the median distance of the places of a public trace to the points.
 
-    A rehearsal of `counts_at`, for a trace of the same source and form as the private
-    ones, but of somebody who has made it public. Private traces must not be checked so:
-    what is found of them would tell of them.
+    This is a rehearsal of `counts_at`, with a trace of the same source and form as the
+    private ones that its owner has made public. A private trace must not be checked in
+    this way, because the result would reveal information about it.
 
-    Warns where that is farther than the points are from one another, as it is where the
-    columns of one are in the order of the other's reversed.
+    Warns if the median is larger than the distances among the points, as it is if the
+    two columns of the points or of the trace are in the wrong order.
 
     Args:
         points: (k, dimensions) public points, as for `counts_at`.

@@ -156,7 +156,7 @@ def from_points(
 
 
 def _are_degrees(points: FloatArray) -> bool:
-    """Tells whether points could well be places on the Earth, of one country or so."""
+    """Returns whether points look like latitudes and longitudes of one country."""
     if points.ndim != 2 or points.shape[1] != 2:
         return False
     inside = (np.abs(points) <= (90, 180)).all() and (points != np.rint(points)).any()

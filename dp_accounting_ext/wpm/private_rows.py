@@ -1,6 +1,7 @@
-"""Distributions of users, by the inputs that hold mass: dense, sparse, or counts.
+"""Distributions of users, stored by the inputs that hold mass.
 
-They are private: an error about one says which rule it breaks, and no number of it.
+Users pass them dense or sparse, as masses or as counts. They are private: an error
+about one names the rule that it breaks and shows none of its values.
 """
 
 from collections.abc import Mapping

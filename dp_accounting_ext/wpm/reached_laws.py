@@ -1,14 +1,15 @@
-"""How far apart laws between two bounds can be: pairs of them, from above and below.
+"""Dominating pairs, from above and below, for laws between two multiples of a measure.
 
 The bounds are αm and βm with α = e^{−ε/2}, β = e^{ε/2} and a base measure m of sum M.
-Of a set of outputs of measure x, one law can have at most min(βx, 1 − α(M − x)),
-another at least max(αx, 1 − β(M − x)). For 1 ≤ κ ≤ e^ε the first less κ times the
-second is concave in x and largest at A, the smaller of (1 − αM) / (β − α) and
-M − (1 − αM) / (β − α). So the hockey-stick divergence is decided by the sums of m over
-sets that are next to A, from below and from above.
+Let a set of outputs have measure x. Any law between the bounds gives it a probability
+of at most min(βx, 1 − α(M − x)) and at least max(αx, 1 − β(M − x)). For 1 ≤ κ ≤ e^ε the
+difference of the largest probability and κ times the least is concave in x. Its maximum
+is at A, the smaller of (1 − αM) / (β − α) and M − (1 − αM) / (β − α). The largest
+hockey-stick divergence is therefore that of a set whose measure is the closest to A
+from below or from above.
 
-Everything is rational: what is certified is rounded once, at the end, to the nearest
-float.
+Computations are in rational numbers. Certified results are rounded once, at the end, to
+the nearest float.
 """
 
 from collections.abc import Iterator
@@ -30,16 +31,16 @@ Outcomes = tuple[tuple[float, float], ...]
 # it, for sums of at most `checks.MOST_MASSES` floats that were.
 _MASS_ERROR = Fraction(1, 2**50)
 _SUM_ERROR = 2e-12
-# Tuning: outputs whose sums are told apart, 2^12 of them.
+# Tuning: the number of largest outputs of which all 2^12 subsets are examined.
 _LARGEST_OUTPUTS = 12
-# Certified: what is less likely is left out; only of a pair from below is there any.
+# Certified: outcomes of smaller probability are dropped; only lower bounds have such.
 _NOTHING = 1e-290
 NOTHING: Outcomes = ((1.0, 1.0),)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Factors:
-    """Rational numbers on either side of α, β and e^ε."""
+    """Rational lower and upper bounds on α, β and e^ε."""
 
     least: tuple[Fraction, Fraction]
     most: tuple[Fraction, Fraction]
@@ -52,7 +53,7 @@ class _Factors:
         return cls((1 / most[1], 1 / most[0]), most, ratio)
 
     def best_sum(self, light: Fraction, heavy: Fraction) -> tuple[Fraction, Fraction]:
-        """Returns bounds of A for an M between two numbers."""
+        """Returns a lower and an upper bound on A, given bounds on M."""
         (least, least_high), (most, most_high) = self.least, self.most
         high = min(1 - least * light, most_high * heavy - 1) / (most - least_high)
         low = min(1 - least_high * heavy, most * light - 1) / (most_high - least)
@@ -62,13 +63,14 @@ class _Factors:
 def dominating(
     epsilon: float, total_mass: float, largest_masses: Sequence[float] = ()
 ) -> Outcomes:
-    """Returns two laws that are at least as far apart as any two between the bounds.
+    """Returns a pair of laws that dominates any two laws between the bounds.
 
-    With sums of m at A, they are those of a binary randomized response with parameter
-    ε that runs with probability (α + β) A, and else releases nothing. With none there
-    but x below A and y above it, the divergence at κ ≥ 1 is the larger of that of x
-    in the place of A and of p − κ q, p and q being the largest and the least
-    probability of a set of measure y.
+    If a set of outputs has measure A, the pair is binary randomized response with
+    parameter ε that runs with probability (α + β) A and otherwise releases nothing. If
+    there is none, let x be the largest measure of a set below A and y the least above
+    it. The divergence at κ ≥ 1 is then the larger of two: the one with x in the place
+    of A, and p − κ q, where p and q are the largest and the least probability that a
+    law between the bounds can give a set of measure y.
 
     Args:
         epsilon: The privacy parameter ε, as `checks.epsilon` takes it.
@@ -116,7 +118,7 @@ def dominating(
 def attained(
     epsilon: float, total_mass: float, largest_masses: Sequence[float] = ()
 ) -> tuple[Outcomes, ...]:
-    """Returns pairs of laws between the bounds, far apart.
+    """Returns pairs of laws between the bounds, as lower bounds on the divergence.
 
     One law fills the outputs from the first to the last, the other from the last to the
     first. An order that begins with a set next to A attains the divergences of that
@@ -160,7 +162,7 @@ def attained(
 
 
 def _about(total_mass: float) -> tuple[Fraction, Fraction]:
-    """Returns what a mass that was rounded is between."""
+    """Returns a lower and an upper bound on a total mass before it was rounded."""
     mass = Fraction(total_mass)
     return mass * (1 - _MASS_ERROR), mass * (1 + _MASS_ERROR)
 
@@ -168,11 +170,18 @@ def _about(total_mass: float) -> tuple[Fraction, Fraction]:
 def _of_small_outputs(
     factors: _Factors, total_mass: float, small: Fraction, grain: Fraction
 ) -> Outcomes:
-    """Returns laws of outputs no larger than a grain, which have so much in sum.
+    """Returns two laws that differ on small outputs alone.
 
-    Some have a measure from x to a grain above it, and so have some others. The laws
-    have βx on the ones and α(x + grain) on the others, or the reverse; and the same
-    elsewhere, which is within the bounds where x leaves room for it.
+    Args:
+        factors: Bounds on α and β.
+        total_mass: The sum M of the base measure.
+        small: The total mass of the small outputs.
+        grain: The largest mass of a small output.
+
+    Two disjoint sets of small outputs have measures in [x, x + grain]. The first law
+    gives βx to one set and α(x + grain) to the other, and the second law exchanges the
+    two. Both laws agree on all other outputs. x is so small that they are within the
+    bounds.
     """
     (least, least_high), (most, most_high) = factors.least, factors.most
     light, heavy = _about(total_mass)
@@ -188,7 +197,10 @@ def _of_small_outputs(
 
 
 def _response(rare: Fraction, ratio: Fraction) -> Outcomes:
-    """Returns a response of which a lie has a probability, and truth the ratio's."""
+    """Returns a response whose false answer has probability `rare`, or less.
+
+    The true answer is `ratio` times as probable, and otherwise nothing is released.
+    """
     rare = min(rare, 1 / (1 + ratio))
     return _symmetric(rare * ratio, rare)
 
@@ -199,12 +211,12 @@ def _symmetric(truth: Fraction, lie: Fraction) -> Outcomes:
 
 
 def _as_floats(outcomes: list[tuple[Fraction, Fraction]]) -> Outcomes:
-    """Returns the outcomes that have any probability, as floats."""
+    """Returns the outcomes as floats, without those of negligible probability."""
     return tuple((float(p), float(q)) for p, q in outcomes if min(p, q) > _NOTHING)
 
 
 def _distance(outcomes: Outcomes) -> tuple[float, float]:
-    """Returns total variation, but for its last digits, and then relative entropies."""
+    """Returns the rounded total variation, and the sum of both relative entropies."""
     variation = math.fsum(max(p - q, 0.0) for p, q in outcomes)
     entropy = math.fsum((p - q) * math.log(p / q) for p, q in outcomes)
     return round(variation, 9), entropy
@@ -213,9 +225,9 @@ def _distance(outcomes: Outcomes) -> tuple[float, float]:
 def _next_sums(
     best: float, total_mass: float, masses: FloatArray
 ) -> tuple[float, float] | None:
-    """Returns bounds of the sums of m next to A, or None if they may reach it.
+    """Returns bounds on the measures of sets next to A, or None if one may be at A.
 
-    They are the sums of the largest outputs, with any part of what the others have.
+    A set is some of the largest outputs, with any part of the mass of the others.
     """
     if not masses.size or best <= 0:
         return None
@@ -248,7 +260,7 @@ def _sets_next_to(
     """Returns sets of some outputs whose sums are near A, below it and above it."""
     ordered = places[np.argsort(-sizes[places], kind="stable")]
     large, small = ordered[:_LARGEST_OUTPUTS], ordered[_LARGEST_OUTPUTS:][::-1]
-    # Bit j of a place tells whether output j is in the sum.
+    # Bit j of the index of a sum is set if the large output j is in the sum.
     sums = np.zeros(1)
     for size in sizes[large]:
         sums = np.append(sums, sums + size)
@@ -268,9 +280,10 @@ def _sets_next_to(
 
 
 def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
-    """Returns the laws that fill outputs from either end, in whole numbers of a unit.
+    """Returns the laws that fill the outputs from the first and from the last one.
 
-    Outputs at the same bounds under both laws are taken as one.
+    Masses are integers, in units of 1/`unit`. Outputs that are at the same bounds under
+    both laws are merged.
     """
     unit = max(mass.denominator for mass in masses) << rational_exponential.BITS
     least = [math.ceil(mass * factors.least[1] * unit) for mass in masses]
@@ -290,7 +303,7 @@ def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
 
 
 def _filled(least: list[int], most: list[int], unit: int) -> list[int]:
-    """Returns a law of sum `unit` that has the most of the first outputs."""
+    """Returns the law of sum `unit` with as much as possible on the first outputs."""
     left, law = unit - sum(least), []
     for low, high in zip(least, most, strict=True):
         added = min(max(left, 0), high - low)

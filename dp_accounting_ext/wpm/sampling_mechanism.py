@@ -1,4 +1,4 @@
-"""What all mechanisms that release one draw have in common."""
+"""The base class of mechanisms that release one draw from a private distribution."""
 
 import abc
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# Tuning: weights of users that are held at once, and users that a worker gets.
+# Tuning: the number of weights held at once, and the number of users for each worker.
 _TOGETHER = 1 << 21
 _FEWEST_USERS, _PARTS = 8, 64
 
@@ -32,25 +32,25 @@ _FEWEST_USERS, _PARTS = 8, 64
 class NotForRelease(np.ndarray):
     """Represents an array that is as private as the input it was made from.
 
-    It computes as any array; the name is there for whoever prints or stores it.
-    Privacy is that of one draw by `sample`.
+    It behaves as any other array. Its name warns users who print or store it. Only a
+    draw by `sample` is private.
     """
 
 
 @dataclasses.dataclass(frozen=True)
 class ExpectedCost(displays.Displayed):
-    """Represents what a draw costs, known before there is any: all of it public.
+    """Represents the expected cost of a draw, computed from public values alone.
 
-    Costs are those of the mechanism, distances to the order p.
+    Costs are those of the mechanism, distances to the power p.
 
     Attributes:
-        worst: No user with one input alone costs more in the mean; nor, with a
-            Wasserstein projection, does any other user.
-        average: The mean over all inputs of the cost of a user with that one alone;
-            with a Wasserstein projection, users who together visit all inputs alike
-            cost no more in the mean.
-        most_likely: The largest probability that any output has under any law: so
-            much of a user can stay in one place, at most.
+        worst: The largest expected cost over users whose mass is on one input. With a
+            Wasserstein projection no other user has a larger one.
+        average: The mean, over all inputs, of the expected cost of a user whose mass is
+            on that input. With a Wasserstein projection it is an upper bound on the
+            mean over users whose distributions average to the uniform distribution.
+        most_likely: The largest probability that any output has under any law. It is an
+            upper bound on the mass of a user that can stay in one place.
     """
 
     worst: float
@@ -122,10 +122,10 @@ class SamplingMechanism(displays.Displayed):
         return float(self._point_costs(np.arange(self._cost.shape[0])).max())
 
     def expected_cost(self) -> ExpectedCost:
-        """Returns what draws cost in the mean, from what is public alone.
+        """Returns the expected cost of draws, computed from public values alone.
 
-        Of more than 10^7 pairs of inputs and outputs the average is an estimate,
-        from some inputs, and the worst case an upper bound.
+        For more than 10^7 pairs of inputs and outputs the average is estimated from a
+        sample of the inputs, and the worst case is an upper bound.
         """
         inputs, outputs = self._cost.shape
         count = min(inputs, max(worst_cases.MOST_PAIRS // outputs, 1))
@@ -143,7 +143,7 @@ class SamplingMechanism(displays.Displayed):
         return 0.0
 
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
-        """Returns (n,) the mean cost of draws of users with one input alone."""
+        """Returns the (n,) expected costs of draws of users with a single input."""
         found = []
         for place in inputs:
             point = np.array([place])
@@ -154,12 +154,13 @@ class SamplingMechanism(displays.Displayed):
     @functools.cached_property
     def dp_event(self) -> sampling_event.PrivateSamplingEvent:
         """The event of one draw, for an accountant."""
-        # From the integers: the bounds are what holds, not the base measure.
+        # The masses are computed from the integer bounds, which every draw satisfies;
+        # the base measure may differ from them by rounding.
         most_mass = math.exp(self._epsilon / 2)
         whole = self._bounds.total
         shares = [int(weight) / whole for weight in self._bounds.lower.tolist()]
         measure = most_mass * np.sort(shares)[::-1]
-        # Rounded down: else rounding would leave mass for one output more.
+        # The sum is rounded down, lest rounding leave mass for one more output.
         mass = math.nextafter(math.fsum(measure), 0.0)
         mass = min(max(mass, 1 / most_mass), most_mass)
         largest = measure[measure > 0][: checks.MOST_MASSES]
@@ -220,15 +221,15 @@ class SamplingMechanism(displays.Displayed):
             mu: (k,) private distribution, or (n, k) for a batch.
             rng: For tests and simulations alone: a seed or a seeded generator, whose
                 draws are not private. None draws from the operating system.
-            executor: What runs the parts of a batch, such as a
-                `ProcessPoolExecutor`, or Dask's. None runs them here.
+            executor: The executor that runs the parts of a batch, for example a
+                `ProcessPoolExecutor` or Dask's. By default they run in this process.
 
         Raises:
             TypeError: If `mu` does not consist of real numbers, or `rng` or
                 `executor` is nothing of the kind.
             ValueError: If `mu` has the wrong shape, or is no distribution, or if
-                `executor` refuses jobs. Errors tell which rule is broken and no
-                number of `mu`.
+                `executor` refuses jobs. Errors name the rule that is broken and show
+                no value of `mu`.
 
         Guarantees:
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
@@ -272,7 +273,7 @@ class SamplingMechanism(displays.Displayed):
                 jobs.append(executor.submit(_draw_part, self, part, seed))
                 continue
             except Exception:
-                # Its message may show what it was handed: the private input.
+                # The error's message may show the private input.
                 pass
             raise ValueError(
                 "executor must take jobs. Found one that refuses them, as after its "
@@ -296,7 +297,7 @@ class SamplingMechanism(displays.Displayed):
     def _attempt(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         """Returns a law, NaN where the proposal failed.
 
-        No error may tell anything about an input.
+        No error may reveal anything about an input.
         """
         size = self._base_measure.size
         try:

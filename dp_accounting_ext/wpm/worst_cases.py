@@ -25,9 +25,10 @@ _FEWEST, _MOST = 16, 256
 
 
 def choose_landmarks(cost: costs.TransportCost) -> tuple[IndexArray, float]:
-    """Returns all inputs if they are few, else, of a metric, inputs far apart.
+    """Returns all inputs if they are few; otherwise landmarks that are far apart.
 
-    Also returned is how far any input is from the nearest of them, at most.
+    The second value returned is the largest distance of an input from its nearest
+    landmark.
     """
     inputs, outputs = cost.shape
     count = min(max(MOST_PAIRS // outputs, _FEWEST), inputs)

@@ -125,7 +125,7 @@ def round_to_weights(proposed: FloatArray, bounds: IntegerBounds) -> IntegerArra
 
 
 def are_valid(weights: IntegerArray, bounds: IntegerBounds) -> BoolArray:
-    """Tells, in integers, which users' weights are within bounds and sum to W."""
+    """Returns, computed in integers, whose weights are within bounds and sum to W."""
     inside = (weights >= bounds.lower) & (weights <= bounds.upper)
     sums = exact_sums(weights)
     return np.asarray(inside.all(axis=1).astype(bool) & (sums == bounds.total))
@@ -245,7 +245,7 @@ def draw(
         weights: (n, k_v) integers, rows summing to 2^bits.
         bits: Logarithm of that sum.
         rng: A seeded generator, for tests and simulations alone: its draws can be
-            foretold. None draws from the operating system.
+            predicted. None draws from the operating system.
 
     Guarantees:
         Without `rng` the law is exactly the weights', as far as the operating

@@ -1,8 +1,9 @@
-"""The exact projection of a user, by programs that grow by the arcs they lack.
+"""The exact projection of a user, by column generation.
 
-A program knows only arcs between near inputs and outputs, and those of one feasible
-plan; its prices name the arcs that it lacks. The lower bound that they prove ends the
-search.
+An arc is a variable of the transport program: the mass moved from an input to an
+output. The first linear program has only the arcs between near inputs and outputs, and
+those of one feasible plan. Each round adds arcs of negative reduced cost at the dual
+prices. The search ends once the lower bound that the prices prove is close enough.
 """
 
 import numpy as np
@@ -12,8 +13,8 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import transport_program
 
-# Tuning: first arcs of each input and output, and those that a round may add for each.
-# What is best after so many programs is certified too.
+# Tuning: the number of first arcs of each input and output, the number that a round may
+# add for each, and the number of rounds. The result is certified after any number.
 _EACH, _ADDED, _MOST_ROUNDS = 6, 3, 60
 ROUNDING = 1e-14
 
@@ -32,11 +33,11 @@ def solve(
         cost: (s, n) costs.
         polytope: The allowed distributions, of positive upper bounds.
         relative_gap: Stop where plan and prices are this share of the cost apart.
-        guess: (s,) prices of the inputs, about, which tell what arcs are near.
+        guess: (s,) approximate prices of the inputs, which select the first arcs.
 
     Returns:
-        A solution; where the programs were too many, a feasible one with
-        prices that bound it from further away.
+        A solution. If the limit of rounds is reached, it is feasible and its prices
+        prove a lower bound that is further away.
 
     Raises:
         SolverError: If the solver fails.

@@ -1,14 +1,16 @@
 """The exact projection onto many outputs, by groups of outputs that are alike.
 
-Prices f of the inputs decide all: output j is served by the input with the least
-C_ij − f_i, and holds its least mass where that is above zero, its most where below.
-The dual's value is concave in f, and known for all outputs in one pass.
+The dual prices f of the inputs determine a solution: output j is served by the input
+with the least C_ij − f_i, and holds its least mass where that is positive, its most
+where it is negative. The dual objective is concave in f, and is computed for all
+outputs in one pass.
 
-A program is about groups of outputs with their mean costs. Spread over the members of
-the groups, in proportion to their bounds, its plan is a plan of all outputs: so it
-bounds the cost from above as its prices do from below, and the search ends where the
-bounds meet. Else outputs are grouped anew by the prices: those that may soon change
-hands or level stand alone, and of the others those that would change alike are one.
+Each linear program is for groups of outputs, with their mean costs. Its plan, divided
+among the members of the groups in proportion to their bounds, is a plan for all
+outputs. So it gives an upper bound on the cost, and its prices a lower bound. The
+search ends when the bounds meet. Otherwise outputs are grouped anew by the prices:
+outputs that a small change of prices would give to another input or bound are groups of
+one, and the others are grouped with those that would change in the same way.
 """
 
 import numpy as np
@@ -43,8 +45,8 @@ def solve(
         relative_gap: Stop where plan and prices are this share of the cost apart.
 
     Returns:
-        A solution; where no group could be divided further, a feasible one with prices
-        that bound it from further away.
+        A solution. If no group can be divided further, it is feasible and its prices
+        prove a lower bound that may be further away.
 
     Raises:
         SolverError: If a linear program fails.
@@ -80,7 +82,7 @@ def solve(
         if left > before / 4:
             alone *= 2
         above = least - ldp_polytope.level(least, cheapest, polytope)
-        # How far prices may move before an output changes hands or level.
+        # How far prices may move before an output changes its input or its bound.
         nearness = np.minimum(margin, np.abs(above))
         nearest = np.argsort(nearness, kind="stable")[:alone]
         width = max(float(nearness[nearest[-1]]), rounding)

@@ -5,10 +5,11 @@ convex and piecewise linear place by place; its breakpoints are kept in two heap
 either side of its minimum (the slope trick), shifted where an output adds its least
 and most mass. This takes O((k + k_v) log(k + k_v)).
 
-Of many places the sweep first takes neighbors as one. Where all of some neighbors are
-full, or none is, and mass moves one way, so do the places between them: what they hold
-is then known, and the sweep takes the others alone. Prices tell if that was right;
-if not, it takes all.
+If there are many places, the sweep is first run on groups of adjacent places. Suppose
+that in some adjacent groups every output is at its upper bound, or every one at its
+lower bound, and mass moves in one direction. The places in between are then assumed to
+be the same, and the sweep is run on the remaining places alone. The dual prices verify
+this; if they do not prove the gap, the sweep is run on all places.
 """
 
 import heapq
@@ -21,10 +22,10 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# Tuning: places of which neighbors are taken as one, these neighborhoods, and how many
-# around a change are looked at place by place.
+# Tuning: the number of places from which they are grouped, the number of groups, and
+# the number of groups around a change that are swept place by place.
 _MANY, _PICTURE, _REACH = 1 << 17, 1 << 14, 2
-# Sums along a line of so many places are off by less than that.
+# Bounds on the rounding error of sums along a line: a constant, and one for each place.
 _ROUNDING, _ROUNDING_EACH = 1e-12, 1e-16
 
 
@@ -69,9 +70,10 @@ def solve(
 
 
 def _refined(line: tuple[FloatArray, ...], inputs: IndexArray) -> FloatArray:
-    """Returns F_q after each place, from a sweep of neighbors.
+    """Returns F_q after each place, from a sweep of groups of adjacent places.
 
-    Those with none in reach that hold or move mass otherwise stay as they are.
+    A group keeps its result if, in all groups within reach, outputs are at the same
+    bound and mass moves in the same direction.
     """
     given, least, most, steps = line
     starts = np.union1d(np.arange(0, given.size, given.size // _PICTURE), inputs)
@@ -83,7 +85,7 @@ def _refined(line: tuple[FloatArray, ...], inputs: IndexArray) -> FloatArray:
     ways = 2 * full + (excess > 0)
     changes = off | (np.diff(ways, prepend=ways[:1]) != 0)
     near = ndimage.maximum_filter1d(changes.astype(np.uint8), 2 * _REACH + 1) > 0
-    near |= near.mean() > 0.3  # Then it is as well to look at all.
+    near |= near.mean() > 0.3  # Then all places are swept.
     free, full, right = np.repeat(
         [near, full, excess < 0], np.diff(starts, append=given.size), axis=1
     )

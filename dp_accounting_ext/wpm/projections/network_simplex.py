@@ -21,7 +21,7 @@ _MOST_PIVOTS = 10**7
 
 @functools.cache
 def is_installed() -> bool:
-    """Tells whether a POT is there that takes chosen arcs, without its import."""
+    """Returns whether a POT that takes chosen arcs is installed; it is not imported."""
     try:
         found = metadata.version("POT")
     except metadata.PackageNotFoundError:
@@ -36,17 +36,18 @@ def solve(
     masses: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns what arcs move, and the duals of inputs and outputs.
+    """Returns the masses that arcs move, and the duals of inputs and outputs.
 
-    Each output is two sources: one of its least mass, and one of what there may be
-    above that. What is left of the second goes to a sink of its own for nothing.
+    Each output is two sources: one of its least mass, and one of the difference of its
+    most and its least mass. The unused part of the second moves to a sink at no cost.
 
     Args:
-        inputs: (arcs,) where arcs begin,
-        outputs: (arcs,) where they end,
-        paid: (arcs,) and what a unit costs; in the order of inputs, then of outputs.
-        masses: (s,) what inputs have.
-        polytope: (n,) least and most of the outputs.
+        inputs: (arcs,) the input of each arc.
+        outputs: (arcs,) the output of each arc.
+        paid: (arcs,) the cost of a unit of mass on each arc. Arcs are sorted by input,
+            then by output.
+        masses: (s,) the masses of the inputs.
+        polytope: The least and the most masses of the n outputs.
 
     Raises:
         SolverError: If POT fails.
@@ -69,8 +70,8 @@ def solve(
         shape=(sent.size, taken.size),
     )
     with warnings.catch_warnings():
-        # A warning would tell of a private distribution; POT's own, as it is compiled,
-        # of nothing.
+        # A warning would reveal information about a private distribution. Those of
+        # POT's compiled code carry none.
         warnings.simplefilter("ignore")
         ot: Any = importlib.import_module("ot")
         flows, found = ot.emd(

@@ -25,8 +25,8 @@ class Plan:
         amounts: (arcs,) masses moved, up to the solver's tolerance.
         potentials: (s,) duals f of the inputs.
         prices: (n,) duals g of the outputs.
-        value: What a plan costs that empties the inputs exactly,
-        held: (n,) and what it brings to the outputs.
+        value: The cost of a plan that moves the masses of the inputs exactly.
+        held: (n,) the masses of the outputs under that plan.
     """
 
     amounts: FloatArray
@@ -81,10 +81,10 @@ def _by_program(
     masses: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns what `network_simplex.solve` does, by a program of HiGHS.
+    """Returns the same as `network_simplex.solve`, by a linear program for HiGHS.
 
-    Its variables are what arcs move and what outputs hold; its rows say that inputs are
-    emptied and that outputs hold what arrives.
+    Its variables are the masses on arcs and the masses of outputs. Its constraints are
+    that each input's mass is moved, and that each output holds the mass that arrives.
     """
     count, rows, columns = paid.size, masses.size, polytope.upper.size
     scale = _COST_SCALE / (float(paid.max()) or 1.0)
