@@ -163,7 +163,7 @@ FAULTS = [
     ),
     fault(
         "amplification: replaced records, what is below all cells lost",
-        "    masses[0] += float(special.ndtr(noise.ends[0])) * (1 + 1e-9)\n",
+        "    masses[0] += float(special.ndtr(noise.ends[0])) * _BELOW\n",
         "",
     ),
     fault(

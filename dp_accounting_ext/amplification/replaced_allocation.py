@@ -57,6 +57,8 @@ EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
 # Certified: the relative error of sums of thousands of masses and of rounded
 # probabilities; and what is knowingly added to the mass below all cells.
 _CHECKED, _MOST_RAISED = 1e-12, 1e-7
+# Certified: the factor by which the mass below all cells is raised.
+_BELOW = 1 + 1e-9
 
 # Tuning: the probability, over all steps, of noise that is in one cell at either end.
 RARE = 1e-6
@@ -324,7 +326,7 @@ def _atoms(
     share = np.clip(share * (1 + 8 * floats.UNIT_ROUNDOFF), 0.0, 1.0)
     masses = np.append(base * (1 - share), 0.0)
     masses[1:] += base * share
-    masses[0] += float(special.ndtr(noise.ends[0])) * (1 + 1e-9)
+    masses[0] += float(special.ndtr(noise.ends[0])) * _BELOW
     beyond, _, beyond_p = noise.above.tolist()
     return lattice_law.Atoms(
         lattice_law.Axis.RATIO,
@@ -364,14 +366,15 @@ def _sum_of(
 def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> float:
     """Returns the mean of X / κ − X′ over noise that is not above the last cell.
 
-    Noise below all cells counts as the lower end of the first cell.
+    Noise below all cells counts as the lower end of the first cell, where the mean is
+    negative and large: as much mass is counted there as the law has.
     """
     low, high = float(noise.ends[0]), float(noise.ends[-1])
     old, new = special.ndtr([[high - shift, low - shift], [high + shift, low + shift]])
     first = math.exp(shift * low - shift**2 / 2) / kappa
     first -= math.exp(-shift * low - shift**2 / 2)
     inside = (old[0] - old[1]) / kappa - (new[0] - new[1])
-    return float(inside + first * special.ndtr(low))
+    return float(inside + first * special.ndtr(low) * _BELOW)
 
 
 def _check_above(law: lattice_law.Atoms, mean: float) -> None:

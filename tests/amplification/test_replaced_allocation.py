@@ -169,3 +169,15 @@ def test_nested_allocations_are_one():
     assert _bounds(ext.RandomAllocationEvent(inner, 1, 3)) == pytest.approx(
         one, rel=2e-3
     )
+
+
+def test_mass_below_all_cells_is_raised_where_ratios_are_far_below_zero():
+    """The check of means refused it: raised mass at −158,720 lowers them by 5e-11."""
+    twice = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(0.4062), 2)
+    step = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(0.7591), twice])
+    sample = dp_accounting.SampledWithReplacementDpEvent(
+        100, 1, ext.RandomAllocationEvent(step, 1, 2)
+    )
+    accountant = ext.PLDAccountant(Relation.REPLACE_SPECIAL).compose(sample, 1000)
+    lower, upper = accountant.get_epsilon_bounds(1e-10)
+    assert 0 <= lower <= upper < math.inf
