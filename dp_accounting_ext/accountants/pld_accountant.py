@@ -88,7 +88,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
     ) -> composed.Composed:
         return before.plus({part: n * count for part, n in parts.items()})
 
-    # The stock's tests read by this name whether something has no privacy.
+    # dp_accounting's own tests read this attribute: whether some event has no privacy.
     _contains_non_dp_event = property(lambda self: self._composed.is_known())
 
     @classmethod

@@ -59,7 +59,7 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
     if copies * abs(whole - 1) > _LARGEST_DRIFT and given.closeness.spread < math.inf:
         # Rounding made all masses too large, or all too small, by so little that only a
         # billion copies show it: their product may not fit a float. Closeness compares
-        # laws that are divided by their sums, and stays as it is.
+        # laws after division by their sums, so that this division leaves it as it is.
         p, q = p / whole, q / whole
         mass_error += (1 + 1e-9) * abs(math.log(whole)) + 4 * floats.UNIT_ROUNDOFF
     kept = (p if axis is Axis.LOSS else q) >= floats.TINY

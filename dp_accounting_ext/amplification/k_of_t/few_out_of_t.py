@@ -348,7 +348,9 @@ def _nodes(values: FloatArray, masses: FloatArray) -> FloatArray:
     low, high = float(logs.min()), floats.raised(float(values.max()))
     ends = np.linspace(low, math.log(high), _FINAL_NODES)
     p = masses * values
-    found = masses[seen] / masses.sum() + p[seen] / max(p.sum(), floats.SMALLEST_MASS)
+    # Either law may have no mass that a float holds: then all nodes serve as well.
+    wholes = [max(float(law.sum()), floats.SMALLEST_MASS) for law in (masses, p)]
+    found = masses[seen] / wholes[0] + p[seen] / wholes[1]
     # Splits cost least with nodes as dense as the third root; what is rare counts too.
     wanted = np.cbrt(np.histogram(logs, ends, weights=found)[0])
     wanted += 0.25 * wanted.max()

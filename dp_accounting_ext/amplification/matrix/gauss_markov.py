@@ -35,7 +35,7 @@ _MOST_PART = 3.0
 # add is then little of the whole, of so many times as many bins.
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
 # Tuning, from below: cells of sums, relatively, and over the root of a small variance.
-# With 0.025 ε is 0.05 % higher, in twice as long.
+# Cells of 0.025 raise ε by 0.05 % and take twice as long.
 _LOWER_PLACE = 0.05
 # Tuning: chains are chosen between with cells so many times as wide.
 _COARSE = 2.5
@@ -71,7 +71,7 @@ def upper_pairs(
 
     Args:
         chain_fit: The chain.
-        tail_mass: A tenthousandth of the probability that may be moved to the sinks.
+        tail_mass: The probability that may be moved to the sinks, divided by 10,000.
         coarser: How many times as wide cells of states and factors are, and how many
             times the variance of a cell of sums is as large.
 

@@ -6,11 +6,13 @@ import math
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import dp_accounting
 import numpy as np
 import oracles
 import pytest
 import strategies
 
+import dp_accounting_ext as ext
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -71,3 +73,12 @@ def test_what_shows_nothing():
     found = few_out_of_t.few_out_of_t(trivial, 3, 5, tail_mass=1e-12)
     assert found.delta(1.0, REMOVE) == 1.0
     assert found.delta(1.0, ADD) == 1.0
+
+
+def test_losses_whose_masses_fit_no_float_are_no_warning():
+    """Warnings are errors here: all masses were zero, and their shares 0 / 0."""
+    steps = ext.RandomAllocationEvent(dp_accounting.LaplaceDpEvent(0.0029756591), 2, 10)
+    run = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(12900.0), steps])
+    sample = dp_accounting.PoissonSampledDpEvent(1e-5, run)
+    lower, upper = ext.PLDAccountant().compose(sample).get_epsilon_bounds(6.81e-105)
+    assert 0 < lower <= upper
