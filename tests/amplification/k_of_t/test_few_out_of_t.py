@@ -3,10 +3,10 @@
 from fractions import Fraction
 import math
 
+import dp_accounting
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
-import dp_accounting
 import numpy as np
 import oracles
 import pytest
