@@ -192,7 +192,8 @@ class Answers:
         least = 10.0 ** math.floor(math.log10(least))
         if least not in self._trade_offs:
             of_each = [
-                trade_off_bounds.TradeOffBounds(each, least) for each in self._scenarios
+                trade_off_bounds.TradeOffBounds(each, least, self._interval)
+                for each in self._scenarios
             ]
             self._trade_offs[least] = trade_off_bounds.WorstOf(of_each)
         return self._trade_offs[least]

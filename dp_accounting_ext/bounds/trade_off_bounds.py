@@ -27,15 +27,22 @@ class TradeOffBounds:
     Args:
         counts: The mechanisms that are composed, with the number of runs of each.
         least: The least positive false positive rate that is asked for.
+        interval: The accountant's `value_discretization_interval`.
     """
 
-    def __init__(self, counts: Mapping[interface.Mechanism, int], least: float) -> None:
+    def __init__(
+        self,
+        counts: Mapping[interface.Mechanism, int],
+        least: float,
+        interval: float,
+    ) -> None:
         self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
         claims = interface.claims_of(counts)
         self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
         self._largest_loss = claims.largest_loss
         self._curves: dict[tuple[Direction, Bound], trade_off.Curve] = {}
-        self._accuracy = accuracy.Accuracy.of_curve(least)
+        cells = accuracy.cells_of_interval(interval)
+        self._accuracy = accuracy.Accuracy.of_curve(least, cells)
 
     def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
         """Returns (n,) bounds on the true positive rates at false positive rates."""

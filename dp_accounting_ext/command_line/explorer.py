@@ -34,6 +34,7 @@ _SLIDERS = {  # What they are called, and powers of ten at which they begin and 
 _STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)  # Of sliders, a decade.
 _GIVEN = ["noise multiplier", "ε to be met"]
 _RATE, _LEAST_RATE, _POINTS = 1e-3, 1e-6, 25  # The first is one of the points.
+_INTERVAL = 1e-3  # Of curves: both bounds are still within a line's width.
 _STYLE = """
 :host { font: 16px/1.4 system-ui, sans-serif; } h1 { font-size: 150%; margin: 0; }
 table { border-collapse: collapse; margin: .4em 0; font-size: 94%; }
@@ -63,7 +64,8 @@ def row_of(run: training_run.TrainingRun, target: float | None) -> comparison.Ro
 def curve_of(run: training_run.TrainingRun) -> curves.Points:
     """Returns false positive rates, and bounds on the best true positive rates."""
     rates = np.geomspace(_LEAST_RATE, 1.0, _POINTS)
-    return curves.true_positive_rates(run.accountant(), rates)
+    accountant = run.accountant(value_discretization_interval=_INTERVAL)
+    return curves.true_positive_rates(accountant, rates)
 
 
 def sentence_of(run: training_run.TrainingRun) -> str:

@@ -85,10 +85,15 @@ class Accuracy:
         return cls(least * TAIL_SHARE, Resolution(cells, scales))
 
     @classmethod
-    def of_curve(cls, least_rate: float) -> "Accuracy":
-        """Returns the accuracy of a trade-off curve from a false positive rate on."""
+    def of_curve(cls, least_rate: float, cells: int) -> "Accuracy":
+        """Returns the accuracy of a trade-off curve from a false positive rate on.
+
+        Args:
+            least_rate: The least false positive rate that is asked for.
+            cells: The number of cells in a scale.
+        """
         tail_mass = max(least_rate, 1e-200) * COARSE_TAIL_SHARE
-        return cls(tail_mass, Resolution(scales=CURVE_SCALES))
+        return cls(tail_mass, Resolution(cells, CURVE_SCALES))
 
     @property
     def delta(self) -> float:

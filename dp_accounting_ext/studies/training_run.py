@@ -252,12 +252,15 @@ class TrainingRun(displays.Displayed):
         return NeighborRel.ADD_OR_REMOVE_ONE
 
     def accountant(
-        self, neighboring_relation: NeighborRel | None = None
+        self,
+        neighboring_relation: NeighborRel | None = None,
+        value_discretization_interval: float = 1e-4,
     ) -> pld_accountant.PLDAccountant:
         """Returns an accountant that has composed the whole run.
 
         Args:
             neighboring_relation: Which datasets are adjacent; by default the run's own.
+            value_discretization_interval: As in the accountant.
 
         Raises:
             ValueError: If sampling or noise_multiplier is not given, the group is too
@@ -271,7 +274,10 @@ class TrainingRun(displays.Displayed):
                 f"{SHUFFLED!r}: with a record more or less, others move to other "
                 f"batches. Found {getattr(relation, 'name', relation)}."
             )
-        return pld_accountant.PLDAccountant(relation).compose(self._event())
+        accountant = pld_accountant.PLDAccountant(
+            relation, value_discretization_interval
+        )
+        return accountant.compose(self._event())
 
     def _display(self) -> displays.Table:
         rows = [(name, str(value)) for name, value in self.to_dict().items()]

@@ -60,6 +60,21 @@ def test_the_width_of_a_bracket_is_in_proportion_to_the_interval():
     assert found[2.1e-3] == found[1.0]
 
 
+def test_so_is_that_of_a_trade_off_curve():
+    event = dp_accounting.PoissonSampledDpEvent(
+        0.05, dp_accounting.GaussianDpEvent(1.0)
+    )
+    bounds = []
+    for interval in (1e-4, 1e-3):
+        accountant = ext.PLDAccountant(value_discretization_interval=interval)
+        accountant.compose(event, 50)
+        bounds.append(accountant.get_true_positive_rate_bounds([1e-5, 1e-3, 0.1]))
+    (fine_lower, fine_upper), (lower, upper) = bounds
+    assert (lower <= fine_upper).all() and (fine_lower <= upper).all()
+    ratios = (upper - lower) / (fine_upper - fine_lower)
+    assert (ratios > 4).all() and (ratios < 20).all()
+
+
 def test_cells_of_an_interval():
     assert accuracy.cells_of_interval(accuracy.STOCK_INTERVAL) == accuracy.CELLS
     assert accuracy.cells_of_interval(4e-4) == accuracy.CELLS // 2
