@@ -510,8 +510,8 @@ def weights_of_batches():
         law = sampled_members.with_replacement(members, size, 5000)
         total = math.fsum(weight for _, weight in law)
         mean = math.fsum(number * weight for number, weight in law)
-        yield abs(total - 1) / batches.CHANCE_ERROR
-        yield abs(mean * size / members / 5000 - 1) / batches.CHANCE_ERROR
+        yield abs(total - 1) / batches.WEIGHT_ERROR
+        yield abs(mean * size / members / 5000 - 1) / batches.WEIGHT_ERROR
 
 
 def two_of_t():

@@ -158,13 +158,13 @@ def membership_success(
         https://arxiv.org/abs/2507.06969, on Bayes risk; the formula is the definition
         of δ.
     """
-    chance = _inside("prior", prior)
-    odds = math.log1p(-chance) - math.log(chance)
+    prior = _inside("prior", prior)
+    odds = math.log1p(-prior) - math.log(prior)
     spread = _ROUNDING * (1 + abs(odds))
-    # Guessing what is more likely is right with this probability.
-    least = max(chance, math.nextafter(1 - chance, 0.0))
+    # Guessing what is more likely is right with this prior.
+    least = max(prior, math.nextafter(1 - prior, 0.0))
     lower, upper = (
-        1 - chance + chance * delta
+        1 - prior + prior * delta
         for delta in _checked(accountant).get_delta_bounds(odds)
     )
     return min(max(lower - spread, least), 1.0), min(max(upper + spread, least), 1.0)
@@ -316,13 +316,13 @@ def in_words(
         "Of an attacker who knows all other records:",
         f"- A membership test finds at most {_up(advantage(accountant))} more of the "
         f"members than of the others: its advantage.",
-        f"- A guess whether the record took part, which it did with a chance of "
-        f"{prior:g}, is right with a chance of at most "
+        f"- A guess whether the record took part, which it did with a probability of "
+        f"{prior:g}, is right with a probability of at most "
         f"{_up(membership_success(accountant, prior))}.",
         f"- An attack that reconstructs the record, infers an attribute, re-identifies "
-        f"its owner or singles it out, and has a chance of {baseline:g} without the "
-        f"outputs, has one of at most {_up(attack_success(accountant, baseline))} "
-        f"with them.",
+        f"its owner or singles it out, and succeeds with a probability of {baseline:g} "
+        f"without the outputs, succeeds with a probability of at most "
+        f"{_up(attack_success(accountant, baseline))} with them.",
         f"- A membership test with a given false positive rate finds at most these "
         f"shares of the members; and of those whom it names, where {prior:g} of those "
         f"tested are members, at most these shares are:",

@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("always", UserWarning)
             known, printed = options.run(options)
         for words in dict.fromkeys(str(warning.message) for warning in warned):
-            told = parser.as_typed(words, vars(options))
-            text.complain(options.prog, told, "warning")
+            sentence = parser.as_typed(words, vars(options))
+            text.complain(options.prog, sentence, "warning")
         text.write(text.as_json(known) if options.json else printed)
     except KeyboardInterrupt as error:
         text.complain(options.prog, str(error) or "interrupted.")

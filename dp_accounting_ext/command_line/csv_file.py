@@ -24,7 +24,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _DELIMITERS = {"\t": "a tab", ";": "a semicolon", ",": "a comma"}
-# Tuning: lines that tell by what cells are separated.
+# Tuning: the number of lines from which the separator of cells is found.
 _FIRST_LINES = 100
 
 
@@ -69,8 +69,8 @@ def read(
         form: What the file must be, for errors: "points must be a file of numbers".
         content: Of the file.
         path: Of the file, for errors.
-        encoding: Of its letters, where no mark at its beginning tells it; None for
-            UTF-8, in a command that has no option for another.
+        encoding: The encoding of a file without a byte order mark; None for UTF-8, in
+            a command that has no option for another.
         is_private: Whether errors must not show how many cells a row has.
 
     Raises:

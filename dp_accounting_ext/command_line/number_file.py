@@ -11,7 +11,7 @@ from dp_accounting_ext.command_line import csv_file
 from dp_accounting_ext.common_types import FloatArray
 
 _WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-# A comma for a decimal point, or between thousands: nobody can tell.
+# The comma is a decimal point or stands between thousands: this cannot be known.
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 # Well-known text, as programs for maps write it.
 SHAPE = re.compile(
@@ -234,7 +234,7 @@ def _numbers(cells: Sequence[str], *, with_commas: bool) -> list[float] | None:
 
 
 def _is_number(cell: str) -> bool:
-    """Tells numbers from names; one that is misspelt counts as a name."""
+    """Returns whether a cell is a number. A misspelt number counts as a name."""
     return _numbers([cell], with_commas=True) is not None
 
 
@@ -243,12 +243,12 @@ def _is_index(column: Column) -> bool:
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Tells whether cells are 0, 1 and so on."""
+    """Returns whether cells are 0, 1 and so on."""
     return list(cells) == [str(place) for place in range(len(cells))]
 
 
 def _is_header_of_pandas(first: Sequence[str], columns: Sequence[Column]) -> bool:
-    """Tells whether a first line counts columns, and all below it has decimals."""
+    """Returns whether a first line counts columns, and all below it has decimals."""
     if len(first) < 2 or not _counts(first):
         return False
     rest = [cell for column in columns for cell in column.cells[1:]]

@@ -179,7 +179,7 @@ def _pair(sheet: number_file.Sheet) -> Columns:
 
 
 def _is_pair(header: Sequence[str]) -> bool:
-    """Tells whether two names are of a latitude and a longitude, or of y and x."""
+    """Returns whether two names are of a latitude and a longitude, or of y and x."""
     return len(header) == 2 and any(
         header[0] in first and header[1] in second for first, second in _PAIRS
     )

@@ -23,9 +23,9 @@ What the best attack achieves, in words: of a guarantee that was published, as
 --epsilon with --delta, as --rho or as --mu, or of a training run, for each way
 of drawing batches. Upper bounds are certified.
 
-Of a run it also tells μ: the best test of a false positive rate α, from 1e-12
+Of a run it also states μ: the best test of a false positive rate α, from 1e-12
 to 1/2, finds at most as many members as one of a Gaussian mechanism with μ. The
-regret is how much more than the run that mechanism tells, at most, in rates: a
+regret is how much more than the run that mechanism reveals, at most, in rates: a
 small one means that μ says nearly all.
 """
 _PUBLISHED = {
@@ -106,10 +106,12 @@ def _in_words(found: dict[str, Any]) -> str:
     lines = [found["words"]]
     if "mu" in found:
         low, high = found["mu"]
-        told = "As of Gaussian noise: no finite μ is known, for a loss is infinite."
+        sentence = "As of Gaussian noise: no finite μ is known, for a loss is infinite."
         if not math.isinf(high):
-            told = f"As of Gaussian noise: μ is from {decimals.rounded_down(low)} to "
-            told += f"{decimals.rounded_up(high)}. The latter tells at most "
-            told += f"{decimals.rounded_up(found['regret'][1])} more: the regret."
-        lines.append(textwrap.fill(told, text.WIDTH, subsequent_indent="  "))
+            sentence = (
+                f"As of Gaussian noise: μ is from {decimals.rounded_down(low)} to "
+            )
+            sentence += f"{decimals.rounded_up(high)}. The latter reveals at most "
+            sentence += f"{decimals.rounded_up(found['regret'][1])} more: the regret."
+        lines.append(textwrap.fill(sentence, text.WIDTH, subsequent_indent="  "))
     return "\n".join(lines)

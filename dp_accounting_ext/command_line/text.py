@@ -17,7 +17,7 @@ from dp_accounting_ext import displays
 from dp_accounting_ext.studies import comparison
 
 WIDTH = 80
-# Tuning: so many that are done tell how long the others take.
+# Tuning: the time that is left is estimated once this many are done.
 _FEW = 5
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class Progress:
             return f"{self._words}, {_duration(seconds)}"
         done, total = self._count
         line = f"{done} of {total} {self._words}, {_duration(seconds)}"
-        if done >= _FEW:  # They need not take alike: fewer tell nothing.
+        if done >= _FEW:  # From fewer, the estimate would be poor.
             line += f", about {_duration(seconds / done * (total - done))} left"
         return line
 

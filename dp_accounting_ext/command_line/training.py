@@ -297,9 +297,9 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     parts = ["## Differential privacy"] * options.markdown
     in_words = statement.brief if options.brief else statement.privacy_statement
     parts.append(in_words(run, rows))
-    for scheme, told in risks.items():
+    for scheme, words in risks.items():
         # In Markdown a table of plain text stays one between fences.
-        fenced = f"\n\n```text\n{told}\n```" if options.markdown else f" {told}"
+        fenced = f"\n\n```text\n{words}\n```" if options.markdown else f" {words}"
         parts.append(f"With {scheme}:{fenced}")
     if options.verify:
         with text.Progress("second opinions") as progress:
@@ -317,8 +317,8 @@ def _risks(run: training_run.TrainingRun) -> dict[str, str]:
     found = {}
     runs = training_run.schemes_of(run)
     risks = (risk.in_words(each.accountant()) for each in runs)
-    told = text.counted(risks, len(runs), _WAYS)
-    for each, words in zip(runs, told, strict=True):
+    counted = text.counted(risks, len(runs), _WAYS)
+    for each, words in zip(runs, counted, strict=True):
         name = f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})"
         if each.group_size > 1:
             name += f", {each.group_size} records in place of the one record"
@@ -379,7 +379,7 @@ def _table(curve: curves.Curve) -> str:
         bounds = f"{decimals.rounded_down(lower)} to {decimals.rounded_up(upper)}"
         right = decimals.rounded_up(math.nextafter((1 + upper) / 2, 1.0))
         lines.append(f"advantage {bounds}: the best guess at even odds is right")
-        lines.append(f"with a chance of {right} at most")
+        lines.append(f"with a probability of {right} at most")
     cells = [(x, f"{y} lower", f"{y} upper")]
     for place, low, high in zip(curve.x, curve.lower, curve.upper, strict=True):
         ends = decimals.rounded_down(low), decimals.rounded_up(high)

@@ -20,7 +20,7 @@ of drawing batches. It needs python-flint: pip install '.[verify]'.
 
 Exit status: 0 where every bound is confirmed; 1 where the two computations
 disagree; 3 where there is no theorem for the run here, or too wide a bracket
-to tell; 2 for bad input.
+to decide; 2 for bad input.
 """
 
 

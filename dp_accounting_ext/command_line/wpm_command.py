@@ -53,7 +53,7 @@ What is printed is one draw: the number of a column of costs or of a line of
 points, from zero, with its name and coordinates; of a distribution with a row
 for each user, a table with a draw for each row. The law that it is drawn from
 is as private as the input: --show-law is for tests.
-A plan tells, from what is public, how far a draw will be and how much of a user
+A plan states, from what is public, how far a draw will be and how much of a user
 it can leave in place; and, of a trace that somebody made public, how far from
 the points it is: far, if the order of its columns is another.
 """
@@ -68,7 +68,7 @@ _PLAN = """\
   mean {unit}
     average user   {cost_of_average_user:.4g}
     worst user   {cost_of_worst_user:.4g}
-    a place at random, which tells nothing   {cost_of_a_place_at_random:.4g}"""
+    a place at random, which reveals nothing   {cost_of_a_place_at_random:.4g}"""
 
 
 def add_to(commands: Any) -> None:
@@ -131,7 +131,7 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
         laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
         warnings.warn(_WARNING, stacklevel=1)
     draws: Iterable[int] = map(mechanism.sample, [private])
-    if users.is_batch:  # One user's time would tell of that user.
+    if users.is_batch:  # The time of a single draw would reveal something of that user.
         draws = text.counted(map(mechanism.sample, private), len(users), "draws")
     drawn = [
         _drawn(place, places, options.points is not None, law)

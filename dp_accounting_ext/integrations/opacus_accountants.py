@@ -264,7 +264,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             warnings.warn(
                 f"load_state_dict forgets {forgotten} steps that ran: ε is that of the "
                 f"checkpoint alone. Where these steps were looked at, as to choose the "
-                f"checkpoint, add their ε; engine.get_epsilon told it before this.",
+                f"checkpoint, add their ε; engine.get_epsilon returned it before this.",
                 stacklevel=2,
             )
 

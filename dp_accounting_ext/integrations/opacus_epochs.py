@@ -108,7 +108,7 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
                     raise ValueError(
                         f"sample_rate must be the same for a whole epoch. Found "
                         f"1/{num_steps} after 1/{epochs[-1][0]}, of which {room} steps "
-                        f"have not run: begin_epoch() tells that records draw anew."
+                        f"have not run: begin_epoch() states that records draw anew."
                     )
                 stops = [last, done + room, *self._begun[following : following + 1]]
                 epochs[-1][1].append((noise, min(stops) - done))

@@ -158,8 +158,8 @@ def _weighted(sampler: Any) -> None:
     raise RuntimeError(
         "WeightedRandomSampler has no ε of its own here, and Opacus' Poisson samples "
         "would drop its weights. Pass DataLoader(dataset, batch_size=…), or draw "
-        "record i with a fixed chance q_i and compose PoissonSampledDpEvent of the "
-        "largest one, as the page recipes shows."
+        "record i with a fixed probability q_i and compose PoissonSampledDpEvent of "
+        "the largest one, as the page recipes shows."
     )
 
 

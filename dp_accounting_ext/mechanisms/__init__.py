@@ -6,11 +6,11 @@ The names here are those from which `PLDAccountant.register` builds.
 from dp_accounting_ext.mechanisms.additive_noise import Gaussian
 from dp_accounting_ext.mechanisms.additive_noise import GaussianMixture
 from dp_accounting_ext.mechanisms.additive_noise import LaplaceMixture
-from dp_accounting_ext.mechanisms.batches import Answer
+from dp_accounting_ext.mechanisms.batch_mechanisms import Answer
+from dp_accounting_ext.mechanisms.batch_mechanisms import NeighboringBatches
+from dp_accounting_ext.mechanisms.batch_mechanisms import Noise
+from dp_accounting_ext.mechanisms.batch_mechanisms import WithoutNoise
 from dp_accounting_ext.mechanisms.batches import Coupled
-from dp_accounting_ext.mechanisms.batches import NeighboringBatches
-from dp_accounting_ext.mechanisms.batches import Noise
-from dp_accounting_ext.mechanisms.batches import WithoutNoise
 from dp_accounting_ext.mechanisms.batches import on_batches
 from dp_accounting_ext.mechanisms.chained import ChainedSplit
 from dp_accounting_ext.mechanisms.compositions import NO_OP

@@ -284,7 +284,7 @@ def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mec
         num_steps - sum(ran.values()) - sum(count for _, count in known)
     )
     infinity_mass = (
-        math.fsum(count * chance for (chance, _), count in known) / num_steps
+        math.fsum(count * probability for (probability, _), count in known) / num_steps
     )
     null_probability += math.fsum(count * rest for (_, rest), count in known)
     if ran:

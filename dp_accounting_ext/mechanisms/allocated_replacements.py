@@ -18,7 +18,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
-from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -243,7 +242,7 @@ class LeaveAndJoin(Mechanism):
 
     def claims(self) -> interface.Claims:
         members = self.removed + self.inserted
-        return chained.chain(batches.Symmetrized(self.inner), members, 0).claims()
+        return chained.chain(chained.Symmetrized(self.inner), members, 0).claims()
 
 
 def leave_and_join(

@@ -19,21 +19,14 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
 
@@ -51,7 +44,7 @@ NONE: Distances = additive_noise.UNSHIFTED
 _RARE_HITS = 1e-20
 # Certified: a bound on the relative error of a sum of up to 4096 weights, which is at
 # most 4e-13 and 2e-15 for each weight: see `shifts.Mixture.weight_error`.
-CHANCE_ERROR = 1e-11
+WEIGHT_ERROR = 1e-11
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +55,9 @@ class Coupled:
         removed: The law of the distance between a batch of the first dataset and the
             common batch, as (distance, weight). The weights sum to one.
         inserted: The same law for the second dataset.
-        chance: The probability of this part of the batches, which is the same for both
-            datasets. A part is drawn first and counts as revealed: for example, the
-            stratum from which the batch is drawn.
+        probability: The probability of this part of the batches, which is the same for
+            both datasets. A part is drawn first and counts as revealed: for example,
+            the stratum from which the batch is drawn.
 
     The relative error of each weight must be at most 4e-13, or at most 4e-16 if there
     are two weights.
@@ -76,7 +69,7 @@ class Coupled:
 
     removed: Distances = NONE
     inserted: Distances = NONE
-    chance: float = 1.0
+    probability: float = 1.0
 
 
 class Base(abc.ABC):
@@ -142,8 +135,8 @@ def on_batches(
         https://arxiv.org/abs/2403.04867, Theorem 3.3 (for parts that are revealed),
         Theorem 3.4, and Proposition 3.5 (the worst case by distances).
     """
-    mechanism = on_parts(base, parts, CHANCE_ERROR)
-    is_one = sum(part.chance > 0 for part in parts) == 1
+    mechanism = on_parts(base, parts, WEIGHT_ERROR)
+    is_one = sum(part.probability > 0 for part in parts) == 1
     if (is_attained and is_one) or mechanism == compositions.NO_OP:
         return mechanism
     return known_bounds.UpperOnly(mechanism)
@@ -160,17 +153,21 @@ def on_parts(base: Base, parts: Sequence[Coupled], error: float) -> Mechanism:
     Raises:
         ValueError: If probabilities do not sum to one, or a distance is negative.
     """
-    _check_probabilities("chances of parts", [part.chance for part in parts], error)
+    _check_probabilities(
+        "probabilities of parts", [part.probability for part in parts], error
+    )
     for part in parts:
         for law in (part.removed, part.inserted):
             weights = [weight for _, weight in law]
-            _check_probabilities("weights of distances", weights, CHANCE_ERROR)
+            _check_probabilities("weights of distances", weights, WEIGHT_ERROR)
             if not all(0 <= distance < math.inf for distance, _ in law):
                 raise ValueError(
                     f"distances must be finite and at least 0. Found {law}."
                 )
-    likely = [part for part in parts if part.chance]
-    drawn = [(base.on(part.removed, part.inserted), part.chance) for part in likely]
+    likely = [part for part in parts if part.probability]
+    drawn = [
+        (base.on(part.removed, part.inserted), part.probability) for part in likely
+    ]
     if len(drawn) == 1 and drawn[0][1] == 1:
         return drawn[0][0]
     return RandomChoice(tuple(drawn), error)
@@ -183,7 +180,8 @@ def _check_probabilities(name: str, values: Sequence[float], error: float) -> No
         raise ValueError(f"{name} must sum to 1. Found {math.fsum(values)}.")
 
 
-def _furthest(distances: Distances) -> float:
+def furthest(distances: Distances) -> float:
+    """Returns the largest distance that has a positive probability."""
     return max(distance for distance, weight in distances if weight)
 
 
@@ -200,10 +198,10 @@ class RandomChoice(Mechanism):
     """
 
     drawn: tuple[tuple[Mechanism, float], ...]
-    error: float = CHANCE_ERROR
+    error: float = WEIGHT_ERROR
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        weights = [chance for _, chance in self.drawn]
+        weights = [weight for _, weight in self.drawn]
 
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
             pair = dominating_pair.mixture(pairs, weights)
@@ -232,7 +230,7 @@ def replaced_draws(base: Base, hits: Distances) -> Mechanism:
     Source:
         https://arxiv.org/abs/2403.04867, Theorem L.5, tightened.
     """
-    if not _furthest(hits):
+    if not furthest(hits):
         return compositions.NO_OP
     return ReplacedDraws(base, hits)
 
@@ -274,14 +272,14 @@ class ReplacedDraws(interface.OnePairMechanism):
         apart, each, star = (
             interface.pairs_of_part(part, bound, accuracy).remove for part in mechanisms
         )
-        raised = min(rate * (1 + CHANCE_ERROR), 1.0)
-        single = dict(given).get(1.0, 0.0) * (1 - CHANCE_ERROR)
+        raised = min(rate * (1 + WEIGHT_ERROR), 1.0)
+        single = dict(given).get(1.0, 0.0) * (1 - WEIGHT_ERROR)
         return replaced_draws_pair.dominating_pair_of(apart, each, star, raised, single)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
             return "other records that are all alike"
-        return "a convex minorant over what the draws of others may tell"
+        return "a convex minorant over what the other draws may reveal"
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         """Returns the Rényi divergences of its pairs, unless very many draws hit.
@@ -298,300 +296,9 @@ class ReplacedDraws(interface.OnePairMechanism):
 
     def claims(self) -> interface.Claims:
         # If two batches are coupled draw by draw, their distance is the number of hits.
-        apart = self.base.on(((_furthest(self.hits), 1.0),), NONE).claims()
+        apart = self.base.on(((furthest(self.hits), 1.0),), NONE).claims()
         return interface.Claims(
             self.base.on(self.hits, self.hits).claims().largest_loss,
             gaussian_precision=apart.gaussian_precision,
             is_symmetric=True,
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Noise(Base):
-    """Gaussian or Laplace noise on a sum over the batch.
-
-    Attributes:
-        noise_multiplier: The standard deviation (Gaussian) or the parameter (Laplace)
-            of the noise, divided by the change of the sum at a distance of one.
-        is_laplace: Whether the noise is Laplace noise. Otherwise it is Gaussian.
-
-    Source:
-        https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
-    """
-
-    noise_multiplier: float
-    is_laplace: bool = False
-
-    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
-        if self.noise_multiplier == 0:
-            return WithoutNoise().on(removed, inserted)
-        p, q = self._shifts(removed, 1.0), self._shifts(inserted, -1.0)
-        if len(p) == len(q) == 1:
-            # Both shifts are certain, so only the distance between them matters.
-            reach = p[0][0] - q[0][0]
-            if reach == 0:
-                return compositions.NO_OP
-            if self.is_laplace:
-                return additive_noise.laplace(1 / reach)
-            return additive_noise.Gaussian(1 / reach)
-        if self.is_laplace:
-            return additive_noise.LaplaceMixture(p, q)
-        return additive_noise.GaussianMixture(p, q)
-
-    @property
-    def gaussian_noise(self) -> float | None:
-        return None if self.is_laplace else self.noise_multiplier or None
-
-    @property
-    def is_revealing(self) -> bool:
-        return self.noise_multiplier == 0
-
-    def replaced(self) -> "Noise":
-        """Returns the noise over the two norms by which a replaced record moves."""
-        return dataclasses.replace(self, noise_multiplier=self.noise_multiplier / 2)
-
-    def _shifts(self, distances: Distances, sign: float) -> Distances:
-        noise = sign * self.noise_multiplier
-        return tuple(
-            (distance / noise, weight) for distance, weight in distances if weight
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class WithoutNoise(Base):
-    """A mechanism whose output reveals whether the batch holds a member."""
-
-    @property
-    def is_revealing(self) -> bool:
-        return True
-
-    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
-        if removed == inserted == NONE:
-            return compositions.NO_OP
-        record, other = _chances(removed), _chances(inserted)
-        if (record, other) == (known_bounds.ALWAYS, known_bounds.NEVER):
-            return known_bounds.NonPrivate()
-        return known_bounds.NonPrivate(record, other, CHANCE_ERROR)
-
-
-def _chances(distances: Distances) -> known_bounds.Chances:
-    """Returns the probabilities that a batch holds a member, and that it holds none."""
-    some = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
-    return some, math.fsum(weight for distance, weight in distances if not distance)
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer(Base):
-    """Randomized response to a yes-or-no question about the batch.
-
-    Attributes:
-        noise_parameter: Probability of a random answer, 2 (1 − θ), in [0, 1].
-
-    Source:
-        https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
-    """
-
-    noise_parameter: float
-
-    @property
-    def is_revealing(self) -> bool:
-        return self.noise_parameter == 0
-
-    def attains(self, parts: Sequence[Coupled]) -> bool:
-        """Returns whether in each part only one dataset's batches hold members."""
-        return all(NONE in (part.removed, part.inserted) for part in parts)
-
-    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
-        if self.noise_parameter == 0:
-            return WithoutNoise().on(removed, inserted)
-        return _Answered(self.noise_parameter, _chances(removed), _chances(inserted))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Answered(Mechanism):
-    """Randomized answers to the question whether the batch holds a member."""
-
-    noise_parameter: float
-    removed: known_bounds.Chances
-    inserted: known_bounds.Chances
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        without = self._answers(known_bounds.NEVER)
-        sides = []
-        if self.removed[0]:
-            sides.append((self._answers(self.removed), without))
-        if self.inserted[0]:
-            sides.append((without, self._answers(self.inserted)))
-        error = discrete.FEW_ERROR + CHANCE_ERROR
-        each = [
-            output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
-        ]
-        if len(each) == 1:
-            return DirectedPairs.same(each[0])
-        if bound is Bound.LOWER or not each:
-            return DirectedPairs.same(dominating_pair.identity_pair(bound))
-        # Neither side dominates the other, and a composition can attain both.
-        return profile_pairs.maximum([DirectedPairs.same(side) for side in each])
-
-    def _answers(self, chances: known_bounds.Chances) -> tuple[float, float]:
-        """Returns the probabilities of yes and of no, neither of them a difference."""
-        lie, gain = self.noise_parameter / 2, 1 - self.noise_parameter
-        somebody, nobody = chances
-        return lie + somebody * gain, lie + nobody * gain
-
-
-@dataclasses.dataclass(frozen=True)
-class NeighboringBatches(Base):
-    """Any mechanism that is known by its pairs for two batches at distance one.
-
-    For batches at a larger distance, pairs are chained along neighboring batches.
-
-    Attributes:
-        mechanism: The mechanism, whose pairs are those of two batches at distance one.
-        is_bounded: Whether the pairs hold for batches at any distance, as those of a
-            randomized response do.
-
-    Source:
-        https://arxiv.org/abs/2403.04867, section 3.2 (mechanism-agnostic bounds).
-    """
-
-    counts_norms = False
-
-    mechanism: Mechanism
-    is_bounded: bool = False
-
-    def attains(self, parts: Sequence[Coupled]) -> bool:
-        """Returns False, as pairs of neighboring batches need not be attained here."""
-        return False
-
-    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
-        for distance, _ in removed + inserted:
-            if distance != math.floor(distance):
-                raise ValueError(
-                    "distances must be integers where a mechanism is known between "
-                    f"neighbours. Found {distance}."
-                )
-        if _furthest(removed) == _furthest(inserted) == 0:
-            return compositions.NO_OP
-        either = self.mechanism
-        if not either.claims().is_symmetric:
-            either = Symmetrized(either)
-        if (removed, inserted) == (((1.0, 1.0),), NONE):
-            return either
-        return _AtDistance(either, self.is_bounded, removed, inserted)
-
-
-@dataclasses.dataclass(frozen=True)
-class Symmetrized(Mechanism):
-    """A mechanism on two batches or datasets, either of which may be the first."""
-
-    inner: Mechanism
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        pairs = interface.pairs_of_part(self.inner, bound, accuracy)
-        if bound is Bound.LOWER:
-            return pairs
-        return profile_pairs.maximum([pairs, pairs.swapped()])
-
-    def basis(self, bound: Bound) -> str:
-        found = self.inner.basis(bound)
-        if bound is Bound.LOWER:
-            return found
-        return f"the larger of both directions at each ε, by {found}"
-
-    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        return renyi_curves.of(self.inner, orders)
-
-    def claims(self) -> interface.Claims:
-        return dataclasses.replace(self.inner.claims(), is_symmetric=True)
-
-    def sum_of(self, members: int) -> Mechanism | None:
-        return self.inner.sum_of(members)
-
-
-@dataclasses.dataclass(frozen=True)
-class _AtDistance(Mechanism):
-    """A mechanism on batches at random distances from a common batch.
-
-    Either dataset's output is a mixture: with probability 1 − r the batch is the common
-    one, and otherwise it is at a random distance d > 0. The bound assumes that the
-    output reveals d, so that its likelihood ratio to the output on the common batch is
-    Z = 1 + r (Z_d − 1). The bounds of both datasets are chained at the common batch.
-    """
-
-    inner: Mechanism
-    is_bounded: bool
-    removed: Distances
-    inserted: Distances
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        sides = []
-        if _furthest(self.removed):
-            sides.append(self._side(self.removed, bound, accuracy))
-        if _furthest(self.inserted):
-            sides.append(self._side(self.inserted, bound, accuracy).swapped())
-        if len(sides) == 1:
-            return sides[0]
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return chained_pairs.chain(*sides)
-
-    def basis(self, bound: Bound) -> str:
-        found = self.inner.basis(bound)
-        if not (_furthest(self.removed) and _furthest(self.inserted)):
-            return f"a mixture by distances between batches, of {found}"
-        if bound is Bound.LOWER:
-            return interface.NOTHING
-        return f"a chain of two mixtures by distances between batches, of {found}"
-
-    def _side(
-        self, distances: Distances, bound: Bound, accuracy: Accuracy
-    ) -> DirectedPairs:
-        """Returns pairs with P on one dataset's batches and Q on the common batch."""
-        kept, lost = additive_noise.without_rare(distances, accuracy.tail_mass, bound)
-        moved = [(distance, weight) for distance, weight in kept if distance and weight]
-        rate = math.fsum(weight for _, weight in moved)
-        sign = 1 if bound is Bound.UPPER else -1
-        sampled = min(rate * (1 + sign * CHANCE_ERROR), 1.0)
-        released = RandomChoice(
-            tuple((self._at(number), w / rate) for number, w in moved)
-        )
-
-        def on_a_sample(pair: DominatingPair) -> DominatingPair:
-            pair = poisson_subsampling.poisson_subsample(pair, sampled)
-            return dataclasses.replace(pair, infinity_mass=pair.infinity_mass + lost)
-
-        return released.pairs(bound, accuracy).map(on_a_sample)
-
-    def _at(self, distance: float) -> Mechanism:
-        """Returns the mechanism on two batches at this distance."""
-        if distance == 1 or self.is_bounded:
-            return self.inner
-        return known_bounds.UpperOnly(
-            chained.ChainedSplit(self.inner, int(distance), 0)
-        )
-
-    def claims(self) -> interface.Claims:
-        inner = self.inner.claims()
-        # The number of steps between neighboring batches from one furthest batch to
-        # the other.
-        furthest = [_furthest(self.removed), _furthest(self.inserted)]
-        steps = 1.0 if self.is_bounded else math.fsum(furthest)
-        largest = inner.largest_loss
-        if math.isfinite(largest):
-            both = (self.removed, self.inserted)
-            sides = [self._largest_loss(law, largest) for law in both]
-            largest = min(math.fsum(sides), steps * largest)
-        return interface.Claims(
-            largest * interface.LOSS_ROUNDED_UP,
-            gaussian_precision=steps**2 * inner.gaussian_precision,
-            is_symmetric=self.removed == self.inserted,
-        )
-
-    def _largest_loss(self, distances: Distances, loss: float) -> float:
-        losses = [(min(d, 1.0) if self.is_bounded else d) * loss for d, _ in distances]
-        if max(losses) > floats.LARGEST_EXPONENT:
-            return max(losses)
-        terms = zip(losses, distances, strict=True)
-        grown = math.fsum(w * math.expm1(each) for each, (_, w) in terms)
-        return math.log1p(grown * (1 + CHANCE_ERROR))

@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -10,7 +11,9 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -38,6 +41,34 @@ def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
     if (removed, inserted) == (1, 0):
         return inner
     return ChainedSplit(inner, removed, inserted)
+
+
+@dataclasses.dataclass(frozen=True)
+class Symmetrized(Mechanism):
+    """A mechanism on two batches or datasets, either of which may be the first."""
+
+    inner: Mechanism
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        pairs = interface.pairs_of_part(self.inner, bound, accuracy)
+        if bound is Bound.LOWER:
+            return pairs
+        return profile_pairs.maximum([pairs, pairs.swapped()])
+
+    def basis(self, bound: Bound) -> str:
+        found = self.inner.basis(bound)
+        if bound is Bound.LOWER:
+            return found
+        return f"the larger of both directions at each ε, by {found}"
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        return renyi_curves.of(self.inner, orders)
+
+    def claims(self) -> interface.Claims:
+        return dataclasses.replace(self.inner.claims(), is_symmetric=True)
+
+    def sum_of(self, members: int) -> Mechanism | None:
+        return self.inner.sum_of(members)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -176,15 +176,15 @@ def one_drawn(
         infinity_mass: The probability that the output reveals the record.
     """
     counts: dict[tuple[float, float], int] = {}
-    for mechanism, chance, number in parts:
+    for mechanism, probability, number in parts:
         inner = gaussian_steps(mechanism)
         if inner is None:
             return None
         for each in inner.steps:
-            key = each.shift, chance * each.chance
+            key = each.shift, probability * each.chance
             counts[key] = counts.get(key, 0) + number * each.count
-        null_probability += number * chance * inner.null_probability
-        infinity_mass += number * chance * inner.infinity_mass
+        null_probability += number * probability * inner.null_probability
+        infinity_mass += number * probability * inner.infinity_mass
     steps = tuple(replaced_allocation.Steps(*key, n) for key, n in counts.items())
     return interface.Allocation(steps, null_probability, infinity_mass)
 

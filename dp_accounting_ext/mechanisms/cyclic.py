@@ -26,7 +26,7 @@ DirectedPairs = dominating_pair.DirectedPairs
 
 # Certified: the relative error of SciPy's binomial masses, if they are above the second
 # number.
-_CHANCE_ERROR, _LEAST_CHANCE = 1e-9, 1e-280
+_PROBABILITY_ERROR, _LEAST_PROBABILITY = 1e-9, 1e-280
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,12 +64,12 @@ class Run(interface.Mechanism):
             self.column, self.noise_multiplier, self.num_steps
         )
         most, rest = divmod(last, self.cycle_length)
-        chances = np.zeros(most + 2)
-        numbers = np.arange(chances.size)
+        probabilities = np.zeros(most + 2)
+        numbers = np.arange(probabilities.size)
         for runs, groups in ((most + 1, rest), (most, self.cycle_length - rest)):
             law = stats.binom.pmf(numbers, runs, self.sampling_probability)
-            chances += groups / self.cycle_length * law
-        return below(chances, shift, accuracy)
+            probabilities += groups / self.cycle_length * law
+        return below(probabilities, shift, accuracy)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
@@ -88,23 +88,23 @@ class Run(interface.Mechanism):
         return float(table[0]) * (1 + error)
 
 
-def below(chances: FloatArray, shift: float, accuracy: Accuracy) -> DirectedPairs:
+def below(probabilities: FloatArray, shift: float, accuracy: Accuracy) -> DirectedPairs:
     """Returns the lower pair of a sum that each step of a record moves equally far.
 
     Args:
-        chances: (k,) probabilities of 0, 1, … steps, as SciPy computes them.
+        probabilities: (k,) probabilities of 0, 1, … steps, as SciPy computes them.
         shift: The amount by which a step moves the sum, in standard deviations of the
             sum, rounded down.
         accuracy: What the pair is for.
     """
-    chances = chances.copy()
+    probabilities = probabilities.copy()
     # A number of steps that is too rare for SciPy's accuracy is counted as none.
-    chances[0] += chances[chances < _LEAST_CHANCE].sum()
-    chances[1:][chances[1:] < _LEAST_CHANCE] = 0.0
+    probabilities[0] += probabilities[probabilities < _LEAST_PROBABILITY].sum()
+    probabilities[1:][probabilities[1:] < _LEAST_PROBABILITY] = 0.0
     pair = projected.mixture_below(
-        *min_sep_sampling.lowered_counts(chances, shift),
+        *min_sep_sampling.lowered_counts(probabilities, shift),
         tail_mass=accuracy.tail_mass,
-        chance_error=_CHANCE_ERROR,
+        chance_error=_PROBABILITY_ERROR,
     )
     return DirectedPairs.same(pair)
 

@@ -79,16 +79,16 @@ class Grouped(Mechanism):
             values, failure = renyi_curves.of(split, orders)
             return interface.Divergences(values[np.newaxis], failure)
         rows: dict[int, FloatArray] = {}
-        chances = []
+        probabilities = []
         for removed in range(size, (size - 1) // 2, -1):
             # A split and its reverse are the two directions of one mechanism.
             leave, join, failure = renyi_curves.both_ways(
                 self.split(removed, size - removed), orders
             )
             rows[removed], rows[size - removed] = leave, join
-            chances.append(failure)
+            probabilities.append(failure)
         ordered = [rows[removed] for removed in range(size + 1)]
-        return interface.Divergences(np.array(ordered), max(chances))
+        return interface.Divergences(np.array(ordered), max(probabilities))
 
     def has_one_split(self) -> bool:
         """Returns whether the split in which all members leave bounds all splits."""
@@ -273,7 +273,7 @@ class GroupedByChain(Grouped):
 
     def _any_split(self) -> Mechanism:
         """Returns one chain that dominates every split of the group."""
-        return chained.chain(batches.Symmetrized(self.inner), self.group_size, 0)
+        return chained.chain(chained.Symmetrized(self.inner), self.group_size, 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,7 +39,7 @@ _PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
 
 # The probability that something happens, and the probability that it does not. Neither
 # is computed as 1 minus the other.
-Chances = tuple[float, float]
+Probabilities = tuple[float, float]
 
 # The answers of `Mechanism.basis` if the pair is attained, and if no pair is known.
 OWN_PAIR = "its own dominating pair"
@@ -184,7 +184,7 @@ class Mechanism(abc.ABC):
         return None
 
     @property
-    def revealed(self) -> Chances | None:
+    def revealed(self) -> Probabilities | None:
         """If a run reveals everything or nothing, the probabilities of both.
 
         The probabilities are those with the record in the dataset. None for any other
@@ -271,16 +271,16 @@ def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
     )
 
 
-def probability_of_any(chances: list[tuple[float, int]]) -> float:
+def probability_of_any(probabilities: list[tuple[float, int]]) -> float:
     """Returns the probability that at least one of independent events happens.
 
     Args:
-        chances: The probability of an event, and the number of events that have it.
+        probabilities: Probabilities, each with the number of events that have it.
 
     Returns:
         The probability, rounded up.
     """
-    return min(sums.probability_of_any(chances) * LOSS_ROUNDED_UP, 1.0)
+    return min(sums.probability_of_any(probabilities) * LOSS_ROUNDED_UP, 1.0)
 
 
 def _sum_of_losses(losses: list[tuple[float, int]]) -> float:

@@ -142,10 +142,10 @@ class Between(interface.Mechanism):
         return self.above if bound is Bound.UPPER else self.below
 
 
-Chances = interface.Chances
+Probabilities = interface.Probabilities
 
-NEVER: Chances = (0.0, 1.0)
-ALWAYS: Chances = (1.0, 0.0)
+NEVER: Probabilities = (0.0, 1.0)
+ALWAYS: Probabilities = (1.0, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,12 +163,12 @@ class NonPrivate(interface.OnePairMechanism):
         error: Bound on the relative error of each probability.
     """
 
-    record: Chances = ALWAYS
-    other: Chances = NEVER
+    record: Probabilities = ALWAYS
+    other: Probabilities = NEVER
     error: float = discrete.FEW_ERROR
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
-        (chance, rest), (other, other_rest) = self.record, self.other
+        (probability, rest), (other, other_rest) = self.record, self.other
         if min(rest, other_rest) < floats.SMALLEST_MASS:
             everything = dominating_pair.trivial_pair(Bound.UPPER)
             known = bound is Bound.UPPER or self.is_certain()
@@ -178,7 +178,7 @@ class NonPrivate(interface.OnePairMechanism):
         return dominating_pair.DominatingPair(
             np.array([rest / other_rest]),
             np.array([other_rest]),
-            infinity_mass=chance,
+            infinity_mass=probability,
             zero_mass=other,
             bound=bound,
             mass_error=self.error,
@@ -190,12 +190,14 @@ class NonPrivate(interface.OnePairMechanism):
         return interface.Divergences(np.zeros(len(orders)), min(failure, 1.0))
 
     @property
-    def revealed(self) -> Chances:
+    def revealed(self) -> Probabilities:
         return self.record
 
     def gaussian_steps(self) -> interface.Allocation:
-        chance, rest = self.record
-        return interface.Allocation((), null_probability=rest, infinity_mass=chance)
+        probability, rest = self.record
+        return interface.Allocation(
+            (), null_probability=rest, infinity_mass=probability
+        )
 
     def is_certain(self) -> bool:
         return self.record == ALWAYS or self.other == ALWAYS

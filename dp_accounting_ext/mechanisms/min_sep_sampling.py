@@ -79,17 +79,19 @@ class Run(interface.Mechanism):
         if bound is Bound.UPPER:
             above = compositions.compose(self.parts(bound))
             return interface.pairs_of(above, bound, accuracy)
-        shifts, chances, error = _sum_of_outputs(self)
+        shifts, probabilities, error = _sum_of_outputs(self)
         return DirectedPairs.same(
             projected.mixture_below(
-                shifts, chances, tail_mass=accuracy.tail_mass, chance_error=error
+                shifts, probabilities, tail_mass=accuracy.tail_mass, chance_error=error
             )
         )
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
             return "the sum of all outputs"
-        return "blocks of b steps, told apart, each from the state that is worst"
+        return (
+            "blocks of b steps, whose borders are revealed, each from its worst state"
+        )
 
     def claims(self) -> interface.Claims:
         products, error = _products(self)
@@ -168,11 +170,11 @@ def sample(run: Run) -> interface.Mechanism:
         left = np.maximum(steps - np.arange(starts.size), 0)
         null_probability = float(starts @ np.power(1 - rate, left))
         if rate < 1:
-            told = float(starts @ -np.expm1(left * math.log1p(-rate)))
+            revealed = float(starts @ -np.expm1(left * math.log1p(-rate)))
         else:
-            told = float(starts[:steps].sum())
+            revealed = float(starts[:steps].sum())
         error = 8 * (starts.size + steps + 8) * floats.UNIT_ROUNDOFF
-        return known_bounds.NonPrivate((told, null_probability), error=error)
+        return known_bounds.NonPrivate((revealed, null_probability), error=error)
     toeplitz = not isinstance(run.strategy[0], tuple)
     if toeplitz and run.separation == 1:
         step = additive_noise.Gaussian(run.noise_multiplier / float(_column(run)[0]))
@@ -221,9 +223,11 @@ def _sum_of_outputs(run: Run) -> tuple[FloatArray, FloatArray, float]:
         probabilities of the shifts; and a bound on the relative error of these.
     """
     shift, last = shift_of_sum(run.strategy, run.noise_multiplier, run.num_steps)
-    chances = _counts(_starts(run), run.sampling_probability, run.separation, last)
-    terms = run.num_steps + run.separation + chances.size
-    return *lowered_counts(chances, shift), 8 * terms * floats.UNIT_ROUNDOFF
+    probabilities = _counts(
+        _starts(run), run.sampling_probability, run.separation, last
+    )
+    terms = run.num_steps + run.separation + probabilities.size
+    return *lowered_counts(probabilities, shift), 8 * terms * floats.UNIT_ROUNDOFF
 
 
 def shift_of_sum(
@@ -249,17 +253,19 @@ def shift_of_sum(
     return least / (noise_multiplier * math.sqrt(num_steps)) * (1 - rounding), last
 
 
-def lowered_counts(chances: FloatArray, shift: float) -> tuple[FloatArray, FloatArray]:
+def lowered_counts(
+    probabilities: FloatArray, shift: float
+) -> tuple[FloatArray, FloatArray]:
     """Returns the shifts of 0, 1, … steps, rounded down to a few, with probabilities.
 
     Args:
-        chances: (k,) probabilities of 0, 1, … steps.
+        probabilities: (k,) probabilities of 0, 1, … steps.
         shift: The shift of one step.
     """
-    width = -(-chances.size // _MOST_SHIFTS)
-    starts = np.arange(0, chances.size, width)
+    width = -(-probabilities.size // _MOST_SHIFTS)
+    starts = np.arange(0, probabilities.size, width)
     shifts = np.asarray(starts * shift, dtype=np.float64)
-    return shifts, np.asarray(np.add.reduceat(chances, starts), dtype=np.float64)
+    return shifts, np.asarray(np.add.reduceat(probabilities, starts), dtype=np.float64)
 
 
 def _counts(starts: FloatArray, rate: float, apart: int, steps: int) -> FloatArray:

@@ -54,8 +54,8 @@ class Run(interface.Mechanism):
             self.column, self.noise_multiplier, self.num_steps
         )
         numbers = np.arange(last + 1)
-        chances = stats.binom.pmf(numbers, last, self.sampling_probability)
-        return cyclic.below(chances, shift, accuracy)
+        probabilities = stats.binom.pmf(numbers, last, self.sampling_probability)
+        return cyclic.below(probabilities, shift, accuracy)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:

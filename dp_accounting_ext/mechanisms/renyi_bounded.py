@@ -125,12 +125,12 @@ def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatAr
 
 def composition(counts: Mapping[interface.Mechanism, int]) -> RenyiBounded:
     """Returns the composition of mechanisms, by adding their Rényi divergences."""
-    total, chances = np.zeros(len(ORDERS)), []
+    total, probabilities = np.zeros(len(ORDERS)), []
     for part, count in counts.items():
         known = part.rdp(ORDERS)
         total += count * (known.values if known else math.inf)
-        chances.append((known.failure_probability if known else 0.0, count))
-    failure_probability = interface.probability_of_any(chances)
+        probabilities.append((known.failure_probability if known else 0.0, count))
+    failure_probability = interface.probability_of_any(probabilities)
     return RenyiBounded.of(
         total * (1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF), failure_probability
     )

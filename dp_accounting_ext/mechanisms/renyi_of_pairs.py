@@ -105,11 +105,12 @@ def upper(
     if is_bounded or not any(sinks) or not pairs.is_one:
         found = np.maximum(*_of_part(mechanism, above, Bound.UPPER))
         return interface.Divergences(found)
-    told = max(sinks) * (1 + max(p.mass_error for p in each) + 4 * floats.UNIT_ROUNDOFF)
-    if told >= 1:
+    failure = max(sinks)
+    failure *= 1 + max(p.mass_error for p in each) + 4 * floats.UNIT_ROUNDOFF
+    if failure >= 1:
         return interface.Divergences(np.zeros(len(above)), 1.0)
     found = np.maximum(*(_without_sinks(pair, above) for pair in each))
-    return interface.Divergences(found, told)
+    return interface.Divergences(found, failure)
 
 
 def _without_sinks(

@@ -53,11 +53,11 @@ class Scheme(abc.ABC):
         group_relations: The neighboring relations under which `split` and `replaced`
             hold for groups. Under other relations a group is bounded by a chain of
             single records.
-        chance_error: Bound on the relative error of the probability of each part.
+        probability_error: Bound on the relative error of the probability of each part.
     """
 
     group_relations: ClassVar[frozenset[NeighborRel]] = frozenset(NeighborRel)
-    chance_error: ClassVar[float] = batches.CHANCE_ERROR
+    probability_error: ClassVar[float] = batches.WEIGHT_ERROR
 
     @property
     def takes_all(self) -> bool:
@@ -130,10 +130,10 @@ class Scheme(abc.ABC):
             attained: The parts of the lower bound, or None; see `attained`.
             another_bound: Computes `another_bound`, which is called only if needed.
         """
-        above = batches.on_parts(base, coupled, self.chance_error)
+        above = batches.on_parts(base, coupled, self.probability_error)
         if attained is None or not base.attains(attained):
             return known_bounds.UpperOnly(above)
-        below = batches.on_parts(base, attained, self.chance_error)
+        below = batches.on_parts(base, attained, self.probability_error)
         if below == above:
             return above
         return known_bounds.Between(below, above, another_bound())

@@ -9,7 +9,7 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_curves
@@ -118,7 +118,7 @@ def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
     """
     if not inner.claims().is_symmetric:
         # Either record may be the one that is replaced.
-        inner = batches.Symmetrized(inner)
+        inner = chained.Symmetrized(inner)
     return SubstitutedSample(inner, rate)
 
 

@@ -62,17 +62,17 @@ Shifts = shifts.Shifts
 # their quotients; tested in tests/test_assumptions.py.
 _BINOMIAL_ERROR = 1e-9
 # Outcomes that are less likely are left out, as no δ is so small.
-_LEAST_CHANCE = 1e-290
+_LEAST_PROBABILITY = 1e-290
 # Tuning: for the noisy number of others, the width of its cells, and how far the cells
 # extend beyond the sizes that matter, both in standard deviations of the noise; and the
 # largest noise at which this number is used.
 _CELL, _BEYOND, _MOST_NOISE = 0.5, 3.0, 20.0
 # Tuning: for a group of more members than the first number, the number of members who
 # leave or join is rounded to a multiple of its size / `_PARTS`, and at most
-# `_MOST_TOLD` intervals of the number of others are distinguished. For batches of 120,
-# the bracket for 30 members is 8 % wide and takes 2 s (3 % and 12 s with all sizes);
-# for 120 members it is 9 % wide and takes 4 s.
-_FEW_MEMBERS, _PARTS, _MOST_TOLD = 16, 3, 32
+# `_MOST_INTERVALS` intervals of the number of others are distinguished. For batches of
+# 120, the bracket for 30 members is 8 % wide and takes 2 s (3 % and 12 s with all
+# sizes); for 120 members it is 9 % wide and takes 4 s.
+_FEW_MEMBERS, _PARTS, _MOST_INTERVALS = 16, 3, 32
 # Tuning: for more members than this times the noise multiplier, the chain was never the
 # smaller bound.
 _CHAINED = 8.0
@@ -101,13 +101,15 @@ class Truncated(sampling.Scheme):
     """
 
     group_relations = frozenset({NeighborRel.REPLACE_SPECIAL, NeighborRel.REPLACE_ONE})
-    chance_error = 2 * _BINOMIAL_ERROR
+    probability_error = 2 * _BINOMIAL_ERROR
 
     dataset_size: int
     rate: float
     batch_size: int
 
-    def chances(self, size: int, least: int) -> Iterator[tuple[int, Shifts]]:
+    def joint_probabilities(
+        self, size: int, least: int
+    ) -> Iterator[tuple[int, Shifts]]:
         """Yields the joint probabilities of the numbers of others and of members.
 
         Args:
@@ -128,7 +130,7 @@ class Truncated(sampling.Scheme):
             found = {i: mass * drawn.get(i, 0.0) for i in range(min(room, size + 1))}
             if room <= size:
                 found[room] = full * kept.get(room, 0.0)
-            if sum(found.values()) > _LEAST_CHANCE:
+            if sum(found.values()) > _LEAST_PROBABILITY:
                 yield number, tuple((float(i), c) for i, c in found.items() if c)
 
     def _mass(self, number: int, size: int) -> float:
@@ -214,7 +216,7 @@ class Truncated(sampling.Scheme):
 
     def is_never_cut(self) -> bool:
         """Returns whether a full batch is so rare that it is left out."""
-        return self.full()[0] < _LEAST_CHANCE
+        return self.full()[0] < _LEAST_PROBABILITY
 
     def _attained(
         self, base: batches.Base, size: int, removed: int, inserted: int
@@ -237,17 +239,17 @@ class Truncated(sampling.Scheme):
 
     def _by_place(self, base: batches.Base, *, is_replaced: bool) -> Mechanism:
         """Returns the upper bound of one member that reveals who was drawn."""
-        chance = self.place()
+        probability = self.place()
         law = sampled_members.poisson(1, self.rate)
         fewer = base.on(law, law if is_replaced else batches.NONE)
         if base.gaussian_noise is None:
-            sampled = chance, 1 - chance
+            sampled = probability, 1 - probability
             place: Mechanism = known_bounds.NonPrivate(sampled, sampled)
         elif is_replaced:
             inner = additive_noise.Gaussian(base.gaussian_noise / 2)
-            place = subsampled.substituted_sample(inner, chance)
+            place = subsampled.substituted_sample(inner, probability)
         else:
-            place = subsampled.zeroed_sample(base.gaussian_noise, chance)
+            place = subsampled.zeroed_sample(base.gaussian_noise, probability)
         return self._either(fewer, place)
 
     def _either(self, fewer: Mechanism, place: Mechanism) -> Mechanism:
@@ -257,8 +259,10 @@ class Truncated(sampling.Scheme):
         """
         full, room = self.full()
         drawn = ((fewer, room), (place, full))
-        likely = tuple((mechanism, chance) for mechanism, chance in drawn if chance)
-        return batches.RandomChoice(likely, error=self.chance_error)
+        likely = tuple(
+            (mechanism, probability) for mechanism, probability in drawn if probability
+        )
+        return batches.RandomChoice(likely, error=self.probability_error)
 
 
 @functools.lru_cache(maxsize=64)
@@ -268,16 +272,18 @@ def _others_released(
     """Returns the parts of the upper bound that reveals the number of others."""
     if scheme.is_never_cut():
         members = sampled_members.poisson(size, scheme.rate)
-        return (_coupled(members, size, removed, inserted, chance=1.0),)
+        return (_coupled(members, size, removed, inserted, probability=1.0),)
     most = scheme.batch_size
     least = max(most - size, 0)
     by_number = [scheme.fewer(size, least)]
-    for number, chances in scheme.chances(size, least):
+    for number, probabilities in scheme.joint_probabilities(size, least):
         # Given the others, the probability of a full batch is rounded up.
         raised = 1 + 3 * _BINOMIAL_ERROR
         room = most - number
-        by_number.append(tuple((i, c * raised if i == room else c) for i, c in chances))
-    number = max(-(-len(by_number) // _MOST_TOLD), 1)
+        by_number.append(
+            tuple((i, c * raised if i == room else c) for i, c in probabilities)
+        )
+    number = max(-(-len(by_number) // _MOST_INTERVALS), 1)
     several = [by_number[i : i + number] for i in range(0, len(by_number), number)]
     by_number = [_stochastically_larger(laws, size) for laws in several]
     more = (_few_sizes(size, part)[1] for part in (removed, inserted))
@@ -299,12 +305,12 @@ def _noise_released(
         reach = float(edges[-1]) + _NOISE_ENDS * noise
     least = max(most - size - math.ceil(reach), 0)
     cells = np.zeros((edges.size + 1, size + 1))
-    for number, chances in scheme.chances(size, least):
+    for number, probabilities in scheme.joint_probabilities(size, least):
         shares = _shares(edges - (most - number), noise)
-        for i, chance in chances:
-            cells[:, int(i)] += shares * chance
-    for i, chance in scheme.fewer(size, least):
-        cells[-1, int(i)] += chance
+        for i, probability in probabilities:
+            cells[:, int(i)] += shares * probability
+    for i, probability in scheme.fewer(size, least):
+        cells[-1, int(i)] += probability
     cells[:, 1:] *= 1 - 3 * _BINOMIAL_ERROR
     laws: list[list[float]] = cells.tolist()
     by_number = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
@@ -323,24 +329,26 @@ def _parts(
         removed: The number of members who leave.
         inserted: The number of members who join.
     """
-    chances = [math.fsum(chance for _, chance in members) for members in by_number]
+    probabilities = [
+        math.fsum(probability for _, probability in members) for members in by_number
+    ]
     return tuple(
-        _coupled(members, size, removed, inserted, chance)
-        for members, chance in zip(by_number, chances, strict=True)
-        if chance > _LEAST_CHANCE
+        _coupled(members, size, removed, inserted, probability)
+        for members, probability in zip(by_number, probabilities, strict=True)
+        if probability > _LEAST_PROBABILITY
     )
 
 
 def _coupled(
-    members: Shifts, size: int, removed: int, inserted: int, chance: float
+    members: Shifts, size: int, removed: int, inserted: int, probability: float
 ) -> Coupled:
     """Returns coupled batches, given the probabilities of each number of members."""
     total = math.fsum(each for _, each in members)
     law = tuple((number, each / total) for number, each in members)
     if removed == inserted == size:
-        return Coupled(law, law, chance)
+        return Coupled(law, law, probability)
     leave, join = (_of_these(these, size, law) for these in (removed, inserted))
-    return Coupled(leave, join, chance)
+    return Coupled(leave, join, probability)
 
 
 def _of_these(these: int, size: int, law: Shifts) -> Shifts:
@@ -388,11 +396,11 @@ def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
     """
     if len(laws) == 1:
         return laws[0]
-    chances = np.zeros((len(laws), most + 1))
-    for row, law in zip(chances, laws, strict=True):
-        for number, chance in law:
-            row[int(number)] = chance
-    tails = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
+    probabilities = np.zeros((len(laws), most + 1))
+    for row, law in zip(probabilities, laws, strict=True):
+        for number, probability in law:
+            row[int(number)] = probability
+    tails = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1]
     tails = tails[tails[:, 0] > 0]
     largest = (tails / tails[:, :1]).max(axis=0) * (1 + _SUM_ERROR)
     largest[0] = 1.0

@@ -10,7 +10,7 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -95,14 +95,14 @@ def check_group(event: stock.DpEvent, size: int) -> None:
             )
 
 
-def noise_of(event: stock.DpEvent) -> batches.Noise:
+def noise_of(event: stock.DpEvent) -> batch_mechanisms.Noise:
     """Reads Gaussian or Laplace noise, or no noise where there is no privacy."""
     if isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
         noise = fields.noise_multiplier(event.noise_multiplier)
-        return batches.Noise(
+        return batch_mechanisms.Noise(
             noise, is_laplace=noise > 0 and isinstance(event, stock.LaplaceDpEvent)
         )
-    return batches.Noise(0.0)
+    return batch_mechanisms.Noise(0.0)
 
 
 def truncated(
@@ -219,7 +219,9 @@ def _batch_of_any(
     if inner == compositions.NO_OP or inner.is_certain():
         kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent
         return fixed_size(attr.evolve(event, event=kind()), reader)
-    base = batches.NeighboringBatches(inner, all(p.holds_for_any_inputs for p in parts))
+    base = batch_mechanisms.NeighboringBatches(
+        inner, all(p.holds_for_any_inputs for p in parts)
+    )
     is_added = reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
     if is_added and scheme.rate == 1 and not scheme.with_replacement:
         return reader.sampled(event.event)

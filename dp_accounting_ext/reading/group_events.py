@@ -7,7 +7,7 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -215,4 +215,4 @@ def _grouped_response(
         raise ValueError(f"num_buckets must be 2 in a group. Found {buckets}.")
     if noise == 1:
         return compositions.NO_OP
-    return groups.on_batches(batches.Answer(noise), scheme, size)
+    return groups.on_batches(batch_mechanisms.Answer(noise), scheme, size)

@@ -75,13 +75,13 @@ class Findings(displays.Displayed, list[Finding]):
         rows = []
         for each in self:
             missed = [f"{name}: {_up(each.missed[name])}" for name in each.missed]
-            told = "the batches fit", f"passed by {'; '.join(missed)}"
+            columns = "the batches fit", f"passed by {'; '.join(missed)}"
             if not each.fits:
-                told = "refuted", each.refuted_by
-            rows.append((each.sampling, *told))
+                columns = "refuted", each.refuted_by
+            rows.append((each.sampling, *columns))
         return displays.Table(
-            "what recorded batches say; chances are upper bounds",
-            ("sampling", "verdict", "why, or which others fit with what chance"),
+            "what recorded batches say; probabilities are upper bounds",
+            ("sampling", "verdict", "why, or which others fit with what probability"),
             rows,
             names=3,
         )
@@ -163,34 +163,38 @@ def audit(
 
 def in_words(findings: Sequence[Finding]) -> str:
     """Returns the findings as sentences, on lines of at most 80 characters."""
-    told = []
+    paragraphs = []
     for finding in findings:
         name = finding.sampling
         if finding.refuted_by:
             words = f"refuted: {finding.refuted_by}. Batches drawn so are refuted with "
-            words += f"a chance of at most {finding.false_alarm:g}."
+            words += f"a probability of at most {finding.false_alarm:g}."
         else:
             words = "the batches fit."
-            for other, chance in finding.missed.items():
-                words += f" Those of {other} fit with a chance of at most "
-                words += f"{_up(chance)}{', so are not told apart' * (chance == 1)}."
-        told.append(textwrap.fill(f"{name}: {words}", 80, subsequent_indent="    "))
-    return "\n".join(told)
+            for other, probability in finding.missed.items():
+                words += f" Those of {other} fit with a probability of at most "
+                words += _up(probability)
+                words += ", so that the test cannot exclude them." * (probability == 1)
+                words += "." * (probability < 1)
+        paragraphs.append(
+            textwrap.fill(f"{name}: {words}", 80, subsequent_indent="    ")
+        )
+    return "\n".join(paragraphs)
 
 
-def _up(chance: float) -> str:
+def _up(probability: float) -> str:
     """Returns a probability with few digits, rounded up."""
     for digits in range(_DIGITS, 18):
-        found = f"{chance * (1 + 10.0 ** (1 - digits)):.{digits}g}"
-        if float(found) >= chance:
+        found = f"{probability * (1 + 10.0 ** (1 - digits)):.{digits}g}"
+        if float(found) >= probability:
             return found if float(found) < 1 else "1"
-    return repr(chance)
+    return repr(probability)
 
 
 def _failed(tests: list[batch_tests.Test], level: float) -> str:
     """Returns what the first test shows that rejects at its share of the level."""
     share = level / len(tests) * (1 - batch_tests.ROUNDING)
     for test in tests:
-        if test.chance <= share:
-            return f"{test.words} (p = {max(test.chance, batch_tests.LEAST):.2g})"
+        if test.p_value <= share:
+            return f"{test.words} (p = {max(test.p_value, batch_tests.LEAST):.2g})"
     return ""

@@ -22,7 +22,7 @@ LEAST = 1e-300  # Smaller probabilities are reported as this one.
 class Test:
     """The p-value of a statistic, and what a small one shows, in words."""
 
-    chance: float
+    p_value: float
     words: str
 
 
@@ -166,10 +166,10 @@ class Record:
         return cut
 
 
-def _rejects(chances: list[float], others: int, level: float) -> float:
+def _rejects(p_values: list[float], others: int, level: float) -> float:
     """Returns 0 if one of these p-values rejects among all tests, otherwise 1."""
-    share = level / (len(chances) + others) * (1 - ROUNDING)
-    return 0.0 if min(chances, default=1.0) <= share else 1.0
+    share = level / (len(p_values) + others) * (1 - ROUNDING)
+    return 0.0 if min(p_values, default=1.0) <= share else 1.0
 
 
 def _at_most(logarithm: float) -> float:
@@ -232,22 +232,24 @@ def of_poisson(record: Record) -> list[Test]:
 def _exact_sums(record: Record, found: int) -> float:
     """Returns the probability of so many epochs whose sizes sum to k N."""
     drawn, number = record.times * record.num_records, record.num_records * record.steps
-    chance = stats.binom.pmf(drawn, number, min(record.rate, drawn / number))
-    return float(stats.binom.sf(found - 1, record.epochs, chance))
+    probability = stats.binom.pmf(drawn, number, min(record.rate, drawn / number))
+    return float(stats.binom.sf(found - 1, record.epochs, probability))
 
 
 def _exact_sizes(record: Record, found: int) -> float:
     """Returns the probability of so many steps of the run's batch size."""
     size, number = record.batch_size, record.num_records
-    chance = stats.binom.pmf(size, number, min(record.rate, size / number))
-    return float(stats.binom.sf(found - 1, record.sizes.size, chance))
+    probability = stats.binom.pmf(size, number, min(record.rate, size / number))
+    return float(stats.binom.sf(found - 1, record.sizes.size, probability))
 
 
 def _exact_counts(record: Record, found: int) -> float:
     """Returns the probability of so many records that are k times in an epoch."""
     k, t = record.times, record.steps
-    chance = stats.binom.pmf(k, t, min(record.rate, k / t))
-    return float(stats.binom.sf(found - 1, record.epochs * record.num_records, chance))
+    probability = stats.binom.pmf(k, t, min(record.rate, k / t))
+    return float(
+        stats.binom.sf(found - 1, record.epochs * record.num_records, probability)
+    )
 
 
 def exact_as_poisson(record: Record, level: float, scheme: str) -> float:
@@ -255,14 +257,14 @@ def exact_as_poisson(record: Record, level: float, scheme: str) -> float:
     records, k = record.num_records, record.times
     is_shuffled = scheme == training_run.SHUFFLED
     is_whole = not is_shuffled or int(record.cut.sum()) == k * records
-    chances = [_exact_sums(record, record.epochs)] * is_whole
+    p_values = [_exact_sums(record, record.epochs)] * is_whole
     if is_shuffled:
         full = int((record.cut == record.batch_size).sum()) * record.epochs
-        chances.append(_exact_sizes(record, full))
+        p_values.append(_exact_sizes(record, full))
     if record.indices is not None and (is_whole or k == 1):
         covered = records if is_whole else int(record.cut.sum())
-        chances.append(_exact_counts(record, covered * record.epochs))
-    return _rejects(chances, len(of_poisson(record)) - len(chances), level)
+        p_values.append(_exact_counts(record, covered * record.epochs))
+    return _rejects(p_values, len(of_poisson(record)) - len(p_values), level)
 
 
 # Random allocation.
@@ -369,8 +371,8 @@ def shuffle_as_allocation(record: Record, level: float) -> float:
     half = record.steps // 2 * 2
     left, right = (np.tile(cut[side:half:2], record.epochs) for side in (0, 1))
     alone = left + right if record.times == 1 else steps[1]
-    chance = _too_alike(left - right, alone)
-    return _rejects([chance], len(of_allocation(record)) - 1, level)
+    p_value = _too_alike(left - right, alone)
+    return _rejects([p_value], len(of_allocation(record)) - 1, level)
 
 
 # Shuffled or fixed batches.
@@ -410,8 +412,8 @@ def allocation_as_shuffle(record: Record) -> float:
     if int(cut.sum()) != k * records:
         return 0.0 if record.epochs else 1.0
     if k == 1:
-        chances = np.full(record.steps, 1 / record.steps)
-        each = float(stats.multinomial.logpmf(cut, records, chances))
+        probabilities = np.full(record.steps, 1 / record.steps)
+        each = float(stats.multinomial.logpmf(cut, records, probabilities))
     else:  # One step of each epoch is used, so that epochs are independent.
         each = float(stats.binom.logpmf(cut[0], records, k / record.steps))
     return _at_most(each * record.epochs)

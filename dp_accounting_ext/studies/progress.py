@@ -42,9 +42,9 @@ def part_of(progress: Progress | None, part: int, parts: int) -> Progress | None
     """
     if progress is None:
         return None
-    tell = progress
+    report = progress
 
-    def told(done: int, total: int) -> None:
-        tell(part * total + done, parts * total)
+    def report_part(done: int, total: int) -> None:
+        report(part * total + done, parts * total)
 
-    return told
+    return report_part

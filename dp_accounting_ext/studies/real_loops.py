@@ -19,7 +19,7 @@ _WIDTH = 80
 PRACTICES = {
     "division by the batch's size": (
         "Breaks the promise. Batches differ in size, and who divides the sum of "
-        "gradients, and so the noise, by the number of examples drawn tells that "
+        "gradients, and so the noise, by the number of examples drawn reveals that "
         "number. Divide by one that is fixed beforehand. Where a record is added or "
         "removed, a number made of the dataset's size, as batch size over dataset "
         "size times dataset size, is not fixed beforehand."
@@ -28,7 +28,7 @@ PRACTICES = {
         "Breaks the promise where weights are made from the data, such as from the "
         "number of examples of a class: with one example less, others are drawn more "
         "often. With weights that are fixed beforehand, Poisson sampling keeps it, "
-        "where its rate is the largest chance of any example."
+        "where its rate is the largest inclusion probability of any example."
     ),
     "adaptive clipping": (
         "Costs more. The number of examples below the clip is a second Gaussian "

@@ -77,7 +77,7 @@ class Opinion(displays.Displayed):
             return f"{self.name} is not confirmed: there is {found.reason}."
         return (
             f"{self.name} is not confirmed: ε is in {own}, computed apart, which is "
-            f"too wide to tell; the accountant says {claimed}."
+            f"too wide to decide; the accountant says {claimed}."
         )
 
 

@@ -60,10 +60,11 @@ _ALWAYS = (
     "times the clip be added to the sum in every step, also of an empty batch, and "
     "that the sum be divided, if at all, by a number that was fixed beforehand, such "
     "as the expected batch size: dividing by the size of the batch that was drawn "
-    "breaks each row in which batches differ in size, for the noise then tells that "
-    "size; and so does a number made of the number of examples, where one is added or "
-    "removed. Dataset size, batch size, noise and number of epochs must not be chosen "
-    "by looking at this data. Runs that tuned them on it count as releases, too."
+    "breaks each row in which batches differ in size, for the noise then reveals "
+    "that size; and so does a number made of the number of examples, where one is "
+    "added or removed. Dataset size, batch size, noise and number of epochs must not "
+    "be chosen by looking at this data. Runs that tuned them on it count as "
+    "releases, too."
 )
 _NO_USER = (
     "Nothing is promised to a user with several examples: that takes a bound on their "
@@ -147,10 +148,10 @@ def privacy_statement(
     for number, scheme in enumerate(schemes, start=1):
         parts.append(f"({number}) {_assumptions(scheme, run)}")
     parts.append(_ALWAYS)
-    told = "\n\n".join(
+    paragraphs = "\n\n".join(
         part if part.startswith("|") else textwrap.fill(part, _WIDTH) for part in parts
     )
-    return Statement(told)
+    return Statement(paragraphs)
 
 
 def _table(lines: list[list[str]]) -> str:
@@ -180,8 +181,8 @@ def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> Stat
         "It holds for all checkpoints, if batches were drawn as named, each example's "
         "gradient was clipped, and fresh Gaussian noise was added in every step.",
     ]
-    told = " ".join([*warnings(run, rows), *sentences])
-    return Statement(textwrap.fill(told, _WIDTH))
+    paragraph = " ".join([*warnings(run, rows), *sentences])
+    return Statement(textwrap.fill(paragraph, _WIDTH))
 
 
 def warnings(
@@ -195,13 +196,13 @@ def warnings(
     """
     void = [row for row in rows if row.promises_nothing]
     names = list(dict.fromkeys(row.sampling for row in void))
-    told = training_run.warnings_of(run)
+    found = training_run.warnings_of(run)
     if void:
-        told.append(
+        found.append(
             f"Warning: of {', '.join(names)}, {comparison.NOTHING}, so that a test "
             f"whose false alarms are as rare as δ may find every member."
         )
-    return told
+    return found
 
 
 def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:

@@ -262,9 +262,9 @@ def fresh_windows(
         if cost < best:
             best, found = cost, (window, cycles)
     window, cycles = found
-    chance = min(share * steps / cycles, 1.0)
+    probability = min(share * steps / cycles, 1.0)
     return dp_event.WindowedAllocationEvent(
-        tuple(entries.tolist()), noise, window, apart, cycles, chance
+        tuple(entries.tolist()), noise, window, apart, cycles, probability
     )
 
 

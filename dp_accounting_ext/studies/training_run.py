@@ -320,8 +320,8 @@ def warnings_of(run: TrainingRun) -> list[str]:
 
 def warn(run: TrainingRun) -> None:
     """Issues the warnings of `warnings_of`, where noise is chosen or ε is reported."""
-    for told in warnings_of(run):
-        warnings.warn(told.removeprefix("Warning: "), stacklevel=3)
+    for warning in warnings_of(run):
+        warnings.warn(warning.removeprefix("Warning: "), stacklevel=3)
 
 
 def _step(run: TrainingRun) -> stock.GaussianDpEvent:

@@ -79,12 +79,12 @@ def _truncated(event: Any, referee: readings.Referee) -> list[Channel]:
         ) -> None:
             for drawn, weight in readings.inclusions(size - 1, rate):
                 kept = min(drawn, most)
-                chance = fractions.Fraction(rate) * min(
+                probability = fractions.Fraction(rate) * min(
                     readings.ONE, fractions.Fraction(most, drawn + 1)
                 )
                 for others, inside, share in (
-                    (kept, 0, 1 - chance),
-                    (min(drawn, most - 1), 1, chance),
+                    (kept, 0, 1 - probability),
+                    (min(drawn, most - 1), 1, probability),
                 ):
                     total = float(value * others + record * inside)
                     found[total] = found.get(total, 0) + weight * share

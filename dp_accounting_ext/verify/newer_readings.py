@@ -71,13 +71,15 @@ def _permute_and_flip(event: Any, referee: readings.Referee) -> list[Channel]:
         one = ((1.0, readings.ONE),)
         return [referee.noise(noise, one, readings.UNSHIFTED)] if noise else []
 
-    def chances(gap: Any) -> list[Any]:
+    def probabilities(gap: Any) -> list[Any]:
         behind = (-abs(gap)).exp() / 2
         return [behind, 1 - behind] if gap >= 0 else [1 - behind, behind]
 
     whole = ball(epsilon)
     gaps = (whole / 2, whole, whole / 5)
-    return [channels.exact(chances(gap - whole), chances(gap)) for gap in gaps]
+    return [
+        channels.exact(probabilities(gap - whole), probabilities(gap)) for gap in gaps
+    ]
 
 
 def _discrete_gaussian(event: Any, referee: readings.Referee) -> list[Channel]:

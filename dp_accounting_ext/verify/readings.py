@@ -282,8 +282,10 @@ def inclusions(members: int, rate: float) -> list[tuple[int, fractions.Fraction]
     for _ in range(members):
         coins: dict[int, fractions.Fraction] = {}
         for number, weight in law.items():
-            for more, chance in ((0, 1 - inside), (1, inside)):
-                coins[number + more] = coins.get(number + more, 0) + weight * chance
+            for more, probability in ((0, 1 - inside), (1, inside)):
+                coins[number + more] = (
+                    coins.get(number + more, 0) + weight * probability
+                )
         law = coins
     return [(number, weight) for number, weight in law.items() if weight]
 
@@ -354,10 +356,10 @@ class _Group:
         lie = fractions.Fraction(float(event.noise_parameter)) / 2
         found = []
         for index, law in enumerate(laws):
-            chance = sum(weight for number, weight in law if number)
-            if not chance:
+            probability = sum(weight for number, weight in law if number)
+            if not probability:
                 continue
-            yes = chance * (1 - lie) + (1 - chance) * lie
+            yes = probability * (1 - lie) + (1 - probability) * lie
             bits = [[lie, 1 - lie], [yes, 1 - yes]]
             found.append(channels.exact(*(bits if index == 0 else bits[::-1])))
         return found or [channels.NO_OP]

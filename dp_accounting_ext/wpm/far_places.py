@@ -39,13 +39,15 @@ def check_public_trace(
     """
     cost = costs.PointCost(points, metric=metric)
     median = _median(cost, "public_trace", public_trace)
-    told = _told(cost, "public_trace", public_trace, metric, median)
-    if told:
-        warnings.warn(told, stacklevel=2)
+    warning = _warning(cost, "public_trace", public_trace, metric, median)
+    if warning:
+        warnings.warn(warning, stacklevel=2)
     return median
 
 
-def told_of_outputs(cost: costs.PointCost, outputs: npt.ArrayLike, metric: str) -> str:
+def warning_of_outputs(
+    cost: costs.PointCost, outputs: npt.ArrayLike, metric: str
+) -> str:
     """Returns what to warn of where outputs are far from all points; mostly nothing.
 
     Args:
@@ -53,10 +55,10 @@ def told_of_outputs(cost: costs.PointCost, outputs: npt.ArrayLike, metric: str) 
         outputs: (k_v, dimensions) points that may be released.
         metric: Of the cost.
     """
-    return _told(cost, "outputs", outputs, metric, _median(cost, "outputs", outputs))
+    return _warning(cost, "outputs", outputs, metric, _median(cost, "outputs", outputs))
 
 
-def told_of_points(points: npt.ArrayLike) -> str:
+def warning_of_points(points: npt.ArrayLike) -> str:
     """Returns what to warn of where some points seem swapped; mostly nothing.
 
     Args:
@@ -84,7 +86,7 @@ def _median(cost: costs.PointCost, name: str, places: npt.ArrayLike) -> float:
     return float(np.median(cost.nearest(name, places)[1]))
 
 
-def _told(
+def _warning(
     cost: costs.PointCost,
     name: str,
     places: npt.ArrayLike,
@@ -97,13 +99,17 @@ def _told(
     if median <= widest:
         return ""
     unit = _UNITS.get(metric, "")
-    told = f"{name} must be near the points. Found half of them {median:.3g}{unit} or "
-    told += f"more from any point, where points are up to {widest:.3g}{unit} from the "
-    told += "first of them"
+    warning = (
+        f"{name} must be near the points. Found half of them {median:.3g}{unit} or "
+    )
+    warning += (
+        f"more from any point, where points are up to {widest:.3g}{unit} from the "
+    )
+    warning += "first of them"
     found = np.asarray(places, dtype=np.float64)
     can_swap = found.ndim == 2 and found.shape[1] == 2
     if metric == "haversine":
         can_swap = can_swap and (np.abs(found) <= costs.MOST_LATITUDE).all()
     if can_swap and _median(cost, name, found[:, ::-1]) <= widest:
-        told += "; with their two columns swapped they are near"
-    return f"{told}."
+        warning += "; with their two columns swapped they are near"
+    return f"{warning}."

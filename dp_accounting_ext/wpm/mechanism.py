@@ -141,14 +141,14 @@ def from_points(
     """
     distance = metric or "euclidean"
     cost = costs.PointCost(points, outputs, metric=distance, order=order)
-    told = []
+    found = []
     if metric is None and _are_degrees(np.asarray(points, dtype=np.float64)):
-        told.append(_DEGREES)
+        found.append(_DEGREES)
     if metric == "haversine":
-        told.append(far_places.told_of_points(points))
+        found.append(far_places.warning_of_points(points))
     if outputs is not None:
-        told.append(far_places.told_of_outputs(cost, outputs, distance))
-    for words in filter(None, told):
+        found.append(far_places.warning_of_outputs(cost, outputs, distance))
+    for words in filter(None, found):
         warnings.warn(words, stacklevel=2)
     return WassersteinProjectionMechanism(
         cost, epsilon, base_measure, relative_gap=relative_gap

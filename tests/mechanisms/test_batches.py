@@ -15,6 +15,7 @@ from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
@@ -23,7 +24,9 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import sampled_members
 
-NOISE = batches.NeighboringBatches(discrete_outputs.DiscreteLaplace(math.log(2), 1))
+NOISE = batch_mechanisms.NeighboringBatches(
+    discrete_outputs.DiscreteLaplace(math.log(2), 1)
+)
 RESPONSE = discrete_outputs.RandomizedResponse(0.5, 2, replace_one=True)
 EPSILONS = (0.0, 0.2, 0.7, 1.4, 3.0)
 COMMON = ["c", "d", "e"]
@@ -152,7 +155,11 @@ def test_noise_on_sums(row, seed):
 
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize(
-    "base", [batches.Answer(0.5), batches.NeighboringBatches(RESPONSE, is_bounded=True)]
+    "base",
+    [
+        batch_mechanisms.Answer(0.5),
+        batch_mechanisms.NeighboringBatches(RESPONSE, is_bounded=True),
+    ],
 )
 def test_answers_to_questions(row, base):
     """Randomized response: of any batch that holds a member, or one of them."""
@@ -193,7 +200,7 @@ def test_parts_are_drawn_and_told():
     ]
     one = sampled_members.poisson(1, 0.25)
     mechanism = batches.on_batches(
-        NOISE, [batches.Coupled(one, chance=0.5), batches.Coupled(chance=0.5)]
+        NOISE, [batches.Coupled(one, probability=0.5), batches.Coupled(probability=0.5)]
     )
 
     def law(each, told):
@@ -231,7 +238,7 @@ class TestBases:
         members, rate = 3, 0.2
         coupled = batches.Coupled(sampled_members.poisson(members, rate))
         base = additive_noise.Gaussian(1.5)
-        ours = batches.on_batches(batches.NeighboringBatches(base), [coupled])
+        ours = batches.on_batches(batch_mechanisms.NeighboringBatches(base), [coupled])
         some = 1 - (1 - rate) ** members
         for epsilon in (0.5, 1.0):
             agnostic = math.fsum(
@@ -249,7 +256,7 @@ class TestBases:
             (0.9, 0.1), (0.5, 0.5), Bound.UPPER, error=0.0
         )
         known = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(pair))
-        base = batches.NeighboringBatches(known)
+        base = batch_mechanisms.NeighboringBatches(known)
         whole = base.on(sampled_members.unsampled(1), batches.NONE)
         for epsilon in (0.0, 0.3, 1.0):
             worst = max(deltas(known, epsilon))
@@ -258,9 +265,9 @@ class TestBases:
     @pytest.mark.parametrize(
         "base",
         [
-            batches.Noise(1.0),
-            batches.Noise(1.0, is_laplace=True),
-            batches.WithoutNoise(),
+            batch_mechanisms.Noise(1.0),
+            batch_mechanisms.Noise(1.0, is_laplace=True),
+            batch_mechanisms.WithoutNoise(),
             NOISE,
         ],
     )
@@ -269,7 +276,7 @@ class TestBases:
 
     def test_no_noise_reveals_the_members(self):
         coupled = batches.Coupled(sampled_members.poisson(2, 0.25))
-        bare = batches.on_batches(batches.Noise(0.0), [coupled])
+        bare = batches.on_batches(batch_mechanisms.Noise(0.0), [coupled])
         assert deltas(bare, 40.0) == pytest.approx([0.4375, 0.0], rel=1e-9)
 
     def test_lower_bounds_are_of_one_step_that_is_attained(self):
@@ -285,9 +292,9 @@ class TestBases:
 @pytest.mark.parametrize(
     ("base", "parts", "message"),
     [
-        (NOISE, [], "chances of parts must sum to 1. Found 0"),
-        (NOISE, [batches.Coupled(chance=0.5)], "must sum to 1. Found 0.5"),
-        (NOISE, [batches.Coupled(chance=math.nan)], "must be in .0, 1.. Found"),
+        (NOISE, [], "probabilities of parts must sum to 1. Found 0"),
+        (NOISE, [batches.Coupled(probability=0.5)], "must sum to 1. Found 0.5"),
+        (NOISE, [batches.Coupled(probability=math.nan)], "must be in .0, 1.. Found"),
         (NOISE, [batches.Coupled(((1.0, 0.5),))], "weights of distances must sum"),
         (NOISE, [batches.Coupled(((-1.0, 1.0),))], "at least 0. Found"),
         (NOISE, [batches.Coupled(((math.inf, 1.0),))], "must be finite"),

@@ -18,6 +18,7 @@ import pytest
 
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
@@ -89,7 +90,7 @@ SINGLE = st.one_of(
     ),
     st.builds(
         lambda size, noise, drawn, kept, split: groups.GroupedOnBatches(
-            size, batches.Noise(noise), truncated.Truncated(drawn, 0.3, kept)
+            size, batch_mechanisms.Noise(noise), truncated.Truncated(drawn, 0.3, kept)
         ).split(size, split * size),
         st.integers(1, 3),
         scales,
@@ -100,7 +101,7 @@ SINGLE = st.one_of(
     st.builds(
         lambda noise, rate, drawn, kept: truncated.Truncated(
             drawn, rate, kept
-        ).one_absent(batches.Noise(noise)),
+        ).one_absent(batch_mechanisms.Noise(noise)),
         scales,
         rates,
         st.integers(1, 50),
@@ -141,7 +142,7 @@ small = st.integers(1, 3)
 members = st.integers(1, 4).flatmap(
     lambda size: st.tuples(st.integers(0, size), st.just(size))
 )
-noises = st.builds(batches.Noise, scales, st.booleans())
+noises = st.builds(batch_mechanisms.Noise, scales, st.booleans())
 schemes = st.one_of(
     st.just(sampling.UNSAMPLED),
     rates.map(sampling.Poisson),
@@ -167,7 +168,11 @@ def around(inner):
     hits = st.tuples(rates, st.integers(1, 2)).map(
         lambda law: ((0.0, 1 - law[0]), (float(law[1]), law[0]))
     )
-    bases = noises | rates.map(batches.Answer) | inner.map(batches.NeighboringBatches)
+    bases = (
+        noises
+        | rates.map(batch_mechanisms.Answer)
+        | inner.map(batch_mechanisms.NeighboringBatches)
+    )
     return st.one_of(
         st.builds(subsampled.poisson_sampled, rates, inner),
         st.builds(subsampled.on_poisson_sample, rates, inner),
@@ -199,7 +204,7 @@ def around(inner):
             inner,
             numbers,
         ),
-        inner.map(batches.Symmetrized),
+        inner.map(chained.Symmetrized),
         st.builds(attained, bases, hits),
         st.builds(batches.replaced_draws, noises, hits),
         st.builds(
@@ -227,7 +232,9 @@ def test_claims_of_single_mechanisms(mechanism):
 )
 @example(allocated.allocate(additive_noise.Gaussian(1.0), 1, 9))
 @example(chained.chain(additive_noise.Gaussian(1.0), 1, 2))
-@example(attained(batches.NeighboringBatches(LAPLACE), ((0.0, 0.75), (1.0, 0.25))))
+@example(
+    attained(batch_mechanisms.NeighboringBatches(LAPLACE), ((0.0, 0.75), (1.0, 0.25)))
+)
 @given(around(SINGLE))
 def test_claims_of_mechanisms_made_of_others(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)

@@ -38,9 +38,9 @@ class Everybody(mechanisms.Scheme):
 
     def coupled(self, removed, inserted):
         everybody = mechanisms.Coupled(
-            ((float(removed), 1.0),), ((float(inserted), 1.0),), chance=self.rate
+            ((float(removed), 1.0),), ((float(inserted), 1.0),), probability=self.rate
         )
-        return [everybody, mechanisms.Coupled(chance=1 - self.rate)]
+        return [everybody, mechanisms.Coupled(probability=1 - self.rate)]
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -129,7 +129,7 @@ def test_what_is_attained_lies_below(scheme, split):
 def test_a_scheme_whose_parts_are_no_law_is_refused(chance):
     class Half(Everybody):
         def coupled(self, removed, inserted):
-            return [mechanisms.Coupled(chance=chance)]
+            return [mechanisms.Coupled(probability=chance)]
 
-    with pytest.raises(ValueError, match=r"chances of parts must"):
+    with pytest.raises(ValueError, match=r"probabilities of parts must"):
         Half(0.5).split(LAPLACE, 1, 0)

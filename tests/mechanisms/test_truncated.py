@@ -20,7 +20,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
@@ -100,7 +100,7 @@ def deltas(mechanism, epsilon, bound=Bound.UPPER):
 
 def grouped(members, sigma, scheme):
     """Returns Gaussian noise on cut samples, as a group sees it."""
-    return groups.GroupedOnBatches(members, batches.Noise(sigma), scheme)
+    return groups.GroupedOnBatches(members, batch_mechanisms.Noise(sigma), scheme)
 
 
 EPSILONS = (-0.3, 0.0, 0.2, 1.0, 3.0)
@@ -158,7 +158,7 @@ def test_chances(size, members, most):
         exact[len(batch) - inside, inside] += chance
     for least in (0, max(most - members, 0)):
         found = collections.Counter()
-        for number, chances in sampling.chances(members, least):
+        for number, chances in sampling.joint_probabilities(members, least):
             found.update({(number, i): chance for i, chance in chances})
         fewer = sum(chance for (t, _), chance in exact.items() if t < least)
         told = sum(chance for _, chance in sampling.fewer(members, least))
@@ -180,7 +180,7 @@ def test_chances(size, members, most):
 
 def of_noise_told(sampling, sigma, members, replaced, epsilon):
     """Returns δ of others at −1 in a direction of their own, by quadrature."""
-    joint = list(sampling.chances(members, 0))
+    joint = list(sampling.joint_probabilities(members, 0))
 
     def weights(y):
         law = collections.Counter()
@@ -253,7 +253,7 @@ def test_what_is_never_cut_is_a_poisson_sample(relation):
 def of_others_told(sampling, sigma, members, split, epsilon):
     """Returns the δ of some test where the number of others is told: no more than δ."""
     kappa, value = math.exp(epsilon), 0.0
-    for _, chances in sampling.chances(members, 0):
+    for _, chances in sampling.joint_probabilities(members, 0):
         p, q = collections.Counter(), collections.Counter()
         for i, chance in chances:
             for law, part, sign in ((p, split[0], 1), (q, split[1], -1)):

@@ -10,6 +10,7 @@ import pytest
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import sampled_members
@@ -18,7 +19,7 @@ from dp_accounting_ext.pairs import sampled_members
 def pair_of(size, draws, sigma):
     """A record's sum moves by two norms where another's takes its place."""
     hits = sampled_members.with_replacement(1, size, draws)
-    mechanism = batches.replaced_draws(batches.Noise(sigma / 2), hits)
+    mechanism = batches.replaced_draws(batch_mechanisms.Noise(sigma / 2), hits)
     return mechanism, interface.pairs_of(
         mechanism, Bound.UPPER, accuracy.Accuracy(1e-20)
     ).remove
@@ -56,7 +57,9 @@ def test_many_runs_are_below_the_star(size, draws, sigma, runs, delta, most):
     """A star of 0.584 for many; evenly spaced nodes gave 1.112."""
     mechanism, _ = pair_of(size, draws, sigma)
     hits = sampled_members.with_replacement(1, size, draws)
-    star = asked.bounds_of({batches.Noise(sigma / 2).on(hits, hits): runs}, 1e-4)
+    star = asked.bounds_of(
+        {batch_mechanisms.Noise(sigma / 2).on(hits, hits): runs}, 1e-4
+    )
     ours = asked.bounds_of({mechanism: runs}, 1e-4)
     found = ours.upper_epsilon(delta)
     assert ours.lower_epsilon(delta) <= found <= min(star.upper_epsilon(delta), most)

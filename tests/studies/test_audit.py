@@ -195,7 +195,7 @@ def test_words():
     assert "Poisson sampling: refuted: " in told and "at most 0.001." in told
     assert max(map(len, told.splitlines())) <= 80
     one = audit.audit(run_of(640, 20, 1, 1), sizes_of(drawn(ALLOCATION)[:20]))
-    assert "so are not told apart" in audit.in_words(one)
+    assert "so that the test cannot exclude them" in audit.in_words(one)
 
 
 @pytest.mark.parametrize(

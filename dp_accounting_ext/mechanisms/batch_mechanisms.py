@@ -1,0 +1,296 @@
+"""Mechanisms that run on a batch, each known by the distance between two batches.
+
+They are additive noise on a sum (`Noise`, or `WithoutNoise`), randomized response
+(`Answer`), and any mechanism whose pairs for neighboring batches are known
+(`NeighboringBatches`). How batches are drawn is the subject of `sampling`.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import output_pairs
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import chained
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import profile_pairs
+
+Accuracy = interface.Accuracy
+DirectedPairs = dominating_pair.DirectedPairs
+DominatingPair = dominating_pair.DominatingPair
+Mechanism = interface.Mechanism
+Distances = batches.Distances
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise(batches.Base):
+    """Gaussian or Laplace noise on a sum over the batch.
+
+    Attributes:
+        noise_multiplier: The standard deviation (Gaussian) or the parameter (Laplace)
+            of the noise, divided by the change of the sum at a distance of one.
+        is_laplace: Whether the noise is Laplace noise. Otherwise it is Gaussian.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
+    """
+
+    noise_multiplier: float
+    is_laplace: bool = False
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        if self.noise_multiplier == 0:
+            return WithoutNoise().on(removed, inserted)
+        p, q = self._shifts(removed, 1.0), self._shifts(inserted, -1.0)
+        if len(p) == len(q) == 1:
+            # Both shifts are certain, so only the distance between them matters.
+            reach = p[0][0] - q[0][0]
+            if reach == 0:
+                return compositions.NO_OP
+            if self.is_laplace:
+                return additive_noise.laplace(1 / reach)
+            return additive_noise.Gaussian(1 / reach)
+        if self.is_laplace:
+            return additive_noise.LaplaceMixture(p, q)
+        return additive_noise.GaussianMixture(p, q)
+
+    @property
+    def gaussian_noise(self) -> float | None:
+        return None if self.is_laplace else self.noise_multiplier or None
+
+    @property
+    def is_revealing(self) -> bool:
+        return self.noise_multiplier == 0
+
+    def replaced(self) -> "Noise":
+        """Returns the noise over the two norms by which a replaced record moves."""
+        return dataclasses.replace(self, noise_multiplier=self.noise_multiplier / 2)
+
+    def _shifts(self, distances: Distances, sign: float) -> Distances:
+        noise = sign * self.noise_multiplier
+        return tuple(
+            (distance / noise, weight) for distance, weight in distances if weight
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutNoise(batches.Base):
+    """A mechanism whose output reveals whether the batch holds a member."""
+
+    @property
+    def is_revealing(self) -> bool:
+        return True
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        if removed == inserted == batches.NONE:
+            return compositions.NO_OP
+        record, other = _probabilities(removed), _probabilities(inserted)
+        if (record, other) == (known_bounds.ALWAYS, known_bounds.NEVER):
+            return known_bounds.NonPrivate()
+        return known_bounds.NonPrivate(record, other, batches.WEIGHT_ERROR)
+
+
+def _probabilities(distances: Distances) -> interface.Probabilities:
+    """Returns the probabilities that a batch holds a member, and that it holds none."""
+    some = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
+    return some, math.fsum(weight for distance, weight in distances if not distance)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer(batches.Base):
+    """Randomized response to a yes-or-no question about the batch.
+
+    Attributes:
+        noise_parameter: Probability of a random answer, 2 (1 − θ), in [0, 1].
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
+    """
+
+    noise_parameter: float
+
+    @property
+    def is_revealing(self) -> bool:
+        return self.noise_parameter == 0
+
+    def attains(self, parts: Sequence[batches.Coupled]) -> bool:
+        """Returns whether in each part only one dataset's batches hold members."""
+        return all(batches.NONE in (part.removed, part.inserted) for part in parts)
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        if self.noise_parameter == 0:
+            return WithoutNoise().on(removed, inserted)
+        return _Answered(
+            self.noise_parameter, _probabilities(removed), _probabilities(inserted)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answered(Mechanism):
+    """Randomized answers to the question whether the batch holds a member."""
+
+    noise_parameter: float
+    removed: interface.Probabilities
+    inserted: interface.Probabilities
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        without = self._answers(known_bounds.NEVER)
+        sides = []
+        if self.removed[0]:
+            sides.append((self._answers(self.removed), without))
+        if self.inserted[0]:
+            sides.append((without, self._answers(self.inserted)))
+        error = discrete.FEW_ERROR + batches.WEIGHT_ERROR
+        each = [
+            output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
+        ]
+        if len(each) == 1:
+            return DirectedPairs.same(each[0])
+        if bound is Bound.LOWER or not each:
+            return DirectedPairs.same(dominating_pair.identity_pair(bound))
+        # Neither side dominates the other, and a composition can attain both.
+        return profile_pairs.maximum([DirectedPairs.same(side) for side in each])
+
+    def _answers(self, probabilities: interface.Probabilities) -> tuple[float, float]:
+        """Returns the probabilities of yes and of no, neither of them a difference."""
+        lie, gain = self.noise_parameter / 2, 1 - self.noise_parameter
+        somebody, nobody = probabilities
+        return lie + somebody * gain, lie + nobody * gain
+
+
+@dataclasses.dataclass(frozen=True)
+class NeighboringBatches(batches.Base):
+    """Any mechanism that is known by its pairs for two batches at distance one.
+
+    For batches at a larger distance, pairs are chained along neighboring batches.
+
+    Attributes:
+        mechanism: The mechanism, whose pairs are those of two batches at distance one.
+        is_bounded: Whether the pairs hold for batches at any distance, as those of a
+            randomized response do.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, section 3.2 (mechanism-agnostic bounds).
+    """
+
+    counts_norms = False
+
+    mechanism: Mechanism
+    is_bounded: bool = False
+
+    def attains(self, parts: Sequence[batches.Coupled]) -> bool:
+        """Returns False, as pairs of neighboring batches need not be attained here."""
+        return False
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        for distance, _ in removed + inserted:
+            if distance != math.floor(distance):
+                raise ValueError(
+                    "distances must be integers where a mechanism is known between "
+                    f"neighboring batches. Found {distance}."
+                )
+        if batches.furthest(removed) == batches.furthest(inserted) == 0:
+            return compositions.NO_OP
+        either = self.mechanism
+        if not either.claims().is_symmetric:
+            either = chained.Symmetrized(either)
+        if (removed, inserted) == (((1.0, 1.0),), batches.NONE):
+            return either
+        return _AtDistance(either, self.is_bounded, removed, inserted)
+
+
+@dataclasses.dataclass(frozen=True)
+class _AtDistance(Mechanism):
+    """A mechanism on batches at random distances from a common batch.
+
+    Either dataset's output is a mixture: with probability 1 − r the batch is the common
+    one, and otherwise it is at a random distance d > 0. The bound assumes that the
+    output reveals d, so that its likelihood ratio to the output on the common batch is
+    Z = 1 + r (Z_d − 1). The bounds of both datasets are chained at the common batch.
+    """
+
+    inner: Mechanism
+    is_bounded: bool
+    removed: Distances
+    inserted: Distances
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        sides = []
+        if batches.furthest(self.removed):
+            sides.append(self._side(self.removed, bound, accuracy))
+        if batches.furthest(self.inserted):
+            sides.append(self._side(self.inserted, bound, accuracy).swapped())
+        if len(sides) == 1:
+            return sides[0]
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        return chained_pairs.chain(*sides)
+
+    def basis(self, bound: Bound) -> str:
+        found = self.inner.basis(bound)
+        if not (batches.furthest(self.removed) and batches.furthest(self.inserted)):
+            return f"a mixture by distances between batches, of {found}"
+        if bound is Bound.LOWER:
+            return interface.NOTHING
+        return f"a chain of two mixtures by distances between batches, of {found}"
+
+    def _side(
+        self, distances: Distances, bound: Bound, accuracy: Accuracy
+    ) -> DirectedPairs:
+        """Returns pairs with P on one dataset's batches and Q on the common batch."""
+        kept, lost = additive_noise.without_rare(distances, accuracy.tail_mass, bound)
+        moved = [(distance, weight) for distance, weight in kept if distance and weight]
+        rate = math.fsum(weight for _, weight in moved)
+        sign = 1 if bound is Bound.UPPER else -1
+        sampled = min(rate * (1 + sign * batches.WEIGHT_ERROR), 1.0)
+        released = batches.RandomChoice(
+            tuple((self._at(number), w / rate) for number, w in moved)
+        )
+
+        def on_a_sample(pair: DominatingPair) -> DominatingPair:
+            pair = poisson_subsampling.poisson_subsample(pair, sampled)
+            return dataclasses.replace(pair, infinity_mass=pair.infinity_mass + lost)
+
+        return released.pairs(bound, accuracy).map(on_a_sample)
+
+    def _at(self, distance: float) -> Mechanism:
+        """Returns the mechanism on two batches at this distance."""
+        if distance == 1 or self.is_bounded:
+            return self.inner
+        return known_bounds.UpperOnly(
+            chained.ChainedSplit(self.inner, int(distance), 0)
+        )
+
+    def claims(self) -> interface.Claims:
+        inner = self.inner.claims()
+        # The number of steps between neighboring batches from one furthest batch to
+        # the other.
+        furthest = [batches.furthest(self.removed), batches.furthest(self.inserted)]
+        steps = 1.0 if self.is_bounded else math.fsum(furthest)
+        largest = inner.largest_loss
+        if math.isfinite(largest):
+            both = (self.removed, self.inserted)
+            sides = [self._largest_loss(law, largest) for law in both]
+            largest = min(math.fsum(sides), steps * largest)
+        return interface.Claims(
+            largest * interface.LOSS_ROUNDED_UP,
+            gaussian_precision=steps**2 * inner.gaussian_precision,
+            is_symmetric=self.removed == self.inserted,
+        )
+
+    def _largest_loss(self, distances: Distances, loss: float) -> float:
+        losses = [(min(d, 1.0) if self.is_bounded else d) * loss for d, _ in distances]
+        if max(losses) > floats.LARGEST_EXPONENT:
+            return max(losses)
+        terms = zip(losses, distances, strict=True)
+        grown = math.fsum(w * math.expm1(each) for each, (_, w) in terms)
+        return math.log1p(grown * (1 + batches.WEIGHT_ERROR))
