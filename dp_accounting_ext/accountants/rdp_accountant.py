@@ -147,7 +147,9 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         ]
         run = self._nothing(before.group_size)
         for part, number in parts.items():
-            rows, failure = groups.rdp_rows(part, orders, replace_one=replace_one)
+            rows, failure = groups.as_group(part).rdp_rows(
+                orders, replace_one=replace_one
+            )
             kept = math.log1p(-failure) * (1 + _ROUNDING) if failure < 1 else -math.inf
             run = run.after(_State(rows, kept, before.group_size), number)
         return before.after(run, count)

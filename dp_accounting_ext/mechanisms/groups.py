@@ -329,19 +329,6 @@ def as_group(part: Mechanism) -> Grouped:
     return part if isinstance(part, Grouped) else OfOneRecord(part)
 
 
-def rdp_rows(
-    part: Mechanism, orders: Sequence[float], *, replace_one: bool
-) -> interface.Divergences:
-    """Returns Rényi divergences, a row for each split of a group, or one row.
-
-    Args:
-        part: A mechanism on datasets that differ in one record or in a group.
-        orders: (n,) orders α ≥ 1.
-        replace_one: Whether the whole group is replaced.
-    """
-    return as_group(part).rdp_rows(orders, replace_one=replace_one)
-
-
 @functools.lru_cache(maxsize=256)
 def _split(grouped: Grouped, removed: int, inserted: int) -> Mechanism:
     return grouped.split(removed, inserted)

@@ -39,6 +39,19 @@ def _log_density(kind: str, x: arb) -> arb:
     return -x * x / 2 if kind == "gaussian" else -abs(x)
 
 
+def without_noise(p: Shifts, q: Shifts) -> channels.Channel:
+    """Returns the channel that releases a random sum without noise."""
+    places = sorted({shift for law in (p, q) for shift, _ in law})
+    laws = (
+        [
+            sum((w for s, w in law if s == place), fractions.Fraction(0))
+            for place in places
+        ]
+        for law in (q, p)
+    )
+    return channels.exact(*laws)
+
+
 @functools.lru_cache(maxsize=128)
 def noise(
     kind: str,

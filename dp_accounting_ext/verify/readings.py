@@ -146,7 +146,7 @@ class Referee:
         """
         scale = float(event.noise_multiplier)
         if scale == 0:
-            return revealed(p, q)
+            return noises.without_noise(p, q)
         kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
         p, q = (tuple((shift, w) for shift, w in law if w) for law in (p, q))
         widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
@@ -176,7 +176,7 @@ class Referee:
             rate = fractions.Fraction(float(event.sampling_probability))
             p, q = (((0.0, 1 - rate), (s, rate)) for s in (1.0, -1.0))
             if isinstance(event.event, stock.NonPrivateDpEvent):
-                return [revealed(p, q)]
+                return [noises.without_noise(p, q)]
             return [self.noise(event.event, p, q)] if rate else [channels.NO_OP]
         return None
 
@@ -262,32 +262,14 @@ def batch_law(
     return [(i, fractions.Fraction(w, total)) for i, w in enumerate(weights) if w]
 
 
-def revealed(p: Shifts, q: Shifts) -> Channel:
-    """Returns the channel that releases a random sum without noise."""
-    places = sorted({shift for law in (p, q) for shift, _ in law})
-    laws = (
-        [
-            sum((w for s, w in law if s == place), fractions.Fraction(0))
-            for place in places
-        ]
-        for law in (q, p)
-    )
-    return channels.exact(*laws)
-
-
 def inclusions(members: int, rate: float) -> list[tuple[int, fractions.Fraction]]:
     """Returns the exact law of the number of members in a Poisson sample."""
-    law = {0: ONE}
     inside = fractions.Fraction(rate)
-    for _ in range(members):
-        coins: dict[int, fractions.Fraction] = {}
-        for number, weight in law.items():
-            for more, probability in ((0, 1 - inside), (1, inside)):
-                coins[number + more] = (
-                    coins.get(number + more, 0) + weight * probability
-                )
-        law = coins
-    return [(number, weight) for number, weight in law.items() if weight]
+    law = (
+        (i, math.comb(members, i) * inside**i * (1 - inside) ** (members - i))
+        for i in range(members + 1)
+    )
+    return [(number, weight) for number, weight in law if weight]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -311,14 +293,13 @@ class _Group:
             rate, inner = float(event.sampling_probability), event.event
         if isinstance(inner, stock.NoOpDpEvent) or rate == 0:
             return [channels.NO_OP]
-        assert referee.split is not None
         laws = [inclusions(members, rate) for members in referee.split]
         if isinstance(inner, stock.NonPrivateDpEvent):
             p, q = (
                 tuple((float(sign * (i > 0)), weight) for i, weight in law)
                 for sign, law in zip((1, -1), laws, strict=True)
             )
-            return [revealed(p, q)]
+            return [noises.without_noise(p, q)]
         if isinstance(inner, stock.RandomizedResponseDpEvent):
             return self._responses(inner, laws)
         p, q = (

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.validation import fields
 
 METRICS = ("euclidean", "cityblock", "chebyshev", "haversine", "cosine")
@@ -131,6 +132,37 @@ def points(name: str, value: Any) -> FloatArray:
             which = "a point that is not"
         raise ValueError(f"{name} must be finite. Found {which}.")
     return found
+
+
+def edges(value: Any) -> IndexArray:
+    """Returns the (e, 2) nodes of the edges of a graph.
+
+    Raises:
+        TypeError: If the nodes are not integers.
+        ValueError: If they are not pairs, or nodes are not numbered from zero without
+            large gaps.
+    """
+    pairs = np.asarray(value)
+    if pairs.dtype.kind not in "iu":
+        raise TypeError(f"edges must be pairs of integers. Found dtype {pairs.dtype}.")
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
+        raise ValueError(
+            "edges must be pairs of nodes, numbered from zero. "
+            f"Found shape {pairs.shape}."
+        )
+    if pairs.min() < 0:
+        raise ValueError(
+            "edges must be pairs of nodes, numbered from zero. "
+            f"Found node {pairs.min()}."
+        )
+    # A number far beyond it, mistyped or an identifier, would take all memory.
+    most = len(pairs)
+    if pairs.max() > 2 * most:
+        raise ValueError(
+            f"edges must number nodes from zero without gaps: {most} connect nodes 0 "
+            f"to {most} at most. Found node {pairs.max()}."
+        )
+    return pairs.astype(np.intp)
 
 
 def lengths(value: Any) -> FloatArray:

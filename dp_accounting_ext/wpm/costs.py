@@ -363,7 +363,7 @@ class GraphCost(TransportCost):
             TypeError: If the nodes are not integers or the lengths not real numbers.
             ValueError: If shapes do not match, or values are out of range.
         """
-        pairs = _pairs(edges)
+        pairs = checks.edges(edges)
         found = checks.lengths(lengths)
         if found.shape != (len(pairs),):
             raise ValueError(
@@ -398,27 +398,3 @@ class GraphCost(TransportCost):
 
     def _paths(self, starts: IndexArray) -> FloatArray:
         return np.asarray(csgraph.dijkstra(self._graph, directed=False, indices=starts))
-
-
-def _pairs(edges: Any) -> IndexArray:
-    pairs = np.asarray(edges)
-    if pairs.dtype.kind not in "iu":
-        raise TypeError(f"edges must be pairs of integers. Found dtype {pairs.dtype}.")
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
-        raise ValueError(
-            "edges must be pairs of nodes, numbered from zero. "
-            f"Found shape {pairs.shape}."
-        )
-    if pairs.min() < 0:
-        raise ValueError(
-            "edges must be pairs of nodes, numbered from zero. "
-            f"Found node {pairs.min()}."
-        )
-    # A number far beyond it, mistyped or an identifier, would take all memory.
-    most = len(pairs)
-    if pairs.max() > 2 * most:
-        raise ValueError(
-            f"edges must number nodes from zero without gaps: {most} connect nodes 0 "
-            f"to {most} at most. Found node {pairs.max()}."
-        )
-    return pairs.astype(np.intp)
