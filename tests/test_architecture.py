@@ -30,7 +30,7 @@ LAYERS = [
 ELSEWHERE = {
     "accountants/base_accountant": "laws/ and test_unknown_host.py",
     "accountants/bets": "test_sampling_certificate.py, which bets; test_rounding.py",
-    "accountants/composed": "laws/",
+    "accountants/certified_answers": "laws/",
     "amplification/allocated_group_above": "test_allocated_group.py, by one oracle",
     "amplification/matrix/block_chains": "test_min_sep.py, by one oracle",
     "bounds/privacy_bounds": "all answers of an accountant, in laws/ and golden/",

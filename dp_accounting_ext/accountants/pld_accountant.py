@@ -12,7 +12,7 @@ from dp_accounting import privacy_accountant
 from dp_accounting.pld import pld_privacy_accountant
 
 from dp_accounting_ext.accountants import base_accountant
-from dp_accounting_ext.accountants import composed
+from dp_accounting_ext.accountants import certified_answers
 from dp_accounting_ext.accountants import explanation
 from dp_accounting_ext.bounds import scenario_bounds
 from dp_accounting_ext.common_types import FloatArray
@@ -71,21 +71,21 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         fields.discretization_interval(value_discretization_interval)
         super().__init__(neighboring_relation)
         self._value_discretization_interval = float(value_discretization_interval)
-        self._memory: composed.Answers | None = None
+        self._memory: certified_answers.CertifiedAnswers | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns the state for copies and pickles, without cached answers."""
         return {**super().__getstate__(), "_memory": None}
 
-    def _nothing(self, group_size: int) -> composed.Composed:
-        return composed.Composed(group_size=group_size)
+    def _nothing(self, group_size: int) -> certified_answers.ComposedRuns:
+        return certified_answers.ComposedRuns(group_size=group_size)
 
     def _plus(
         self,
-        before: composed.Composed,
+        before: certified_answers.ComposedRuns,
         parts: Mapping[interface.Mechanism, int],
         count: int,
-    ) -> composed.Composed:
+    ) -> certified_answers.ComposedRuns:
         return before.plus({part: n * count for part, n in parts.items()})
 
     # dp_accounting's own tests read this attribute: whether some event has no privacy.
@@ -113,14 +113,16 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """
         event_table.register(event_type, construction)
 
-    def _answers(self) -> composed.Answers:
+    def _answers(self) -> certified_answers.CertifiedAnswers:
         """Returns the answers about what is composed."""
         known, now = self._memory, self._composed
         # One assignment: at worst, threads that ask at once compute the same twice.
         if known is None or known.composed is not now:
             replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
             interval = self._value_discretization_interval
-            known = self._memory = composed.Answers(now, replace_one, interval)
+            known = self._memory = certified_answers.CertifiedAnswers(
+                now, replace_one, interval
+            )
         return known
 
     @overload
@@ -199,7 +201,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """
         return tuple(
             self._answers().epsilons(
-                target_delta, scenario_bounds.WorstOf.epsilon_bounds
+                target_delta, scenario_bounds.WorstPrivacyBounds.epsilon_bounds
             )
         )
 
@@ -257,7 +259,9 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             ArithmeticError: If the bounds cross, which is a fault of this package.
         """
         return tuple(
-            self._answers().deltas(target_epsilon, scenario_bounds.WorstOf.delta_bounds)
+            self._answers().deltas(
+                target_epsilon, scenario_bounds.WorstPrivacyBounds.delta_bounds
+            )
         )
 
     @overload

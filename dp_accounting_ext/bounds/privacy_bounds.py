@@ -13,7 +13,7 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.mechanisms import compositions
@@ -86,7 +86,8 @@ class PrivacyBounds:
         """
         found = np.where(deltas >= self._probability_of_more, self._largest, math.inf)
         is_asked = deltas > 0
-        closed = self._closed(gaussian.epsilon, deltas[is_asked], Bound.UPPER)
+        parts = self._alternatives(Bound.UPPER)[0]
+        closed = _closed(parts, gaussian.epsilon, deltas[is_asked], Bound.UPPER)
         if closed is not None:
             found[is_asked] = np.minimum(found[is_asked], closed)
             return found
@@ -99,7 +100,8 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # ε does not grow with δ: a larger δ gives a lower bound.
         deltas = np.maximum(deltas, accuracy.LEVELS[-1][0])
-        closed = self._closed(gaussian.epsilon, deltas, Bound.LOWER)
+        parts = self._alternatives(Bound.LOWER)[0]
+        closed = _closed(parts, gaussian.epsilon, deltas, Bound.LOWER)
         if closed is not None:
             return closed
         return self._composed_epsilons(deltas, Bound.LOWER)
@@ -121,7 +123,8 @@ class PrivacyBounds:
             found = np.minimum(found, known)
         is_asked = (found >= accuracy.LEVELS[-1][0]) & (epsilons < self._largest)
         is_asked |= np.isinf(epsilons) & (found == 1)
-        closed = self._closed(gaussian.delta, epsilons[is_asked], Bound.UPPER)
+        parts = self._alternatives(Bound.UPPER)[0]
+        closed = _closed(parts, gaussian.delta, epsilons[is_asked], Bound.UPPER)
         if closed is not None:
             found[is_asked] = np.minimum(found[is_asked], closed)
         else:
@@ -132,7 +135,8 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
         # δ does not grow with ε. At this ε, δ is one up to 4e-18.
         epsilons = np.maximum(epsilons, -40.0)
-        closed = self._closed(gaussian.delta, epsilons, Bound.LOWER)
+        parts = self._alternatives(Bound.LOWER)[0]
+        closed = _closed(parts, gaussian.delta, epsilons, Bound.LOWER)
         if closed is not None:
             return closed
         return self._composed_deltas(epsilons, Bound.LOWER)
@@ -258,14 +262,11 @@ class PrivacyBounds:
                 bound,
                 Accuracy.of_level(level, cells),
             )
-            self._profiles[key] = list(map(composed.profile, self._directions))
+            self._profiles[key] = [
+                composed.losses(direction).profile(direction)
+                for direction in self._directions
+            ]
         return self._profiles[key]
-
-    def _closed(
-        self, function: ClosedForm, asked: FloatArray, bound: Bound
-    ) -> FloatArray | None:
-        """Returns (n,) values in closed form if the composition is one Gaussian."""
-        return _closed(self._alternatives(bound)[0], function, asked, bound)
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns the smaller of (n,) ε and those of the Gaussian that dominates."""
@@ -303,7 +304,7 @@ def composition_of(
     parts: Counts,
     bound: Bound,
     accuracy: Accuracy,
-) -> composition.Composition:
+) -> composed_losses.ComposedLosses:
     """Returns the composition of mechanisms, from pairs with small enough tails."""
     parts = compositions.in_small_steps(parts, bound)
     share = accuracy.tail_mass / max(sum(parts.values()), 1)
@@ -314,4 +315,4 @@ def composition_of(
         (functools.partial(interface.pairs_of, part, bound, Accuracy(tail)), count)
         for part, count in parts.items()
     ]
-    return composition.Composition(made, bound, accuracy)
+    return composed_losses.ComposedLosses(made, bound, accuracy)

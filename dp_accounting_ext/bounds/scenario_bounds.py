@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import dataclasses
 
 import numpy as np
 
@@ -20,16 +21,16 @@ Accuracy = accuracy.Accuracy
 _MOST_LOWERS = 8
 
 
-class WorstOf:
-    """The largest of several bounds, for scenarios one of which is true.
+@dataclasses.dataclass(frozen=True, eq=False)
+class WorstPrivacyBounds:
+    """The largest bounds on ε or δ over several scenarios, one of which is true.
 
-    Args:
-        bounds: The bounds of at least one scenario. It is faster if large ones come
+    Attributes:
+        scenarios: The bounds of at least one scenario. It is faster if large ones come
             first, since smaller ones then need not be tight.
     """
 
-    def __init__(self, bounds: Sequence[PrivacyBounds]) -> None:
-        self._scenarios = bounds
+    scenarios: Sequence[PrivacyBounds]
 
     def upper_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -72,9 +73,9 @@ class WorstOf:
         asked: FloatArray,
     ) -> FloatArray:
         """Returns (s, n) upper bounds of s scenarios, the largest of them tight."""
-        found = [upper_of(self._scenarios[0], asked)]
+        found = [upper_of(self.scenarios[0], asked)]
         worst = found[0]
-        for scenario in self._scenarios[1:]:
+        for scenario in self.scenarios[1:]:
             found.append(upper_of(scenario, asked, worst))
             worst = np.maximum(worst, found[-1])
         return np.array(found)
@@ -94,7 +95,7 @@ class WorstOf:
         lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
         ranked = np.argsort(-uppers, axis=0, kind="stable")[:_MOST_LOWERS]
         for numbers in ranked:
-            for number, scenario in enumerate(self._scenarios):
+            for number, scenario in enumerate(self.scenarios):
                 is_wide = lower < np.minimum(0.999 * upper, uppers[number])
                 chosen = np.flatnonzero(is_wide & (numbers == number))
                 if chosen.size:

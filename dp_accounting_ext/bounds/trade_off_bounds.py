@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import math
 
 import numpy as np
@@ -131,26 +132,26 @@ class TradeOffBounds:
         composed = privacy_bounds.composition_of(
             self._parts[bound], bound, self._accuracy
         )
-        found = composed.accurate_in(direction)
+        found = composed.losses(direction)
         return trade_off.Curve(
             found if direction is Direction.REMOVE else found.swapped()
         )
 
 
-class WorstOf:
-    """The largest of several trade-off curves, for scenarios one of which is true.
+@dataclasses.dataclass(frozen=True, eq=False)
+class WorstTradeOffBounds:
+    """The largest trade-off curve over several scenarios, one of which is true.
 
-    Args:
+    Attributes:
         scenarios: The bounds of at least one scenario.
     """
 
-    def __init__(self, scenarios: Sequence[TradeOffBounds]) -> None:
-        self._scenarios = scenarios
+    scenarios: Sequence[TradeOffBounds]
 
     def rates(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and (n,) upper bounds on the true positive rates."""
         lower, upper = (
-            np.max([each.rates(rates, bound) for each in self._scenarios], axis=0)
+            np.max([each.rates(rates, bound) for each in self.scenarios], axis=0)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         return scenario_bounds.in_order(lower, upper), upper
@@ -158,7 +159,7 @@ class WorstOf:
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""
         lower, upper = (
-            max(each.gaussian_parameter(least, bound) for each in self._scenarios)
+            max(each.gaussian_parameter(least, bound) for each in self.scenarios)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         ordered = scenario_bounds.in_order(np.array([lower]), np.array([upper]))

@@ -149,12 +149,9 @@ class Atoms(Law):
     values: FloatArray
     masses: FloatArray
 
-    def p_and_q(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the (n,) masses of P and of Q, as far as they fit a float."""
-        return self._p_and_q
-
     @functools.cached_property
-    def _p_and_q(self) -> tuple[FloatArray, FloatArray]:
+    def p_and_q(self) -> tuple[FloatArray, FloatArray]:
+        """The (n,) masses of P and of Q, as far as they fit a float."""
         first, last = self.masses[0], self.masses[-1]
         if self.axis is Axis.LOSS:
             with np.errstate(over="ignore", under="ignore"):
@@ -190,7 +187,7 @@ class Atoms(Law):
         These are below `floats.TINY`, or too large to be moved. Of a power series only
         the first row, Q's masses, has to be above `floats.TINY`.
         """
-        first, *others = self.p_and_q() if self.keeps_rests else self.masses
+        first, *others = self.p_and_q if self.keeps_rests else self.masses
         rare = first < floats.TINY
         for row in others:
             rare |= row > _LARGEST_MOVED
@@ -212,7 +209,7 @@ class Atoms(Law):
         ratios have no lower tail. Of a power series, the sum of all rows has at most
         `tail_mass` above.
         """
-        p, q = self.p_and_q()
+        p, q = self.p_and_q
         if self.is_series:
             p = self.masses.sum(axis=0)
         above = np.cumsum(p[::-1])[::-1] <= tail_mass
@@ -248,7 +245,7 @@ class Atoms(Law):
             q_mass: The sum of Q's finite masses before anything was lost, if it is not
                 the sum of the masses here.
         """
-        p, q = self.p_and_q()
+        p, q = self.p_and_q
         cut_p, cut_q = float(p[gone].sum()), float(np.minimum(q[gone], 1.0).sum())
         ends = (float(self.values[0]), float(self.values[-1])) if q.size else (0.0, 0.0)
         underflow = underflown(self, q.size, *ends)
@@ -278,7 +275,7 @@ class Atoms(Law):
 
     def q_mass(self) -> float:
         """Returns the sum of Q's masses."""
-        return float(self.p_and_q()[1].sum())
+        return float(self.p_and_q[1].sum())
 
 
 def missing(before: float, after: float, mass_error: float) -> float:

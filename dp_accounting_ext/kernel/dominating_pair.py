@@ -271,7 +271,8 @@ class DirectedPairs:
         self, function: Callable[[DominatingPair], DominatingPair]
     ) -> "DirectedPairs":
         """Returns the images of both pairs, computed once if they are one pair."""
-        return DirectedPairs.combined([self], lambda pairs: function(pairs[0]))
+        remove = function(self.remove)
+        return DirectedPairs(remove, remove if self.is_one else function(self.add))
 
     def swapped(self) -> "DirectedPairs":
         """Returns the pairs with the two datasets exchanged."""

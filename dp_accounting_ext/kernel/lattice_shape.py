@@ -72,7 +72,7 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
         return Shape(0.0, min(scale, 2 * _quantile(atoms, lowest)))
     if not both:
         return Shape(middle, scale)
-    _, other, _ = sums.quantiles(atoms.values, atoms.p_and_q()[1])
+    _, other, _ = sums.quantiles(atoms.values, atoms.p_and_q[1])
     if abs(middle - other) > FURTHEST * scale:
         return Shape(middle, scale)
     return Shape((middle + other) / 2, scale, abs(middle - other) / 2)
@@ -104,9 +104,3 @@ def _quantile(atoms: Atoms, share: float) -> float:
     first = np.searchsorted(atoms.values, 0.0, side="right")
     place = min(max(place, first), atoms.values.size - 1)
     return float(atoms.values[place])
-
-
-def levels(atoms: Atoms, scale: float) -> float:
-    """Returns approximately how many levels a law has."""
-    longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
-    return math.log2(longest) - math.log2(scale)

@@ -337,7 +337,7 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
         count: The number of steps whose ratios were added up; 1 for losses.
     """
     values, first, last = atoms.values, atoms.masses[0], atoms.masses[-1]
-    p, q = atoms.p_and_q()
+    p, q = atoms.p_and_q
     infinity_mass, zero_mass = atoms.infinity_mass, atoms.zero_mass
     ratio_error, ledger = atoms.ratio_error, atoms.ledger
     if atoms.axis is Axis.LOSS:

@@ -1,6 +1,5 @@
 """Gaussian and Laplace noise, around one shift or a random one."""
 
-import abc
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -87,27 +86,14 @@ class _ShiftMixture(interface.OnePairMechanism):
                 f"A mixture may have {shifts.MOST_SHIFTS} shifts at most. Found {most}."
             )
 
-    @abc.abstractmethod
-    def _mixture(self, weighted: Shifts) -> shifts.Mixture:
-        """Returns the law of the noise around random shifts."""
-
-    @abc.abstractmethod
-    def _pair(
-        self,
-        p: Shifts,
-        q: Shifts,
-        bound: Bound,
-        accuracy: Accuracy,
-        rest: tuple[float, float],
-    ) -> DominatingPair:
-        """Returns the pair of two mixtures of the noise, whose weights lack a rest."""
-
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        # Shifts that are too rare are moved to the sinks.
+    def _likely(
+        self, bound: Bound, accuracy: Accuracy
+    ) -> tuple[Shifts, Shifts, tuple[float, float]]:
+        """Returns both laws without their rarest shifts, and what goes to the sinks."""
         rare = accuracy.tail_mass / 4
         p, p_lost = without_rare(self.p, rare, bound)
         q, q_lost = without_rare(self.q, rare, bound)
-        return self._pair(p, q, bound, accuracy, (p_lost, q_lost))
+        return p, q, (p_lost, q_lost)
 
     def sampled_from(self) -> tuple[float, interface.Mechanism] | None:
         moved = [(shift, weight) for shift, weight in self.p if shift]
@@ -141,20 +127,11 @@ class _ShiftMixture(interface.OnePairMechanism):
 class GaussianMixture(_ShiftMixture):
     """Gaussian noise around random shifts, over its standard deviation."""
 
-    def _mixture(self, weighted: Shifts) -> gaussian_mixture.Mixture:
-        return gaussian_mixture.Mixture(weighted)
-
-    def _pair(
-        self,
-        p: Shifts,
-        q: Shifts,
-        bound: Bound,
-        accuracy: Accuracy,
-        rest: tuple[float, float],
-    ) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
+        p, q, rest = self._likely(bound, accuracy)
         return gaussian_mixture.dominating_pair_of(
-            self._mixture(p),
-            self._mixture(q),
+            gaussian_mixture.Mixture(p),
+            gaussian_mixture.Mixture(q),
             bound,
             tail_mass=accuracy.tail_mass,
             rest=rest,
@@ -176,7 +153,7 @@ class GaussianMixture(_ShiftMixture):
             return None
         p = shifted_noise.mixture(self.p)
         q = shifted_noise.mixture(tuple((-shift, weight) for shift, weight in self.q))
-        errors = [self._mixture(law).weight_error() for law in (self.p, self.q)]
+        errors = [shifts.Mixture(law).weight_error() for law in (self.p, self.q)]
         values = np.maximum(
             shifted_noise.rdp(orders, shifted_noise.Pair(p, q)),
             shifted_noise.rdp(orders, shifted_noise.Pair(q, p)),
@@ -197,19 +174,10 @@ class GaussianMixture(_ShiftMixture):
 class LaplaceMixture(_ShiftMixture):
     """Laplace noise around random shifts, over its parameter."""
 
-    def _mixture(self, weighted: Shifts) -> laplace_mixture.Mixture:
-        return laplace_mixture.Mixture(weighted)
-
-    def _pair(
-        self,
-        p: Shifts,
-        q: Shifts,
-        bound: Bound,
-        accuracy: Accuracy,
-        rest: tuple[float, float],
-    ) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
+        p, q, rest = self._likely(bound, accuracy)
         return laplace_mixture.dominating_pair_of(
-            self._mixture(p), self._mixture(q), bound, rest=rest
+            laplace_mixture.Mixture(p), laplace_mixture.Mixture(q), bound, rest=rest
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
@@ -220,7 +188,7 @@ class LaplaceMixture(_ShiftMixture):
 
     def claims(self) -> interface.Claims:
         largest = laplace_mixture.largest_loss(
-            self._mixture(self.p), self._mixture(self.q)
+            laplace_mixture.Mixture(self.p), laplace_mixture.Mixture(self.q)
         )
         return interface.Claims(
             largest * interface.LOSS_ROUNDED_UP, is_symmetric=self._is_symmetric()

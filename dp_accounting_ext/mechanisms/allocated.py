@@ -184,7 +184,7 @@ class RandomAllocation(Mechanism):
             floats.raised(deviation / (self.num_selected * members))
         )
 
-    def blocks(self) -> compositions.Composed:
+    def blocks(self) -> compositions.Composition:
         """Returns the 1-out-of-b allocations whose composition dominates one run.
 
         The t steps are divided at random into k blocks of ⌊t/k⌋ or ⌈t/k⌉ steps, and
@@ -197,7 +197,7 @@ class RandomAllocation(Mechanism):
             https://arxiv.org/abs/2602.17284, Lemma 2.8, the remainder of t / k
             kept.
         """
-        return compositions.Composed(
+        return compositions.Composition(
             tuple(
                 (allocate(self.inner, 1, steps), number)
                 for steps, number in self._block_sizes()
@@ -210,7 +210,7 @@ class RandomAllocation(Mechanism):
         counts = [(size, self.num_selected - longer), (size + 1, longer)]
         return [(steps, number) for steps, number in counts if number]
 
-    def in_few(self) -> compositions.Composed:
+    def in_few(self) -> compositions.Composition:
         """Returns allocations of a few draws whose composition dominates one run.
 
         The steps are divided into blocks of a few draws each. The number of steps in a
@@ -229,7 +229,7 @@ class RandomAllocation(Mechanism):
             (usual, size + 1, longer),
             (rest, taken, min(rest, 1)),
         ]
-        return compositions.Composed(
+        return compositions.Composition(
             tuple(
                 (
                     allocate(self.inner, drawn, length)

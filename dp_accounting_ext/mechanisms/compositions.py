@@ -9,7 +9,7 @@ import math
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -27,7 +27,7 @@ _PRECISION, _MOST_STEPS = 4.0, 1e8
 
 
 @dataclasses.dataclass(frozen=True)
-class Composed(Mechanism):
+class Composition(Mechanism):
     """A composition of mechanisms, each with the number of its runs."""
 
     items: tuple[tuple[Mechanism, int], ...]
@@ -44,7 +44,7 @@ class Composed(Mechanism):
             for part, count in parts.items()
         ]
         whole = accuracy.with_cells(_WHOLE_CELLS)
-        return composition.Composition(made, bound, whole).pairs()
+        return composed_losses.ComposedLosses(made, bound, whole).pairs()
 
     def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         return dict(self.items)
@@ -61,7 +61,7 @@ class Composed(Mechanism):
         return interface.claims_of(dict(self.items))
 
 
-NO_OP = Composed(())
+NO_OP = Composition(())
 
 
 def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
@@ -70,7 +70,7 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
     stack = list(counts.items())[::-1]
     while stack:
         part, count = stack.pop()
-        if isinstance(part, Composed):
+        if isinstance(part, Composition):
             inner = [(each, number * count) for each, number in part.items]
             stack += reversed(inner)
         else:
@@ -85,7 +85,7 @@ def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
         return known_bounds.NonPrivate()
     if len(parts) == 1 and all(count == 1 for count in parts.values()):
         return next(iter(parts))
-    return Composed(tuple(parts.items()))
+    return Composition(tuple(parts.items()))
 
 
 def flatten(

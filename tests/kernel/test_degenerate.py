@@ -14,7 +14,7 @@ from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import hinges
@@ -34,7 +34,7 @@ def silent(bound):
 def composed(pair, count):
     pairs = DirectedPairs.same(pair)
     parts = [(lambda: pairs, count)]
-    law = composition.Composition(parts, pair.bound, accuracy.Accuracy(1e-20))
+    law = composed_losses.ComposedLosses(parts, pair.bound, accuracy.Accuracy(1e-20))
     return law.pairs()
 
 

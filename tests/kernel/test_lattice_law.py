@@ -66,7 +66,7 @@ def test_nothing_is_lost_of_an_upper_law():
                 atoms, lattice_law.Resolution(8), 1e-9, both=True
             )
             total = lattice_sums.times(law, count, 1e-12, both=True).atoms()
-            own, other = total.p_and_q()
+            own, other = total.p_and_q
             slack = math.exp(total.mass_error + 1e-12)
             mine = own.sum() + total.infinity_mass
             assert mine / slack <= p.sum() ** count <= mine * slack

@@ -210,7 +210,7 @@ def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
             loss, p = mpmath.log(mpmath.mpf(z)), Fraction(z) * Fraction(q)
             if axis is Axis.LOSS:
                 assert abs(atoms.values[i] - loss) <= atoms.ratio_error
-            row = atoms.p_and_q()[0][i + lost]
+            row = atoms.p_and_q[0][i + lost]
             assert abs(Fraction(float(row)) - p) <= Fraction(atoms.mass_error) * p
             assert abs(found.losses[i] - loss) <= found.ratio_error
             for mass, truth in (

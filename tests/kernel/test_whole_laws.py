@@ -12,7 +12,7 @@ from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import gaussian
@@ -107,10 +107,12 @@ def _perturbed(sigma, bound, pattern, error, claim=1.0):
 def _epsilons(pair, bound, copies, deltas, ways=tuple(Direction)):
     """Returns the larger ε of the directions."""
     pairs = dominating_pair.DirectedPairs.same(pair)
-    composed = composition.Composition(
+    composed = composed_losses.ComposedLosses(
         [(lambda: pairs, copies)], bound, accuracy.Accuracy(1e-25)
     )
-    return np.max([composed.profile(way).epsilons(deltas) for way in ways], axis=0)
+    return np.max(
+        [composed.losses(way).profile(way).epsilons(deltas) for way in ways], axis=0
+    )
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -147,13 +149,13 @@ def test_sinks_beside_masses_that_are_off(copies, pattern):
         pair.ratio_error,
     ).as_close_as(pair.closeness.rounded(2.0**-52))
     pairs = dominating_pair.DirectedPairs.same(off)
-    composed = composition.Composition(
+    composed = composed_losses.ComposedLosses(
         [(lambda: pairs, copies)], Bound.UPPER, accuracy.Accuracy(1e-25)
     )
     epsilons = np.array([1.0, 5.0, 9.5])
     finite = math.exp(copies * math.log1p(-told))
     for way in Direction:
-        profile = composed.profile(way)
+        profile = composed.losses(way).profile(way)
         found = profile.deltas(epsilons)
         for epsilon, delta in zip(epsilons, found, strict=True):
             of_finite = gaussian.delta(1.0, epsilon, Bound.LOWER)
@@ -201,10 +203,14 @@ def test_errors_that_fit_no_float_say_nothing(bound):
     found = _epsilons(pair, bound, 10_000, np.array([1e-6]))
     assert found[0] == (math.inf if bound is Bound.UPPER else 0.0)
     pairs = dominating_pair.DirectedPairs.same(pair)
-    composed = composition.Composition(
+    composed = composed_losses.ComposedLosses(
         [(lambda: pairs, 10_000)], bound, accuracy.Accuracy(1e-25)
     )
-    delta = composed.profile(Direction.REMOVE).deltas(np.array([1.0]))[0]
+    delta = (
+        composed.losses(Direction.REMOVE)
+        .profile(Direction.REMOVE)
+        .deltas(np.array([1.0]))[0]
+    )
     assert delta == (1.0 if bound is Bound.UPPER else 0.0)
 
 
@@ -219,8 +225,8 @@ def test_masses_that_are_all_too_large_or_too_small_have_a_billion_copies(drift)
         ).as_close_as(Closeness(1e-12))
         pairs = dominating_pair.DirectedPairs.same(pair)
         parts = [(lambda pairs=pairs: pairs, copies)]
-        summed = composition.Composition(parts, bound, accuracy.Accuracy(1e-20))
-        profile = summed.profile(Direction.REMOVE)
+        summed = composed_losses.ComposedLosses(parts, bound, accuracy.Accuracy(1e-20))
+        profile = summed.losses(Direction.REMOVE).profile(Direction.REMOVE)
         bounds[bound] = profile.deltas(np.array([epsilon]))[0]
     # Of losses ±1e-5 the sum is normal but for 1e-5, of mean 0.05 and variance 0.1.
     mu, normal = math.sqrt(0.1), statistics.NormalDist()

@@ -97,7 +97,7 @@ def test_where_there_is_no_theorem_it_says_so(event):
 def wrong_bounds(request, monkeypatch):
     """The package as it would be with a bound on the wrong side, by a percent."""
     worst, share = (
-        scenario_bounds.WorstOf,
+        scenario_bounds.WorstPrivacyBounds,
         0.99 if request.param[4:] == "small" else 1.01,
     )
     right, both = worst.upper_epsilons, worst.epsilon_bounds

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import dataclasses
 import functools
 
 from dp_accounting_ext.common_types import Bound
@@ -18,7 +19,6 @@ from dp_accounting_ext.kernel import sums
 Accuracy = accuracy.Accuracy
 Axis = lattice_law.Axis
 LossPair = profile.LossPair
-Profile = profile.Profile
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 # Functions that make pairs when these are needed, with the number of runs of each.
@@ -31,10 +31,11 @@ _GIVEN = 100.0
 _SEEN = 1e-7
 
 
-class Composition:
+@dataclasses.dataclass(frozen=True, eq=False)
+class ComposedLosses:
     """The pairs of losses of a composition, each accurate in the tail of its direction.
 
-    Args:
+    Attributes:
         parts: Functions that make pairs on the given side, with the runs of each.
         bound: The side of the bound.
         accuracy: The resolution of the lattice, and the probability, in all, that may
@@ -47,26 +48,16 @@ class Composition:
         https://arxiv.org/abs/2106.08567, Theorem 10 (composition).
     """
 
-    def __init__(
-        self,
-        parts: Parts,
-        bound: Bound,
-        accuracy: Accuracy,
-    ) -> None:
-        self._parts = parts
-        self._bound = bound
-        self._accuracy = accuracy
+    parts: Parts
+    bound: Bound
+    accuracy: Accuracy
 
-    def accurate_in(self, direction: Direction) -> LossPair:
+    def losses(self, direction: Direction) -> LossPair:
         """Returns the pair that is accurate in a direction, with the record in P."""
         removed, serves_both = self._removed
         if direction is Direction.REMOVE or serves_both:
             return removed
         return self._add.swapped()
-
-    def profile(self, direction: Direction) -> Profile:
-        """Returns the privacy profile in a direction."""
-        return self.accurate_in(direction).profile(direction)
 
     def pairs(self) -> DirectedPairs:
         """Returns the pairs by their ratios, for a composition that is subsampled."""
@@ -92,18 +83,18 @@ class Composition:
             return pairs.remove
 
         # Parts are mostly of one kind, and each pair is made only once.
-        both = not self._parts or self._parts[0][0]().is_one
+        both = not self.parts or self.parts[0][0]().is_one
         found = self._sum(side, both=both)
         if not (is_one and both):
             return found, False
         probability = sums.probability_of_any(sinks)
         least = (1 - probability) * (1 - _SEEN)
-        if self._bound is Bound.LOWER and found.q_masses.sum() < least:
+        if self.bound is Bound.LOWER and found.q_masses.sum() < least:
             # Outputs were left out that are rare under P, but not under Q.
             return found, False
         given = found.zero_mass - probability
         serves = (
-            given <= _GIVEN * self._accuracy.tail_mass
+            given <= _GIVEN * self.accuracy.tail_mass
             and found.distance() <= lattice_shape.FURTHEST
         )
         return found, serves
@@ -120,7 +111,7 @@ class Composition:
 
         parts = [
             (functools.partial(law_of, make, count), count)
-            for make, count in self._parts
+            for make, count in self.parts
         ]
-        summed = law_sums.sum_of(parts, self._bound, self._accuracy, both=both)
+        summed = law_sums.sum_of(parts, self.bound, self.accuracy, both=both)
         return law_sums.read(summed)

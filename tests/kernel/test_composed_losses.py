@@ -10,7 +10,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 
@@ -24,7 +24,7 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
             math.sqrt(count) / mean, bound, tail_mass=1e-30
         )
         pairs = dominating_pair.DirectedPairs.same(step)
-        both = composition.Composition(
+        both = composed_losses.ComposedLosses(
             [(lambda pairs=pairs: pairs, count)],
             bound,
             accuracy.Accuracy(1e-25),
@@ -32,7 +32,11 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
         for direction in Direction:
             for epsilon in (400.0, 500.0, 560.0):
                 truth = gaussian.delta(mean, epsilon, bound)
-                found = both.profile(direction).deltas(np.array([epsilon]))[0]
+                found = (
+                    both.losses(direction)
+                    .profile(direction)
+                    .deltas(np.array([epsilon]))[0]
+                )
                 if bound is Bound.UPPER:
                     assert truth * (1 - 1e-9) <= found <= truth * 1.05
                 else:

@@ -27,11 +27,13 @@ from dp_accounting_ext.validation import fields
 
 # The most characters of a description of what was composed, in a message.
 _LONGEST = 600
-Question = Callable[[scenario_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
+Question = Callable[
+    [scenario_bounds.WorstPrivacyBounds, FloatArray], Sequence[FloatArray]
+]
 
 
 @dataclasses.dataclass(frozen=True)
-class Composed:
+class ComposedRuns:
     """What an accountant has composed, as an immutable value.
 
     Attributes:
@@ -45,7 +47,7 @@ class Composed:
     group_size: int = 1
     num_distinct: int = 0
 
-    def plus(self, parts: Mapping[interface.Mechanism, int]) -> "Composed":
+    def plus(self, parts: Mapping[interface.Mechanism, int]) -> "ComposedRuns":
         """Returns the composition with more runs.
 
         Raises:
@@ -57,40 +59,42 @@ class Composed:
             part for part in counts if part not in self.counts
         )
         event_reader.check_distinct(distinct)
-        return Composed({**self.counts, **counts}, self.group_size, distinct)
+        return ComposedRuns({**self.counts, **counts}, self.group_size, distinct)
 
     def is_known(self) -> bool:
         """Returns whether some mechanism has no privacy at all."""
         return any(part.is_certain() for part in self.counts)
 
 
-class Answers:
+@dataclasses.dataclass(frozen=True, eq=False)
+class CertifiedAnswers:
     """Answers to questions about a composition, computed when they are asked.
 
-    Args:
+    Attributes:
         composed: The composition.
         replace_one: Whether a record is replaced by another one.
         interval: The value discretization interval.
     """
 
-    def __init__(self, composed: Composed, replace_one: bool, interval: float) -> None:
-        self.composed = composed
-        self._is_known = composed.is_known()
-        self._replace_one, self._interval = replace_one, interval
-        self._trade_offs: dict[float, trade_off_bounds.WorstOf] = {}
+    composed: ComposedRuns
+    replace_one: bool
+    interval: float
+    _trade_offs: dict[float, trade_off_bounds.WorstTradeOffBounds] = dataclasses.field(
+        default_factory=dict, init=False
+    )
 
     @functools.cached_property
     def _scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
         """The ways in which groups can join and leave, one of which is the case."""
-        return groups.scenarios(self.composed.counts, replace_one=self._replace_one)
+        return groups.scenarios(self.composed.counts, replace_one=self.replace_one)
 
     @functools.cached_property
-    def _privacy(self) -> scenario_bounds.WorstOf:
+    def _privacy(self) -> scenario_bounds.WorstPrivacyBounds:
         of_each = [
-            privacy_bounds.PrivacyBounds(each, self._interval)
+            privacy_bounds.PrivacyBounds(each, self.interval)
             for each in self._scenarios
         ]
-        return scenario_bounds.WorstOf(of_each)
+        return scenario_bounds.WorstPrivacyBounds(of_each)
 
     def epsilons(self, target_delta: Any, question: Question) -> list[Any]:
         """Returns answers to a question for δ in [0, 1), and trivial ones elsewhere.
@@ -107,7 +111,7 @@ class Answers:
             NaN.
         """
         deltas = fields.real_numbers("target_delta", target_delta)
-        plain = np.where((deltas < 0) | self._is_known, math.inf, 0.0)
+        plain = np.where((deltas < 0) | self.composed.is_known(), math.inf, 0.0)
         return self._filled(deltas, plain, (deltas >= 0) & (deltas < 1), question)
 
     def deltas(self, target_epsilon: Any, question: Question) -> list[Any]:
@@ -124,13 +128,13 @@ class Answers:
         question: Question,
     ) -> list[Any]:
         """Returns trivial answers, with computed ones where something is asked."""
-        asked = asked & (not self._is_known)
+        asked = asked & (not self.composed.is_known())
         with self._explained():
             if asked.any():
                 privacy = self._privacy
             else:
                 nothing = privacy_bounds.PrivacyBounds({}, 1.0)
-                privacy = scenario_bounds.WorstOf([nothing])
+                privacy = scenario_bounds.WorstPrivacyBounds([nothing])
             found = question(privacy, values[asked])
         answers = []
         for each in found:
@@ -159,7 +163,7 @@ class Answers:
         """Returns bounds on true positive rates, in the shape of the given rates."""
         flat = rates.reshape(-1)
         bounds = np.ones(flat.size), np.ones(flat.size)
-        if not self._is_known:
+        if not self.composed.is_known():
             least = float(flat[flat > 0].min(initial=1.0))
             with self._explained():
                 bounds = self._trade_off(least).rates(flat)
@@ -168,7 +172,7 @@ class Answers:
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns bounds on μ over false positive rates from the least one on."""
-        if self._is_known:
+        if self.composed.is_known():
             return math.inf, math.inf
         with self._explained():
             return self._trade_off(least).gaussian_parameter(least)
@@ -186,16 +190,16 @@ class Answers:
                 f"else please report what was composed: {parts[:_LONGEST]}"
             ) from error
 
-    def _trade_off(self, least: float) -> trade_off_bounds.WorstOf:
+    def _trade_off(self, least: float) -> trade_off_bounds.WorstTradeOffBounds:
         """Returns bounds on the curves down to a rate, or to a slightly smaller one."""
         # Rounded, so that few curves answer all questions, in any order.
         least = 10.0 ** math.floor(math.log10(least))
         if least not in self._trade_offs:
             of_each = [
-                trade_off_bounds.TradeOffBounds(each, least, self._interval)
+                trade_off_bounds.TradeOffBounds(each, least, self.interval)
                 for each in self._scenarios
             ]
-            self._trade_offs[least] = trade_off_bounds.WorstOf(of_each)
+            self._trade_offs[least] = trade_off_bounds.WorstTradeOffBounds(of_each)
         return self._trade_offs[least]
 
 
