@@ -7,9 +7,6 @@ import math
 import numpy as np
 from scipy import stats
 
-from dp_accounting_ext.amplification.matrix import projected
-from dp_accounting_ext.common_types import Bound
-from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -18,24 +15,22 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import min_sep_sampling
+from dp_accounting_ext.mechanisms import output_sums
 from dp_accounting_ext.mechanisms import subsampled
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
-# Certified: the relative error of SciPy's binomial masses, if they are above the second
-# number.
-_PROBABILITY_ERROR, _LEAST_PROBABILITY = 1e-9, 1e-280
-
 
 @dataclasses.dataclass(frozen=True)
-class Run(interface.Mechanism):
+class Run(output_sums.AboveSum):
     """A run with cyclic Poisson sampling, 0 < q ≤ 1. Its fields are those of the event.
 
     The upper bound reveals the group of the record, which never lowers a divergence.
     The lower bound is that of the sum of all outputs.
     """
+
+    basis_above = "a record whose group is known"
 
     column: tuple[float, ...]
     noise_multiplier: float
@@ -48,19 +43,14 @@ class Run(interface.Mechanism):
         """The largest number of steps of a group."""
         return -(-self.num_steps // self.cycle_length)
 
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        if bound is Bound.LOWER:
-            return {self: 1}
+    def above(self) -> Mapping[interface.Mechanism, int]:
         deviation = 1 / math.sqrt(self._precision())
         step = additive_noise.Gaussian(floats.lowered(deviation, 1e-14))
         sample = subsampled.on_poisson_sample(self.sampling_probability, step)
         return {sample: self.num_cycles}
 
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.UPPER:
-            above = compositions.compose(self.parts(bound))
-            return interface.pairs_of(above, bound, accuracy)
-        shift, last = min_sep_sampling.shift_of_sum(
+    def number_of_steps(self) -> output_sums.NumberOfSteps:
+        shift, last = output_sums.shift_of_sum(
             self.column, self.noise_multiplier, self.num_steps
         )
         most, rest = divmod(last, self.cycle_length)
@@ -69,12 +59,7 @@ class Run(interface.Mechanism):
         for runs, groups in ((most + 1, rest), (most, self.cycle_length - rest)):
             law = stats.binom.pmf(numbers, runs, self.sampling_probability)
             probabilities += groups / self.cycle_length * law
-        return below(probabilities, shift, accuracy)
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return "the sum of all outputs"
-        return "a record whose group is known"
+        return output_sums.NumberOfSteps.of_binomial(probabilities, shift)
 
     def claims(self) -> interface.Claims:
         precision = self._precision() * self.num_cycles
@@ -86,27 +71,6 @@ class Run(interface.Mechanism):
             np.array(self.column), self.noise_multiplier, 1
         )
         return float(table[0]) * (1 + error)
-
-
-def below(probabilities: FloatArray, shift: float, accuracy: Accuracy) -> DirectedPairs:
-    """Returns the lower pair of a sum that each step of a record moves equally far.
-
-    Args:
-        probabilities: (k,) probabilities of 0, 1, … steps, as SciPy computes them.
-        shift: The amount by which a step moves the sum, in standard deviations of the
-            sum, rounded down.
-        accuracy: What the pair is for.
-    """
-    probabilities = probabilities.copy()
-    # A number of steps that is too rare for SciPy's accuracy is counted as none.
-    probabilities[0] += probabilities[probabilities < _LEAST_PROBABILITY].sum()
-    probabilities[1:][probabilities[1:] < _LEAST_PROBABILITY] = 0.0
-    pair = projected.mixture_below(
-        *min_sep_sampling.lowered_counts(probabilities, shift),
-        tail_mass=accuracy.tail_mass,
-        chance_error=_PROBABILITY_ERROR,
-    )
-    return DirectedPairs.same(pair)
 
 
 def sample(run: Run) -> interface.Mechanism:

@@ -13,7 +13,6 @@ import numpy as np
 from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import min_sep
-from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
@@ -23,6 +22,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import output_sums
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.validation import strategies
 
@@ -31,14 +31,11 @@ DirectedPairs = dominating_pair.DirectedPairs
 
 # If the probability that a record takes no part in a block is smaller than this, the
 # upper bound assumes that it takes part in every block.
-_LEAST_SILENCE = 1e-30
-# Tuning: the largest number of shifts in the mixture of a lower bound. If there are
-# more, they are rounded down to this many.
-_MOST_SHIFTS = 512
+_LEAST_ABSENCE = 1e-30
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(interface.Mechanism):
+class Run(output_sums.AboveSum):
     """A run with b-min-sep sampling, 0 < p ≤ 1. Its fields are those of the event.
 
     The upper bound is the composition of ⌈n / b⌉ blocks of b steps. In each block a
@@ -48,6 +45,10 @@ class Run(interface.Mechanism):
     Source:
         docs/matrix.md, "A record that stays out for b steps".
     """
+
+    basis_above = (
+        "blocks of b steps, whose borders are revealed, each from its worst state"
+    )
 
     strategy: strategies.Strategy
     noise_multiplier: float
@@ -61,9 +62,7 @@ class Run(interface.Mechanism):
         """The number of blocks. No record takes part in more steps than this."""
         return -(-self.num_steps // self.separation)
 
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        if bound is Bound.LOWER:
-            return {self: 1}
+    def above(self) -> Mapping[interface.Mechanism, int]:
         products, error = _products(self)
         block = Block(
             tuple((products * (1 + error)).tolist()),
@@ -71,27 +70,12 @@ class Run(interface.Mechanism):
             self.separation,
             self.num_blocks,
         )
-        if block.silence < _LEAST_SILENCE:
+        if block.absence < _LEAST_ABSENCE:
             return {self._of_all_blocks(): 1}
         return {block: self.num_blocks}
 
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.UPPER:
-            above = compositions.compose(self.parts(bound))
-            return interface.pairs_of(above, bound, accuracy)
-        shifts, probabilities, error = _sum_of_outputs(self)
-        return DirectedPairs.same(
-            projected.mixture_below(
-                shifts, probabilities, tail_mass=accuracy.tail_mass, chance_error=error
-            )
-        )
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return "the sum of all outputs"
-        return (
-            "blocks of b steps, whose borders are revealed, each from its worst state"
-        )
+    def number_of_steps(self) -> output_sums.NumberOfSteps:
+        return _number_of_steps(self)
 
     def claims(self) -> interface.Claims:
         products, error = _products(self)
@@ -127,7 +111,7 @@ class Block(interface.Mechanism):
     count: int
 
     @property
-    def silence(self) -> float:
+    def absence(self) -> float:
         """The smallest probability that a record takes no part in a block."""
         return math.pow(1 - self.probability, self.separation)
 
@@ -215,57 +199,17 @@ def _products(run: Run) -> tuple[FloatArray, float]:
 
 
 @functools.lru_cache(maxsize=16)
-def _sum_of_outputs(run: Run) -> tuple[FloatArray, FloatArray, float]:
-    """Returns a mixture of normal laws that the sum of all outputs dominates.
-
-    Returns:
-        (m,) shifts over the standard deviation of the sum, rounded down; (m,)
-        probabilities of the shifts; and a bound on the relative error of these.
-    """
-    shift, last = shift_of_sum(run.strategy, run.noise_multiplier, run.num_steps)
+def _number_of_steps(run: Run) -> output_sums.NumberOfSteps:
+    """Returns the law of the number of a record's steps that move the sum."""
+    shift, last = output_sums.shift_of_sum(
+        run.strategy, run.noise_multiplier, run.num_steps
+    )
     probabilities = _counts(
         _starts(run), run.sampling_probability, run.separation, last
     )
     terms = run.num_steps + run.separation + probabilities.size
-    return *lowered_counts(probabilities, shift), 8 * terms * floats.UNIT_ROUNDOFF
-
-
-def shift_of_sum(
-    strategy: strategies.Strategy, noise_multiplier: float, num_steps: int
-) -> tuple[float, int]:
-    """Returns the least amount by which one step of a record moves the sum of outputs.
-
-    The last few steps are left out, as the end of the run truncates their columns.
-
-    Returns:
-        The least shift over the standard deviation of the sum, rounded down; and the
-        number of first steps that this minimum is taken over.
-    """
-    matrix = np.array(strategy)
-    if matrix.ndim == 1:
-        last = max(num_steps - matrix.size + 1, 1)
-        least = float(matrix[: num_steps - last + 1].sum())
-    else:
-        rows, columns = np.nonzero(matrix)
-        last = max(num_steps - int((rows - columns).max()), 1)
-        least = float(matrix.sum(axis=0)[:last].min())
-    rounding = 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF
-    return least / (noise_multiplier * math.sqrt(num_steps)) * (1 - rounding), last
-
-
-def lowered_counts(
-    probabilities: FloatArray, shift: float
-) -> tuple[FloatArray, FloatArray]:
-    """Returns the shifts of 0, 1, … steps, rounded down to a few, with probabilities.
-
-    Args:
-        probabilities: (k,) probabilities of 0, 1, … steps.
-        shift: The shift of one step.
-    """
-    width = -(-probabilities.size // _MOST_SHIFTS)
-    starts = np.arange(0, probabilities.size, width)
-    shifts = np.asarray(starts * shift, dtype=np.float64)
-    return shifts, np.asarray(np.add.reduceat(probabilities, starts), dtype=np.float64)
+    error = 8 * terms * floats.UNIT_ROUNDOFF
+    return output_sums.NumberOfSteps(probabilities, error, shift)
 
 
 def _counts(starts: FloatArray, rate: float, apart: int, steps: int) -> FloatArray:

@@ -7,23 +7,20 @@ import numpy as np
 from scipy import stats
 
 from dp_accounting_ext.amplification.matrix import poisson_tilts
-from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel.accuracy import Accuracy
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import cyclic
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import min_sep_sampling
+from dp_accounting_ext.mechanisms import output_sums
 from dp_accounting_ext.mechanisms import subsampled
 
 DirectedPairs = dominating_pair.DirectedPairs
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(interface.Mechanism):
+class Run(output_sums.AboveSum):
     """A run with Poisson samples, 0 < q ≤ 1. Its fields are those of the event.
 
     The upper bound has independent noise, whose standard deviation is the smallest one
@@ -34,33 +31,25 @@ class Run(interface.Mechanism):
         docs/matrix.md, "Poisson samples".
     """
 
+    basis_above = "Poisson samples with independent noise, over the strategy's norm"
+
     column: tuple[float, ...]
     noise_multiplier: float
     sampling_probability: float
     num_steps: int
 
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        if bound is Bound.LOWER:
-            return {self: 1}
+    def above(self) -> Mapping[interface.Mechanism, int]:
         step = additive_noise.Gaussian(1 / self._mean())
         sample = subsampled.on_poisson_sample(self.sampling_probability, step)
         return {sample: self.num_steps}
 
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.UPPER:
-            above = compositions.compose(self.parts(bound))
-            return interface.pairs_of(above, bound, accuracy)
-        shift, last = min_sep_sampling.shift_of_sum(
+    def number_of_steps(self) -> output_sums.NumberOfSteps:
+        shift, last = output_sums.shift_of_sum(
             self.column, self.noise_multiplier, self.num_steps
         )
         numbers = np.arange(last + 1)
         probabilities = stats.binom.pmf(numbers, last, self.sampling_probability)
-        return cyclic.below(probabilities, shift, accuracy)
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return "the sum of all outputs"
-        return "Poisson samples with independent noise, over the strategy's norm"
+        return output_sums.NumberOfSteps.of_binomial(probabilities, shift)
 
     def claims(self) -> interface.Claims:
         return interface.Claims(
