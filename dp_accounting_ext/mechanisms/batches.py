@@ -206,9 +206,16 @@ class RandomChoice(Mechanism):
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
             pair = dominating_pair.mixture(pairs, weights)
             pair = dataclasses.replace(pair, mass_error=pair.mass_error + self.error)
-            return chained_pairs.on_few_atoms(pair) if bound is Bound.UPPER else pair
+            return chained_pairs.on_few_atoms(pair)
 
-        each = [interface.pairs_of_part(m, bound, accuracy) for m, _ in self.drawn]
+        # There may be dozens, each of which has a quarter of a million atoms where
+        # there is little noise.
+        each = [
+            interface.pairs_of_part(part, bound, accuracy).map(
+                chained_pairs.on_few_atoms
+            )
+            for part, _ in self.drawn
+        ]
         return DirectedPairs.combined(each, mixed)
 
     def basis(self, bound: Bound) -> str:

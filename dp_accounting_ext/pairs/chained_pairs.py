@@ -11,6 +11,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import output_pairs
+from dp_accounting_ext.kernel import sums
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
@@ -176,9 +177,16 @@ def _without_excess(
 
 
 def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> DominatingPair:
-    """Returns the pair with its ratios split onto a grid if it has too many atoms."""
+    """Returns the pair with fewer atoms if it has too many.
+
+    The ratios of an upper pair are split onto a grid. The atoms of a lower pair that
+    are close to each other become one, which is what a mechanism does that does not
+    release which of their outputs it had.
+    """
     if pair.ratios.size <= most_atoms:
         return pair
+    if pair.bound is Bound.LOWER:
+        return _merged(pair, most_atoms)
     law = law_sums.of_pair(pair, atom_laws.Axis.LOSS)
     # Losses may all be zero, or so close that floats cannot number the cells.
     largest = float(np.abs(law.values).max(initial=0.0))
@@ -197,6 +205,25 @@ def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> Dominat
         ratio_error=law.ratio_error + rounding,
     )
     return output_pairs.of_losses(law_sums.read(law.without_tiny(q_mass)))
+
+
+def _merged(pair: DominatingPair, cells: int) -> DominatingPair:
+    """Returns a lower pair with one atom for all ratios in a cell of losses."""
+    losses = np.log(pair.ratios)
+    losses -= losses[0]
+    # Which atoms share a cell is tuning: rounding decides nothing else.
+    places = (losses * ((cells - 1) / max(losses[-1], floats.TINY))).astype(np.int64)
+    masses = sums.gather(places, pair.masses)
+    p_masses = sums.gather(places, pair.p_masses)
+    kept = np.minimum(masses, p_masses) > 0
+    rounding = 8 * floats.UNIT_ROUNDOFF
+    return dataclasses.replace(
+        pair,
+        ratios=p_masses[kept] / masses[kept],
+        masses=masses[kept],
+        mass_error=pair.mass_error + rounding,
+        ratio_error=pair.ratio_error + rounding,
+    )
 
 
 def _placed_in_turn(law: atom_laws.Atoms, width: float) -> tuple[int, FloatArray]:

@@ -100,6 +100,21 @@ def test_many_atoms_are_split_in_little_memory():
     assert most < 9 * losses.nbytes
 
 
+@pytest.mark.parametrize("span", [1e-12, 0.1, 20.0])
+def test_atoms_of_lower_pairs_that_share_a_cell_become_one(span):
+    losses = np.sort(np.random.default_rng(1).uniform(-span, span, 5_000))
+    q = np.exp(-((losses / span) ** 2) - losses / 2)
+    q /= (1 + 1e-12) * max(q.sum(), (q * np.exp(losses)).sum())
+    many = dominating_pair.DominatingPair(np.exp(losses), q, 0.0, 0.0, Bound.LOWER)
+    few = chained_pairs.on_few_atoms(many, 500)
+    assert few.ratios.size <= 500
+    for direction in Direction:
+        for epsilon in (-span / 2, 0.0, span / 3, 0.9 * span):
+            truth = float(oracles.stored_delta(many, epsilon, direction))
+            found = few.delta(epsilon, direction)
+            assert 0.995 * truth - 1e-13 <= found <= truth
+
+
 @pytest.mark.parametrize("members", [1, 2, 3, 7, 8])
 def test_powers_are_chains_of_one_pair(members):
     """Of few atoms the bound is hardly above, and never below, the closed form."""
