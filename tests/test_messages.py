@@ -463,6 +463,22 @@ CASES = [
         "points must be finite. Found inf at index 0.",
     ),
     (lambda: checks.lengths([0.0]), "lengths must be positive and finite. Found 0.0"),
+    (
+        lambda: checks.edges([(0.5, 1)]),
+        "edges must be pairs of integers. Found dtype float64",
+    ),
+    (
+        lambda: checks.edges([0, 1]),
+        "edges must be pairs of nodes, numbered from zero. Found shape (2,)",
+    ),
+    (
+        lambda: checks.edges([(0, -1)]),
+        "edges must be pairs of nodes, numbered from zero. Found node -1",
+    ),
+    (
+        lambda: checks.edges([(0, 1), (1, 10**15)]),
+        "edges must number nodes from zero without gaps: 2 connect nodes 0 to 2",
+    ),
     (lambda: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
     (lambda: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
     (lambda: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
