@@ -123,9 +123,10 @@ class GroupSubsampledEvent(dp_event.DpEvent):
 
     Two datasets are adjacent when they differ in the `group_size` records of the
     group: K₋ of them are only in the first dataset and K₊ only in the second,
-    K₋ + K₊ = `group_size`. Which ones is the same in every run, so each such split is
-    composed on its own. The guarantee is the largest over all splits. It is tight where
-    a theorem says so, and else a chain from member to member.
+    K₋ + K₊ = `group_size`. Such a split (K₋, K₊) is the same in all runs. Therefore the
+    runs are composed for each split by itself, and the guarantee is the largest one
+    over all splits. The bound of a split is tight where a theorem is known. Otherwise
+    it is a chain of the bounds for single members.
 
     Source: https://arxiv.org/abs/2403.04867, section 3; for chains
     https://arxiv.org/abs/1905.02383, Theorem 2.14.

@@ -5,13 +5,13 @@
     event = certified.from_strategy(strategy, noise_multiplier)
 
     tracked = certified.StrategyAccountant(strategy, noise_multiplier)
-    for batch in tracked.batch_iterator(num_examples, rng):  # The strategy's own.
+    for batch in tracked.batch_iterator(num_examples, rng):  # The strategy's batches.
         …
     tracked.get_epsilon_bounds(delta)
 
-Where jax_privacy calibrates, `ext.PLDAccountant` itself is the `accountant_fn` that it
-asks for, and an `ext.PLDAccountant(relation)` the `accountant` of older versions;
-`accountant_config()` is what their `DpsgdTrainingAccountant` takes.
+The functions of jax_privacy that calibrate noise take `ext.PLDAccountant` itself as
+their `accountant_fn`. Older versions take an object `ext.PLDAccountant(relation)` as
+their `accountant`, and `accountant_config()` for their `DpsgdTrainingAccountant`.
 """
 
 from collections.abc import Callable
@@ -92,16 +92,17 @@ def from_strategy(
     """Returns the event of all steps of a strategy of `jax_privacy.batch_selection`.
 
     Args:
-        strategy: How batches are drawn. Of a `UserSelectionStrategy`, whose gradients
-            are clipped for each user, the event is as a user sees it.
-        noise_multiplier: Standard deviation of the noise over the clip. (Where
-            jax_privacy scales noise by a sensitivity of two clips, for REPLACE_ONE,
-            twice its noise multiplier.)
-        matrix: Of correlated noise, the strategy matrix C: its Toeplitz coefficients
-            (c_0, c_1, …), or a `BufferedToeplitz`. The noise_multiplier is over the
-            clip then, not over a column's norm.
-        num_examples: Number of examples (of users), for batches of a bounded size.
-        neighboring_relation: That of the accountant which is to compose the event.
+        strategy: How batches are drawn. A `UserSelectionStrategy` clips the gradients
+            of each user, and its event is for datasets that differ in one user.
+        noise_multiplier: Standard deviation of the noise over the clipping norm. (If
+            jax_privacy scales the noise by a sensitivity of two clipping norms, for
+            REPLACE_ONE, this is twice its noise multiplier.)
+        matrix: The strategy matrix C if the noise is correlated: its Toeplitz
+            coefficients (c_0, c_1, …), or a `BufferedToeplitz`. The noise multiplier is
+            then relative to the clipping norm too, and not to the norm of a column.
+        num_examples: Number of examples (or of users), for batches of a bounded size.
+        neighboring_relation: The relation of the accountant that will compose the
+            event.
 
     Raises:
         TypeError: If it is not a strategy.
@@ -122,7 +123,7 @@ def from_strategy(
     )
     strategy = _of_records(strategy)
     for name, construction in _CONSTRUCTIONS.items():
-        # Of exactly this type: a subclass may draw otherwise.
+        # The type must be exactly this one, as a subclass may draw batches differently.
         if type(strategy) is getattr(batch_selection, name, None):
             return construction(strategy, setting)
     if isinstance(strategy, batch_selection.BatchSelectionStrategy):
@@ -182,7 +183,7 @@ def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
 
 
 def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
-    """Returns one allocation of all cycles: bins are drawn once."""
+    """Returns one allocation for all cycles, as records draw their bins only once."""
     bins = fields.positive_integer("cycle_length", strategy.cycle_length)
     cycles, rest = divmod(_iterations(strategy), bins)
     if setting.matrix is not None:
@@ -208,7 +209,7 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
 
 
 def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
-    """Returns b-min-sep sampling, of noise that is correlated or not."""
+    """Returns b-min-sep sampling, with correlated or with independent noise."""
     if strategy.truncated_batch_size is not None:
         raise privacy_accountant.UnsupportedEventError(
             "No theorem covers BMinSepSampling with truncated_batch_size: a record's "
@@ -269,7 +270,7 @@ def _iterations(strategy: Any) -> int:
 
 
 def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
-    """Returns the first column of C, of as many rows as there are steps."""
+    """Returns the first column of C, which has a row for each step."""
     if hasattr(matrix, "buf_decay"):
         decays, scales = (
             np.asarray(x, np.float64).reshape(-1).tolist()
@@ -292,13 +293,13 @@ def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
 class StrategyAccountant(displays.Displayed):
     """Counts the batches that a strategy's iterators yield, and bounds their ε.
 
-    Every iterator draws anew, also after a checkpoint is loaded. Of an earlier iterator
-    the steps that ran are counted.
+    Every iterator draws its batches anew, also after a checkpoint is loaded. The steps
+    that earlier iterators ran are counted, too.
 
     Args:
         strategy: As in `from_strategy`.
         noise_multiplier: As in `from_strategy`.
-        **options: Those of `from_strategy`. With a matrix, only one iterator may run,
+        **options: Options of `from_strategy`. With a matrix, only one iterator may run,
             because no theorem covers correlated noise across iterators.
 
     Raises:
@@ -322,9 +323,10 @@ class StrategyAccountant(displays.Displayed):
         """Returns the strategy's batches, and counts each as it is handed out.
 
         Args:
-            num_examples: As the strategy's own; of a `UserSelectionStrategy`, the user
-                of each example.
-            rng: As the strategy's own. Iterators need generators in different states.
+            num_examples: As in the strategy's own method. For a `UserSelectionStrategy`
+                it is the user of each example.
+            rng: As in the strategy's own method. Each iterator needs a generator in
+                another state.
 
         Raises:
             RuntimeError: If there are more or fewer examples than were accounted for,
@@ -375,7 +377,7 @@ class StrategyAccountant(displays.Displayed):
         strategy = _of_records(self.strategy)
         planned = getattr(strategy, "total_participations", None)
         if planned is None or steps == strategy.iterations:
-            # For all other strategies, a shorter run is the beginning of a longer one.
+            # Here a shorter run is the beginning of a longer one.
             cut = dataclasses.replace(strategy, iterations=steps)
             return from_strategy(cut, self.noise_multiplier, **self.options)
         if planned != 1:
@@ -387,9 +389,10 @@ class StrategyAccountant(displays.Displayed):
         return dp_event.ScheduledAllocationEvent([step], [steps], strategy.iterations)
 
     def pld_accountant(self) -> pld_accountant.PLDAccountant:
-        """Returns an accountant that has composed what ran: for risks, and curves.
+        """Returns an accountant that has composed what ran, for risks and curves.
 
-        Warns where no batch was handed out: another iterator's are not counted.
+        A warning is issued if no batch was handed out by `batch_iterator`, as the
+        batches of other iterators are not counted.
         """
         if not any(self._draws):
             warnings.warn(
@@ -414,9 +417,9 @@ class StrategyAccountant(displays.Displayed):
             delta: δ at which both are compared.
 
         Raises:
-            TypeError: If it is no plan.
-            RuntimeError: If its strategy is another one, or ε of its event is certainly
-                less than that of all steps of the strategy.
+            TypeError: If `plan` is not an execution plan.
+            RuntimeError: If the plan has another strategy, or if the ε of its event is
+                certainly less than that of all steps of the strategy.
         """
         for name in ("batch_selection_strategy", "dp_event"):
             if not hasattr(plan, name):
@@ -448,14 +451,14 @@ class StrategyAccountant(displays.Displayed):
         return self.pld_accountant().get_epsilon_bounds(delta)
 
     def state_dict(self) -> dict[str, Sequence[int]]:
-        """Returns what a checkpoint keeps: the steps of each draw."""
+        """Returns the state for a checkpoint: the number of steps of each draw."""
         return {"draws": list(self._draws)}
 
     def load_state_dict(self, state: Mapping[str, Sequence[int]]) -> None:
-        """Takes what `state_dict` gave; iterators that run from now on draw anew.
+        """Restores a state of `state_dict`. Iterators that run from now on draw anew.
 
         Raises:
-            TypeError, ValueError: If it is none; then nothing changes.
+            TypeError, ValueError: If it is not such a state. Nothing is then changed.
         """
         self._draws = [
             fields.non_negative_integer("draws", steps)
@@ -464,7 +467,7 @@ class StrategyAccountant(displays.Displayed):
 
 
 def _is_same(state: Any, other: Any) -> bool:
-    """Whether two states of bit generators are equal; some hold arrays."""
+    """Whether two states of bit generators, which may hold arrays, are equal."""
     if isinstance(state, Mapping) and isinstance(other, Mapping):
         return state.keys() == other.keys() and all(
             _is_same(state[name], other[name]) for name in state
@@ -473,10 +476,10 @@ def _is_same(state: Any, other: Any) -> bool:
 
 
 def accountant_config() -> Any:
-    """Returns the configuration of a certified accountant, for versions to 2.0.
+    """Returns the configuration of a certified accountant, for versions up to 2.0.
 
-    That is what `jax_privacy.accounting.DpsgdTrainingAccountant` and the functions that
-    calibrate for it take.
+    `jax_privacy.accounting.DpsgdTrainingAccountant` takes it, and so do the functions
+    that calibrate noise for it.
     """
     from jax_privacy import accounting
 

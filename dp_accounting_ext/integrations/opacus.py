@@ -1,4 +1,4 @@
-"""Certified accountants for Opacus, known to it once this module is imported.
+"""Certified accountants for Opacus, which are registered when this module is imported.
 
     from dp_accounting_ext.integrations import opacus as certified
 
@@ -11,10 +11,10 @@
     engine = PrivacyEngine(accountant="shuffled")  # ε where a record is replaced.
     engine.make_private(…, data_loader=loader, poisson_sampling=False)
 
-All work in Opacus' `get_noise_multiplier` and in its checkpoints. With them,
-`make_private` refuses a loader that draws batches otherwise than its accountant is for,
-and each step is checked against what the loader drew. Clipping and noise must be those
-of Opacus.
+All of them work with Opacus' `get_noise_multiplier` and with its checkpoints. If one is
+used, `make_private` refuses a loader whose way of drawing batches is not the one that
+the accountant is for, and each step is checked against the batches that the loader
+drew. The accountants assume that Opacus itself clips the gradients and adds the noise.
 """
 
 from collections.abc import Iterator
@@ -49,18 +49,19 @@ ShuffledAccountant = opacus_epochs.ShuffledAccountant
 
 
 class BallsAndBinsSampler:
-    """A `batch_sampler` of a DataLoader: every record in one batch of each epoch.
+    """A `batch_sampler` of a DataLoader that puts each record in one batch of an epoch.
 
     Args:
         num_records: Length of the dataset.
-        num_steps: Batches of an epoch; batches differ in size and may be empty.
+        num_steps: Number of batches of an epoch. Batches differ in size and may be
+            empty.
         accountant: The accountant that every draw is reported to, so that epochs that
             end early or are resumed are accounted for correctly.
-        generator: A `torch.Generator`; for real data, one that nobody can predict.
+        generator: A `torch.Generator`. For real data its state must be unpredictable.
 
     Raises:
         TypeError, ValueError: If a number is not a positive integer, or the accountant
-            none of balls and bins.
+            is not one for balls and bins.
     """
 
     kind = opacus_loaders.Kind.BALLS_AND_BINS
@@ -121,8 +122,9 @@ def balls_and_bins(
     """Returns a loader of the same dataset that draws balls-and-bins batches.
 
     Args:
-        data_loader: A plain `torch.utils.data.DataLoader` of a dataset with a length;
-            the new one has as many batches an epoch, of the same size on average.
+        data_loader: A plain `torch.utils.data.DataLoader` of a dataset with a length.
+            The new loader has the same number of batches in an epoch, which have the
+            same size on average.
         accountant: `engine.accountant` of `PrivacyEngine(accountant="balls_and_bins")`.
         generator: As in `BallsAndBinsSampler`; by default that of the loader.
 
@@ -170,12 +172,13 @@ def check(engine: Any, data_loader: Any) -> str:
         data_loader: The loader that is to be trained on.
 
     Returns:
-        What the loader draws, and for which neighbors ε holds, in a sentence.
+        A sentence that says how the loader draws batches, and for which neighboring
+        datasets ε holds.
 
     Raises:
-        TypeError: If the accountant is none of this module, or the loader no
+        TypeError: If the accountant is not one of this module, or the loader is not a
             DataLoader.
-        RuntimeError: If the loader draws batches otherwise, or is not the one that
+        RuntimeError: If the loader draws batches in another way, or is not the one that
             `make_private` returned.
     """
     accountant = _certified(engine)

@@ -1,4 +1,4 @@
-"""Certified accountants for Opacus: of Poisson samples, of epochs of other batches."""
+"""A certified accountant for Opacus, and the checks that all such accountants share."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.validation import fields
 
-# Tuning: how far a rate may be from one over a whole number. A float's is nearer.
+# Tuning: the largest distance of a rate from one over an integer; floats are nearer.
 WHOLE = 1e-9
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -30,10 +30,11 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
     drew raises an error. Direct calls of `step` are not checked against any loader.
 
     Guarantees:
-        `get_epsilon` is never below the truth, where one record is added or removed and
+        `get_epsilon` is never below the truth if one record is added or removed and
         the divisor of the noisy sum, `optimizer.expected_batch_size`, does not depend
-        on it: Opacus makes that of the dataset's size, which is to be public, or else
-        the divisor to be set to a number that was fixed beforehand.
+        on that record. Opacus computes the divisor from the dataset's size. So this
+        size must be public, or the divisor must be set to a number that was fixed
+        beforehand.
     """
 
     kind = opacus_loaders.Kind.POISSON
@@ -52,11 +53,11 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     @property
     def history(self) -> History:
-        """(Noise multiplier, sampling rate, steps), as Opacus' own.
+        """The (noise multiplier, sampling rate, number of steps), as in Opacus.
 
-        Opacus' `get_noise_multiplier` writes what is planned, whose number of steps it
-        may round down to one too few of a whole number of epochs: these are counted as
-        whole.
+        Opacus' `get_noise_multiplier` writes a planned run here. It may round the
+        number of steps down to one less than a whole number of epochs, which is then
+        counted as that number of epochs.
         """
         return self._history
 
@@ -82,7 +83,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
         Raises:
             TypeError: If it is no DataLoader.
-            RuntimeError: If it does, with what is to be written instead.
+            RuntimeError: If it does. The message says what to write instead.
         """
         found = opacus_loaders.kind(data_loader)
         if found is not self.kind:
@@ -92,11 +93,11 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             )
 
     def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
-        """Refuses what `make_private` is asked for, if other batches would be drawn.
+        """Refuses arguments of `make_private` with which other batches would be drawn.
 
         Raises:
             TypeError: If it is no DataLoader.
-            RuntimeError: If they would, with what is to be written instead.
+            RuntimeError: If they would. The message says what to write instead.
         """
         if not poisson_sampling:
             self.refuse(data_loader)
@@ -124,7 +125,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         """Counts one step.
 
         Args:
-            noise_multiplier: Standard deviation of the noise over the clip.
+            noise_multiplier: Standard deviation of the noise over the clipping norm.
             sample_rate: The probability that a record is in the batch.
 
         Raises:
@@ -139,13 +140,13 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         self._is_planned = False
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
-        """Returns what Opacus' optimizer calls before each step.
+        """Returns the function that Opacus' optimizer calls before each step.
 
         Raises:
-            ValueError: By the hook, if a step sums several Poisson samples: together
-                they are none, as a record may be in two of them.
-            RuntimeError: By the hook, if a step is none on what the loader drew, or the
-                optimizer clips adaptively.
+            ValueError: By the hook, if a step sums several Poisson samples. Their union
+                is not a Poisson sample, as a record may be in two of them.
+            RuntimeError: By the hook, if a step did not run on the batch that the
+                loader drew, or if the optimizer clips adaptively.
         """
 
         def hook(optimizer: Any) -> None:
@@ -184,7 +185,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     @property
     def _counted(self) -> History:
-        """The history, where it is a plan with its epochs whole."""
+        """The history; if it is a plan, with its epochs completed."""
         if not self._is_planned:
             return self._history
         return [
@@ -193,7 +194,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         ]
 
     def pld_accountant(self) -> pld_accountant.PLDAccountant:
-        """Returns an accountant that has composed what ran: for risks, and curves."""
+        """Returns an accountant that has composed what ran, for risks and curves."""
         if not len(self):
             warnings.warn(
                 "No step was seen: ε is 0. Train with the optimizer that make_private "
@@ -208,8 +209,8 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
         Args:
             delta: δ.
-            **_: What Opacus passes to its own accountants, such as `eps_error`. The
-                bound is as tight as it can be without.
+            **_: Options that Opacus passes to its own accountants, such as `eps_error`.
+                They have no effect.
         """
         return self.pld_accountant().get_epsilon(delta)
 
@@ -227,20 +228,20 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         return "certified"
 
     def state_dict(self, destination: Any = None) -> Any:
-        """Returns what a checkpoint keeps: the history, and marks of what was drawn."""
+        """Returns the state for a checkpoint: the history, and marks of the draws."""
         found = super().state_dict(destination)
         found["seen"] = sorted(self.watched.seen)
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes what `state_dict` gave, also after it was JSON.
+        """Restores a state of `state_dict`, also after it was converted to JSON.
 
-        Warns where steps that ran are forgotten by it, as those of a run that goes back
-        to an earlier checkpoint: what they showed may have been the reason to.
+        A warning is issued if steps that ran are not in the state, as when a run goes
+        back to an earlier checkpoint: their outputs may have been the reason for that.
 
         Raises:
-            TypeError, ValueError: If it is that of another accountant, or a step has no
-                meaning; then nothing changes.
+            TypeError, ValueError: If it is the state of another accountant, or has an
+                invalid step. Nothing is then changed.
         """
         before = self._history, self._is_planned
         seen = fields.sequence("seen", (state_dict or {}).get("seen", []))
@@ -285,7 +286,7 @@ _TO_SHUFFLED = (
 )
 _TO_BINS = "write PrivacyEngine(accountant='balls_and_bins')."
 _TO_POISSON = "write PrivacyEngine(accountant='certified')."
-# Of an accountant's kind and the loader's.
+# The remedy for each kind of accountant and of loader.
 _REMEDIES = {
     (_POISSON, _SHUFFLED): f"{_TO_SHUFFLED}remove poisson_sampling=False.",
     (_POISSON, _BINS): _TO_BINS,
@@ -297,7 +298,7 @@ _REMEDIES = {
 
 
 def _is_one_too_few(rate: float, steps: int) -> bool:
-    """Whether a step more makes epochs whole: int(epochs / rate) may round so."""
+    """Whether one more step completes an epoch: int(epochs / rate) may round down."""
     if not rate:
         return False
     of_epoch = round(1 / rate)

@@ -242,8 +242,8 @@ def watch_sampler(
     """
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
     known = _Loader(rate, coincidence, is_ahead, is_ordered)
-    # Its class, as a DataLoader takes no other sampler once it is made, and its length
-    # and attributes are to stay.
+    # The class of the sampler is replaced, as a DataLoader takes no other sampler once
+    # it is made. The sampler keeps its length and attributes.
     if type(sampler) in _WATCHED:
         sampler.__class__ = _WATCHED[type(sampler)]
     others = getattr(sampler, "_watches", [])
@@ -257,11 +257,11 @@ def is_watched(loader: Any, by: Watch) -> bool:
 
 
 def count_parts(optimizer: Any) -> None:
-    """Makes an optimizer keep how many gradients it adds up, also in several parts.
+    """Makes an optimizer count the gradients that it adds up, also in several parts.
 
-    Opacus keeps those of a batch's last part alone.
+    Opacus keeps only the gradients of the last part of a batch.
     """
-    # The second name is that of ghost clipping.
+    # With ghost clipping the method has the second name.
     for name in ("clip_and_accumulate", "accumulate"):
         if hasattr(optimizer, name):
             optimizer._records_of_parts = 0
@@ -283,21 +283,21 @@ def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def take_size(optimizer: Any) -> tuple[int | None, bool]:
-    """Returns how many clipped gradients a step sums, and if more may be unseen.
+    """Returns the number of clipped gradients of a step, and if more may be uncounted.
 
-    The number is None where it is not kept. What is counted begins anew.
+    The number is None if it is unknown. The count starts again from zero.
     """
     counted = getattr(optimizer, "_records_of_parts", None)
     if counted is not None:
         optimizer._records_of_parts = 0
         return counted, False
-    # Parts before the last one were added up and are gone.
+    # Gradients of parts before the last one were added up, and cannot be counted.
     is_split = getattr(optimizer, "_is_last_step_skipped", True)
     return _size_of_part(optimizer), is_split
 
 
 def _size_of_part(optimizer: Any) -> int | None:
-    """Returns how many clipped gradients a step sums; None where that is not kept."""
+    """Returns the number of clipped gradients of a step, or None if it is unknown."""
     for parameter in optimizer.params:
         found = getattr(parameter, "grad_sample", None)
         if isinstance(found, torch.Tensor):
@@ -306,7 +306,7 @@ def _size_of_part(optimizer: Any) -> int | None:
             return sum(map(len, found))
         norms = getattr(parameter, "_norm_sample", None)
         if isinstance(norms, torch.Tensor):
-            return len(norms)  # Ghost clipping keeps no more, of the last batch.
+            return len(norms)  # All that ghost clipping keeps.
     return None
 
 

@@ -23,30 +23,30 @@ NeighborRel = privacy_accountant.NeighboringRelation
 class _EpochAccountant(opacus_accountants.CertifiedAccountant):
     """An accountant of epochs in each of which every record joins one batch.
 
-    An epoch has 1 / sample_rate steps, fewer where it was ended; noise may change
-    between steps. Where n batches are accumulated in a step, Opacus passes n times the
-    rate, and an epoch has 1 / n times as many steps.
+    An epoch has 1 / sample_rate steps, or fewer if it was ended early. The noise may
+    change between steps. If n batches are accumulated in a step, Opacus passes n times
+    the rate, and an epoch has 1 / n times as many steps.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        # Numbers of steps after which a draw began.
+        # The numbers of steps after which the draws began.
         self._begun: list[int] = []
         self._draw: opacus_draws.Draw | None = None
 
     def begin_epoch(self) -> None:
-        """Begins an epoch, in which records draw anew; an unfinished epoch ends."""
+        """Begins an epoch, in which records draw anew. An unfinished epoch ends."""
         steps = len(self)
         if steps and (not self._begun or self._begun[-1] < steps):
             self._begun.append(steps)
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        """Counts one step, as that of `CertifiedAccountant` does.
+        """Counts one step, as `CertifiedAccountant.step` does.
 
         Raises:
-            TypeError, ValueError: If noise_multiplier is none, or sample_rate is not
-                one over a number of steps.
-            RuntimeError: If an iterator goes on after a later one.
+            TypeError, ValueError: If noise_multiplier is not a positive number, or
+                sample_rate is not one over a number of steps.
+            RuntimeError: If an iterator continues after a later one began.
         """
         fields.noise_multiplier(noise_multiplier)
         _steps_of_epoch(sample_rate)
@@ -90,7 +90,7 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
     @staticmethod
     @abc.abstractmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
-        """Returns an epoch of which the first steps ran, with noise that may differ."""
+        """Returns the event of an epoch whose first steps ran, with these noises."""
 
     def _epochs(self) -> Iterator[tuple[int, list[tuple[float, int]]]]:
         """Yields each epoch's steps, and the noise of those that ran."""
@@ -117,17 +117,17 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
         return iter(epochs)
 
     def state_dict(self, destination: Any = None) -> Any:
-        """Returns what a checkpoint keeps: the history, and where draws began."""
+        """Returns the state for a checkpoint: the history, and where draws began."""
         found = super().state_dict(destination)
         found["begun"] = list(self._begun)
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes what `state_dict` gave; a loader that is resumed draws anew.
+        """Restores a state of `state_dict`. A loader that is resumed draws anew.
 
         Raises:
-            ValueError: If it is that of another accountant, or a step has no meaning;
-                then nothing changes.
+            ValueError: If it is the state of another accountant, or has an invalid
+                step. Nothing is then changed.
         """
         begun = [
             fields.positive_integer("begun", steps)
@@ -141,9 +141,8 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
 class BallsAndBinsAccountant(_EpochAccountant):
     """Opacus' accountant of epochs in each of which every record draws one batch.
 
-    Each record draws its batch uniformly, on its own and anew in every epoch: as
-    `balls_and_bins` makes a loader do. What else holds for `CertifiedAccountant` holds
-    here.
+    Each record draws its batch uniformly, independently of other records and epochs, as
+    a loader of `balls_and_bins` does. Everything else is as for `CertifiedAccountant`.
     """
 
     kind = opacus_loaders.Kind.BALLS_AND_BINS
@@ -169,13 +168,14 @@ class BallsAndBinsAccountant(_EpochAccountant):
 class ShuffledAccountant(_EpochAccountant):
     """Opacus' accountant of shuffled or fixed batches, where a record is replaced.
 
-    In each epoch every record is in one batch of a plain loader, and anybody may know
-    in which: of `DataLoader(dataset, batch_size=…, shuffle=True)` and
-    `make_private(…, poisson_sampling=False)`. An epoch that ends early counts whole.
+    It is for a plain loader, `DataLoader(dataset, batch_size=…, shuffle=True)`, with
+    `make_private(…, poisson_sampling=False)`. In each epoch every record is in one
+    batch, and an adversary may know in which. An epoch that ends early counts as a
+    whole one.
 
     Guarantees:
-        `get_epsilon` is never below the truth, where one record is replaced by another.
-        Where one is added or removed, others move to other batches, and no bound is
+        `get_epsilon` is never below the truth if one record is replaced by another. If
+        one is added or removed, other records move to other batches, and no bound is
         known.
     """
 
@@ -183,12 +183,12 @@ class ShuffledAccountant(_EpochAccountant):
     neighboring_relation = NeighborRel.REPLACE_ONE
 
     def _rate(self, data_loader: Any) -> float:
-        return 0.0  # The accountant claims none, and any will do.
+        return 0.0  # This accountant needs no rate.
 
     @staticmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
         del num_steps
-        # Of Gaussian noise, less of it dominates more.
+        # Gaussian noise dominates Gaussian noise of a larger scale.
         return stock.GaussianDpEvent(min(noise for noise, _ in runs))
 
     @classmethod
@@ -198,7 +198,7 @@ class ShuffledAccountant(_EpochAccountant):
 
 
 def _steps_of_epoch(rate: float) -> int:
-    """Returns t of a rate 1 / t."""
+    """Returns the number t of steps of an epoch, from the rate 1 / t."""
     number = fields.sampling_probability(rate)
     if not number:
         raise ValueError("sample_rate must be positive. Found 0.")

@@ -1,4 +1,4 @@
-"""Checks of data loaders, modules and losses: which of them keep their promise."""
+"""Checks of data loaders, modules and losses: whether an accountant covers them."""
 
 from collections.abc import Callable
 import enum
@@ -11,7 +11,7 @@ from dp_accounting_ext.integrations import opacus_draws
 
 
 class Kind(enum.Enum):
-    """A way of drawing batches that an accountant of this package is for."""
+    """The ways of drawing batches for which this package has accountants."""
 
     POISSON = "Poisson samples"
     BALLS_AND_BINS = "balls-and-bins batches"
@@ -22,8 +22,9 @@ def kind(loader: Any) -> Kind:
     """Returns how a loader draws batches.
 
     Raises:
-        TypeError: If it is no DataLoader.
-        RuntimeError: If it is none of those that an accountant here is for, by name.
+        TypeError: If it is not a DataLoader.
+        RuntimeError: If no accountant of this package is for it. The message names the
+            sampler.
     """
     if not isinstance(loader, data.DataLoader):
         raise TypeError(
@@ -88,10 +89,11 @@ def _refuse_repeated_records(dataset: Any) -> None:
 
 
 def refuse_loss(loader: Any) -> None:
-    """Refuses a loader whose sampler another one of the whole dataset would replace.
+    """Refuses a loader whose sampler would be replaced by one of the whole dataset.
 
     Raises:
-        RuntimeError: If its records or their weights would be lost without a warning.
+        RuntimeError: If the loader's choice of records, or their weights, would be
+            lost.
     """
     sampler = opacus_draws.batch_sampler(loader)
     inner = getattr(sampler, "sampler", None)
@@ -104,10 +106,10 @@ def refuse_loss(loader: Any) -> None:
 
 
 def refuse_several_gpus(module: Any) -> None:
-    """Refuses a module whose gradients several processes add up.
+    """Refuses a module that adds up gradients of several processes.
 
     Raises:
-        RuntimeError: If it is one.
+        RuntimeError: If it is such a module.
     """
     if _OF_SEVERAL_GPUS & {each.__name__ for each in type(module).__mro__}:
         raise RuntimeError(_SEVERAL_GPUS)
@@ -134,7 +136,7 @@ _SEVERAL_GPUS = (
 
 
 def _accepted(sampler: Any) -> None:
-    """Takes a sampler of each record once."""
+    """Accepts a sampler that yields each record once."""
 
 
 def _random(sampler: Any) -> None:

@@ -7,9 +7,10 @@
     )
     lower, estimate, upper = accountant.compute_epsilon(delta=1e-6, num_steps=1000)
 
-For programs that import it: one line changes, and nothing of it need be installed. Its
-errors `eps_error` and `delta_error`, and its `eps_max`, are taken and have no effect:
-bounds are as tight as they can be without, and certified.
+Programs that use prv_accountant can import this module in its place, without any other
+change; prv_accountant itself need not be installed. The arguments `eps_error`,
+`delta_error` and `eps_max` are accepted but have no effect, as bounds are certified and
+about as tight as possible whatever their values are.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ __dir__ = __all__.copy
 
 Bounds = tuple[float, float, float]
 
-# Certified: more than the rounding of a quotient, relatively.
+# Certified: a bound on the relative rounding error of a quotient.
 _ROUNDING = 2.0**-50
 
 

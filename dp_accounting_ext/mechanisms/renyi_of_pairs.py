@@ -5,10 +5,10 @@ P from Q is ln(1 + E φ(Z)) / (α − 1), and
 
     E φ(Z) = α (α − 1) (∫₁ κ^{α−2} H_κ(P‖Q) dκ + ∫₀¹ κ^{α−1} H_{1/κ}(Q‖P) dκ),
 
-so that bounds on both profiles bound it. The first integral is a sum over the atoms
-above one of the pair that bounds H(P‖Q), the second over those below one of the pair
-that bounds H(Q‖P), each of φ itself: no digit cancels, and every cell counts on its
-side.
+so that bounds on both profiles bound the divergence. The first integral is a sum of φ
+over the atoms above one of the pair that bounds H(P‖Q). The second is a sum of φ over
+the atoms below one of the pair that bounds H(Q‖P). All terms are positive, so that no
+digits cancel.
 """
 
 from collections.abc import Mapping
@@ -35,16 +35,17 @@ DirectedPairs = dominating_pair.DirectedPairs
 _LEVELS = np.append(
     np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
 )
-# Tuning: at a high order the largest ratios decide, however rare; still rarer ones need
-# a pair for each direction.
+# Tuning: at a high order the largest ratios determine the divergence, however rare they
+# are. With smaller tails than these a pair for each direction would be needed.
 _ACCURACY = accuracy.FOR_DIVERGENCES
-# Tuning: if a side has more atoms than the first number, those in between are split to
-# atoms one cell apart: on the axis of losses, and relatively below one nat.
+# Tuning: if a side has more atoms than the first number, they are split between nodes.
+# Adjacent nodes are one cell apart in nats, or relatively for losses below one nat.
 _MANY_ATOMS, _CELL = 1024, 2.0**-8
-# Logarithms of masses are raised by so much where masses are split: from −700 or so.
+# Logarithms of masses, which may be as small as −700, are raised by this number while
+# masses are split, so that no share underflows.
 _LIFTED = 300.0
-# Certified (docs/rounding.md): of a mean of excesses, relatively;
-# of a normal tail's logarithm, whose argument errs by a few roundings.
+# Certified (docs/rounding.md): a bound on the relative error of a mean of excesses, and
+# on the error of the logarithm of a normal tail.
 _ROUNDING = 1e-12
 
 
@@ -59,8 +60,8 @@ def divergences(
         bound: The side.
 
     Returns:
-        (n,) of P‖Q and (n,) of Q‖P, in nats. An upper one is inf where nothing bounds
-        the far tail of the losses.
+        (n,) divergences of P from Q, and (n,) of Q from P, in nats. Upper bounds are
+        infinite if no bound on the far tail of the losses is known.
 
     Source:
         https://arxiv.org/abs/2602.17284, section 3 (from a loss to Rényi divergences).
@@ -139,7 +140,7 @@ def _without_sinks(
 def _of_part(
     part: interface.Mechanism, orders: Sequence[float], bound: Bound
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns both directions' divergences of one run of what has no parts."""
+    """Returns both directions' divergences of one run of a mechanism without parts."""
     if part.is_known_by_divergences:
         known = part.rdp(orders) if bound is Bound.UPPER else None
         values = np.zeros(len(orders)) if known is None else known.values
@@ -163,11 +164,11 @@ def _of_pairs(
     """Returns the (n,) divergences of P from Q, which is one direction of a mechanism.
 
     Args:
-        pairs: Those of P and Q: of the mechanism, or swapped.
+        pairs: The pairs of the mechanism, swapped for the direction ADD.
         part: The mechanism.
         orders: (n,) orders.
-        direction: Which of its directions it is.
-        bound: The side.
+        direction: The direction of the mechanism that P and Q stand for.
+        bound: The side of the bound.
     """
     above, below = (
         _Side(pairs.remove, Direction.REMOVE),
@@ -206,8 +207,9 @@ class _Side:
     """The atoms of one pair that are read, on one side of Z = 1.
 
     Args:
-        pair: What bounds H(P‖Q) (remove), or H(Q‖P) (add).
-        direction: Which; above one are the ratios of the former, below of the latter.
+        pair: The pair that bounds H(P‖Q) (REMOVE), or H(Q‖P) (ADD).
+        direction: The direction. Ratios above one are read for REMOVE, and ratios below
+            one for ADD.
     """
 
     def __init__(self, pair: dominating_pair.DominatingPair, direction: Direction):
@@ -215,7 +217,7 @@ class _Side:
             pair.bound, pair.ratios.size, pair.mass_error, pair.ratio_error
         )
         sign = 1.0 if direction is Direction.REMOVE else -1.0
-        # Losses move away from zero by what they may be off (upper), or towards it.
+        # Losses move away from zero (upper), or towards it (lower), by their error.
         losses = np.log(pair.ratios) - sign * shift
         kept = (sign * losses > 0) & (pair.masses > 0)
         with np.errstate(divide="ignore"):
@@ -246,16 +248,17 @@ class _Side:
     def log_sink_excess(
         self, order: float, largest: float, tail: tuple[float, float]
     ) -> float:
-        """Returns log of what the sink adds to E φ(Z) / (α − 1), at most.
+        """Returns log of an upper bound on the sink's share of E φ(Z) / (α − 1).
 
-        Up to a level κ* above all ratios the profile is what the sink holds, and beyond
-        it that of what bounds the loss: nothing, where no loss is larger, or a normal
-        variable, whose share is at most E[e^{(α − 1) L}; L > ln κ*].
+        Let κ* be a level above all ratios. Up to κ* the profile of the sink is its
+        mass. Beyond κ* it is bounded by what is known of the loss L: it is zero if no
+        loss is larger than ln κ*, and if a normal variable bounds the loss its share is
+        at most E[e^{(α − 1) L}; L > ln κ*].
 
         Args:
-            order: α.
-            largest: No loss is larger.
-            tail: Mean and deviation of the normal variable, or inf.
+            order: The order α.
+            largest: An upper bound on all losses, or inf.
+            tail: The mean and standard deviation of the normal variable, or inf.
         """
         log_sink = math.log(self.infinity_mass) + math.log(order / (order - 1))
         slope, (mean, deviation) = order - 1, tail
@@ -275,10 +278,10 @@ class _Side:
 def _thinned(
     log_masses: FloatArray, losses: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns fewer atoms with a mean of any convex function that is no less.
+    """Returns fewer atoms, for which the mean of no convex function is smaller.
 
-    An atom between two that stay is split between them, so that mass and mean are what
-    they were.
+    An atom between two nodes is split between them, so that its mass and its mean are
+    kept.
 
     Args:
         log_masses: (n,) logarithms of masses under Q.
@@ -287,12 +290,13 @@ def _thinned(
     sizes = np.abs(losses)
     cells = np.floor(np.where(sizes < 1, np.log(sizes), sizes - 1) / _CELL)
     (starts,) = np.nonzero(np.diff(cells, prepend=np.nan))
-    # An atom lies at the first of two nodes, or between them; the last is one.
+    # Each atom lies at the first of its two nodes or between them. The last atom is a
+    # node.
     nodes = np.append(losses[starts], losses[-1])
     counts = np.diff(starts, append=losses.size)
     low, high = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)
     span = np.maximum(np.expm1(high - low), floats.TINY)
-    # Far from the least float, which would lose shares.
+    # Raised, so that shares do not underflow.
     masses = np.exp(log_masses + _LIFTED)
     above = masses * (np.expm1(losses - low) / span)
     below = masses * np.where(

@@ -238,7 +238,7 @@ class Truncated(sampling.Scheme):
         return groups.GroupedByChain(size, one).split(removed, inserted)
 
     def _by_place(self, base: batches.Base, *, is_replaced: bool) -> Mechanism:
-        """Returns the upper bound of one member that reveals who was drawn."""
+        """Returns an upper bound for one member, if it is revealed who was drawn."""
         probability = self.place()
         law = sampled_members.poisson(1, self.rate)
         fewer = base.on(law, law if is_replaced else batches.NONE)

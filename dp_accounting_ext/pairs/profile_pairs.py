@@ -339,9 +339,14 @@ def symmetric_below(tests: FloatArray, infinity_mass: float) -> DominatingPair:
 
 
 def _most_powerful(tests: FloatArray) -> FloatArray:
-    """Returns the increments of the most powerful of (2, n) tests.
+    """Returns the upper hull of the powers of tests, as increments along the hull.
 
-    They are (2, m) positive increments under P and Q, with increasing quotients.
+    Args:
+        tests: (2, n) probabilities of n tests under P and under Q.
+
+    Returns:
+        (2, m) positive increments of the probabilities under P and under Q, from one
+        corner of the hull to the next. The quotients P / Q increase.
     """
     tests = tests[:, tests[1] > 0]
     tests = np.insert(tests[:, np.lexsort((-tests[0], tests[1]))], 0, 0.0, axis=1)

@@ -151,7 +151,7 @@ def _log_choices(order: int) -> FloatArray:
 
 @functools.lru_cache(maxsize=1)
 def _log_factorials() -> FloatArray:
-    """Returns log n!, of exact integers."""
+    """Returns log n! for n = 0, 1, …, computed from exact factorials."""
     logs, product = [0.0], 1
     for number in range(1, int(ratio_moments.HIGHEST_ORDER) + 2):
         product *= number

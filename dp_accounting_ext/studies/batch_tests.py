@@ -13,7 +13,7 @@ from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
-# Certified: above the relative rounding error of a probability.
+# Certified: a bound on the relative rounding error of a probability.
 ROUNDING = 1e-6
 LEAST = 1e-300  # Smaller probabilities are reported as this one.
 
@@ -75,7 +75,7 @@ class Record:
             )
         self.epochs = self.sizes.size // self.steps
         self.of_epochs = self.sizes[: self.epochs * self.steps].reshape(-1, self.steps)
-        # Not from the batches: what is tested must be fixed before they are seen.
+        # Not read from the batches, as a test must be fixed before they are seen.
         self.batch_size = run.batch_size or -(
             -self.times * self.num_records // self.steps
         )
@@ -126,9 +126,10 @@ class Record:
         return np.bincount(whole, minlength=self.num_records)
 
     def overlaps(self) -> tuple[int, int]:
-        """Returns how often records are in the same steps of two epochs, and pairs.
+        """Returns how often records are in the same steps of two epochs, in all pairs.
 
-        Epochs are paired, each with the next one; none is in two pairs.
+        It also returns the number of pairs. Each epoch is paired with the next one, and
+        none is in two pairs.
         """
         codes = [
             np.concatenate([x * self.steps + step for step, x in enumerate(epoch)])
@@ -138,9 +139,9 @@ class Record:
         return sum(np.intersect1d(*pair).size for pair in pairs), len(pairs)
 
     def pairs_of_steps(self) -> tuple[IntArray, IntArray] | None:
-        """Returns statistics of adjacent steps: differences, and records in only one.
+        """Returns differences of adjacent sizes, and numbers of records in only one.
 
-        It is None if the records in only one of two steps are not known.
+        It is None if it is not known which records are in only one of two steps.
         """
         half = self.steps // 2 * 2
         left, right = self.of_epochs[:, :half:2], self.of_epochs[:, 1:half:2]
@@ -230,21 +231,21 @@ def of_poisson(record: Record) -> list[Test]:
 
 
 def _exact_sums(record: Record, found: int) -> float:
-    """Returns the probability of so many epochs whose sizes sum to k N."""
+    """Returns the probability of at least `found` epochs whose sizes sum to k N."""
     drawn, number = record.times * record.num_records, record.num_records * record.steps
     probability = stats.binom.pmf(drawn, number, min(record.rate, drawn / number))
     return float(stats.binom.sf(found - 1, record.epochs, probability))
 
 
 def _exact_sizes(record: Record, found: int) -> float:
-    """Returns the probability of so many steps of the run's batch size."""
+    """Returns the probability of at least `found` steps of the run's batch size."""
     size, number = record.batch_size, record.num_records
     probability = stats.binom.pmf(size, number, min(record.rate, size / number))
     return float(stats.binom.sf(found - 1, record.sizes.size, probability))
 
 
 def _exact_counts(record: Record, found: int) -> float:
-    """Returns the probability of so many records that are k times in an epoch."""
+    """Returns the probability of at least `found` records that are in k steps."""
     k, t = record.times, record.steps
     probability = stats.binom.pmf(k, t, min(record.rate, k / t))
     return float(
@@ -253,7 +254,7 @@ def _exact_counts(record: Record, found: int) -> float:
 
 
 def exact_as_poisson(record: Record, level: float, scheme: str) -> float:
-    """Returns the probability that exact epochs fit Poisson samples: it is 0 or 1."""
+    """Returns 1 if epochs without any deviation fit Poisson samples, otherwise 0."""
     records, k = record.num_records, record.times
     is_shuffled = scheme == training_run.SHUFFLED
     is_whole = not is_shuffled or int(record.cut.sum()) == k * records
@@ -361,7 +362,7 @@ def poisson_as_allocation(record: Record) -> float:
 
 
 def shuffle_as_allocation(record: Record, level: float) -> float:
-    """Returns the probability that cut epochs fit draws of each record: 0 or 1."""
+    """Returns 1 if epochs that are cut from a dataset fit allocation, otherwise 0."""
     cut = record.cut
     if int(cut.sum()) != record.times * record.num_records:
         return 0.0 if record.epochs else 1.0

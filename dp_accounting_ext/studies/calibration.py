@@ -44,7 +44,7 @@ def calibrate(
     Returns:
         A row for each way of drawing batches. With a measure it has bounds on the risk.
 
-    Warns if δ is one over the dataset's size or more.
+    A warning is issued if δ is at least one over the dataset's size.
 
     Raises:
         TypeError, ValueError: If the target has the wrong type or is out of range, δ is

@@ -42,8 +42,8 @@ _UNKNOWN = "no bound is known: without a record, others move to other batches"
 class Row(displays.Displayed):
     """Certified bounds on ε of one run.
 
-    What `compare`, `calibrate`, statements and sweeps return; `pandas.DataFrame(rows)`
-    takes a list of them.
+    `compare`, `calibrate`, statements and sweeps return lists of rows, which
+    `pandas.DataFrame(rows)` takes.
 
     Attributes:
         sampling: How batches are drawn.
@@ -52,11 +52,11 @@ class Row(displays.Displayed):
         noise_multiplier: The noise multiplier, given or found by calibration.
         delta: δ; None if no ε is requested.
         epsilon_lower: Lower bound on ε, in nats; None where no bound is known.
-        epsilon_upper: Upper bound on ε, in nats; None with the lower one.
+        epsilon_upper: Upper bound on ε, in nats; None if the lower bound is None.
         seconds: CPU time.
-        note: A warning that the reader must know beside the numbers, or "".
+        note: A warning that the reader must see beside the numbers, or "".
         risk_lower: Lower bound on the risk that noise was found for; None without one.
-        risk_upper: Upper bound on it.
+        risk_upper: Upper bound on the same risk.
     """
 
     sampling: str
@@ -93,7 +93,7 @@ class Row(displays.Displayed):
         return self.width > explanation.TIGHT
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all of these by their names."""
+        """Returns all fields by their names."""
         return {**dataclasses.asdict(self), "is_wide": self.is_wide}
 
     def _display(self) -> displays.Table:
@@ -135,12 +135,12 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Row]) -> displays.Table:
-    """Returns a table of rows; what has a note ends with its number.
+    """Returns a table of rows; a row that has a note ends with the note's number.
 
     Args:
-        title: Of the table.
-        heads: Of its columns, in `COLUMNS`.
-        rows: What it is of.
+        title: The title of the table.
+        heads: The heads of its columns, names in `COLUMNS`.
+        rows: The rows that it shows.
     """
     found = list(rows)
     notes = list(dict.fromkeys(row.note for row in found if row.note))
@@ -155,11 +155,12 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Row]) -> displays.Tab
 
 
 def compare(run: training_run.TrainingRun) -> Rows:
-    """Returns ε for each way of drawing batches, of one alone if the run names it.
+    """Returns ε for each way of drawing batches, or for the one that the run names.
 
-    Of shuffled or fixed batches a record is replaced, and no other is added or removed.
+    For shuffled or fixed batches the bounds are for a record that is replaced, as none
+    are known for a record that is added or removed.
 
-    Warns where δ is one over the dataset's size or more.
+    A warning is issued if δ is at least one over the dataset's size.
 
     Raises:
         ValueError: If the group is too large, or noise or δ is not given.
@@ -202,7 +203,7 @@ def bracket(
 def timed(
     of: tuple[str, str, int, float, float], bounds: Callable[[], tuple[float, float]]
 ) -> Row:
-    """Returns a row of what the function returns, and the CPU time that it took."""
+    """Returns a row with the results of a function and the CPU time that it took."""
     begin = time.process_time()
     row = Row(*of, *bounds(), time.process_time() - begin)
     notes = []

@@ -18,11 +18,11 @@ STYLES: dict[str, dict[str, Any]] = {
 MARKS = ("", "o", "s", "^", "v", "D", "*", "x")
 _NOTE = "Certified: the truth is on the line, or in its shade."
 TITLE_LETTERS = 66
-_BELOW_AXES = -0.45  # Inches, where labels of ticks and axes end.
+_BELOW_AXES = -0.45  # The distance below the axes at which their labels end, in inches.
 
 
 def axes_of(ax: Any) -> Any:
-    """Returns the axes, or those of a new figure of pyplot."""
+    """Returns the given axes, or the axes of a new figure of pyplot."""
     if ax is not None:
         return ax
     from matplotlib import pyplot
@@ -31,10 +31,10 @@ def axes_of(ax: Any) -> Any:
 
 
 def explain(ax: Any) -> None:
-    """Puts a legend below the axes, in two columns, for which the figure makes room."""
+    """Puts a legend of two columns below the axes, and makes room for it."""
     from matplotlib import transforms
 
-    whole = ax.figure.figure  # Of a subfigure, the whole.
+    whole = ax.figure.figure  # If it is a subfigure, this is the whole figure.
     if whole.get_layout_engine() is None:
         whole.set_layout_engine("constrained")
     below = transforms.ScaledTranslation(0, _BELOW_AXES, whole.dpi_scale_trans)

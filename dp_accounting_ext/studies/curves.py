@@ -45,9 +45,9 @@ _LABELS = {
     "true_positive_rate": "true positive rate",
 }
 
-# Tuning: where profiles begin and end. Each point is certified, whatever it is.
+# Tuning: the ends of profiles. Each point is certified, whatever the ends are.
 _END_OVER_FIRST = 100.0
-_SMALLEST_END = 1e-3  # Of profiles that are all below the smallest δ.
+_SMALLEST_END = 1e-3  # The end of profiles that are below the smallest δ everywhere.
 _HIGHEST_LEVEL = 0.9
 MOST_POINTS = 10_000
 
@@ -188,7 +188,7 @@ class Curves(displays.Displayed, list[Curve]):
             return self._display().html()
         picture, file = figure.Figure(figsize=(7.2, 5.0)), io.StringIO()
         plot(self, picture.add_subplot())
-        with matplotlib.rc_context({"svg.fonttype": "none"}):  # Letters stay letters.
+        with matplotlib.rc_context({"svg.fonttype": "none"}):  # Keep text as text.
             picture.savefig(file, format="svg")
         drawn = file.getvalue()
         return drawn[drawn.index("<svg") :]
@@ -223,7 +223,7 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
         ax.plot(rates, rates, color="#B9BEC6", lw=1, zorder=1, label="guessing")
         ax.set_ylim(top=1.0)
     else:
-        # The last point of a profile is where it was to end, and may be far below.
+        # The last point of a profile is at its end, and may be far below the others.
         ends = [[y for y in curve.upper[:-1] if y > 0] for curve in curves]
         ax.set_ylim(min((end[-1] for end in ends if end), default=1e-300), 1.0)
     ax.set_title(
@@ -276,7 +276,7 @@ def profiles(
 
     def points(accountant: Accountant, x: FloatArray) -> Points:
         lower, upper = accountant.get_delta_bounds(x)
-        # Up to the first that is below the smallest δ.
+        # A profile ends at the first point that is below the smallest δ.
         kept = slice(1 + int(np.argmax(np.append(upper, 0.0) < smallest)))
         # δ is nonincreasing in ε: a lower bound at one ε holds at every smaller ε, and
         # an upper bound at every larger one.

@@ -13,7 +13,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 T = TypeVar("T")
-# It is called with the number of items that are done, and the number of all items.
+# A function of the number of items that are done and of the number of all items.
 Progress = Callable[[int, int], None]
 
 

@@ -1,4 +1,4 @@
-"""What real training loops do, and whether their promise survives it.
+"""Practices of real training loops, and whether the privacy guarantee survives them.
 
 Sources: division by what depends on the data, https://arxiv.org/abs/2605.15648;
 adaptive clipping, https://arxiv.org/abs/1905.03871; augmentations,
@@ -65,13 +65,13 @@ PRACTICES = {
 
 
 def in_words(practices: Iterable[str] = tuple(PRACTICES)) -> str:
-    """Returns what becomes of the promise, on lines of at most 80 letters.
+    """Returns what each practice does to the guarantee, on lines of at most 80 letters.
 
     Args:
         practices: Names in `PRACTICES`; all by default.
 
     Raises:
-        ValueError: If one is not there.
+        ValueError: If a name is not in `PRACTICES`.
     """
     found = []
     for name in practices:

@@ -45,13 +45,13 @@ class Opinion(displays.Displayed):
         return Opinions([self])._display()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all of these by their names, in one dictionary."""
+        """Returns all fields by their names, those of the verification among them."""
         of = {name: getattr(self, name) for name in ("sampling", "adjacency")}
         return {**of, "group_size": self.group_size, **self.verification.to_dict()}
 
     @property
     def name(self) -> str:
-        """What it is of, in words."""
+        """The run and the group that the opinion is about, in words."""
         group = f", groups of {self.group_size}" * (self.group_size > 1)
         return f"{self.sampling} ({self.adjacency}{group})"
 
@@ -124,8 +124,8 @@ def of_claims(
     """Returns second opinions on the rows of a statement that have bounds.
 
     Args:
-        run: What the statement is of.
-        rows: What `statement.claims` returned of it.
+        run: The run that the statement is about.
+        rows: The rows that `statement.claims` returned for it.
         progress: Called after each row with the number of rows that are done, and of
             all.
 
@@ -144,7 +144,7 @@ def of_claims(
 
 
 def worst(found: Sequence[Opinion]) -> Verdict:
-    """Returns the worst verdict: a disagreement before all others."""
+    """Returns the worst verdict. A disagreement is worse than any other verdict."""
     verdicts = {each.verification.verdict for each in found}
     for verdict in (Verdict.DISAGREES, Verdict.UNDECIDED):
         if verdict in verdicts:

@@ -74,7 +74,7 @@ _CHANGED = {"add or remove": "is added or removed", "replace": "is replaced"}
 
 
 class Statement(str):
-    """A statement in words: text anywhere, and set as a page in a notebook."""
+    """A statement in words: a text, which notebooks display as formatted paragraphs."""
 
     __slots__ = ()
 
@@ -88,13 +88,13 @@ def claims(
     """Returns the bounds of a run for one example, and for a user with several.
 
     Args:
-        run: The run; of one way of drawing batches alone where its `sampling` is given.
-            A user has as many examples as its group has records.
+        run: The run. If its `sampling` is given, only this way of drawing batches is
+            bounded. The number of examples of a user is the run's `group_size`.
         progress: Called after each row with the number of rows that are done, and of
             all.
 
     Raises:
-        TypeError: If the run is no `TrainingRun`.
+        TypeError: If the run is not a `TrainingRun`.
         ValueError: If noise or δ is not given, or the group is too large.
     """
     runs = training_run.schemes_of(run)
@@ -116,7 +116,7 @@ def privacy_statement(
 
     Args:
         run: As in `claims`.
-        rows: What `claims` returned, if it was asked.
+        rows: The rows that `claims` returned; by default they are computed.
 
     Raises:
         TypeError, ValueError: As `claims` does.
@@ -222,12 +222,12 @@ def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
 
 
 def _of_run(run: training_run.TrainingRun) -> str:
-    """Returns what ran."""
+    """Returns the sentence that describes the run."""
     return f"DP-SGD: {run.in_words}, noise multiplier {run.noise_multiplier!r}."
 
 
 def _of_width(row: comparison.Row) -> str:
-    """Returns what is known from below of a bound that need not be tight."""
+    """Returns a sentence on the lower bound, if the upper one may be loose."""
     if row.epsilon_upper == math.inf:
         return "No finite bound is known."
     lower = decimals.rounded_down(row.epsilon_lower, _DIGITS)

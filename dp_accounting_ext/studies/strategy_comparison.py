@@ -1,4 +1,4 @@
-"""Runs with correlated noise: ways of drawing batches that take equal shares.
+"""Runs with correlated noise, compared for several ways of drawing batches.
 
 All schemes but the last are compared at the participation of balls in bins: a
 record is in one batch of each epoch, on average.
@@ -54,7 +54,7 @@ OPTIONS: Mapping[str, str] = {
     "cyclic-poisson": CYCLIC_POISSON,
     "no-amplification": NO_AMPLIFICATION,
 }
-# What a scheme's bound rests on, and what breaks it.
+# What each scheme's bound assumes, and what violates the assumption.
 BROKEN_BY: Mapping[str, str] = {
     BALLS_IN_BINS: "a bin that is drawn again, or known",
     FRESH_WINDOWS: "a window drawn once and used again, a step outside of the window, "
@@ -85,10 +85,11 @@ def event_of(
     Args:
         strategy: Coefficients or rows, as for the event; or text: "1,0.5,0.25" for
             coefficients, "blt:0.9,0.5:0.1,0.2" for decays and scales of a BLT.
-        run: The run, without what no theorem about such noise covers.
+        run: The run. Fields that no theorem about such noise covers have their default
+            values.
 
     Raises:
-        ValueError: If the strategy, or a field of the run, is not what it must be.
+        ValueError: If the strategy, or a field of the run, is invalid.
     """
     for name, default in _NOT_WITH_STRATEGY.items():
         if getattr(run, name) != default:
@@ -128,7 +129,7 @@ def compare(
     *,
     sampling: str | None = None,
 ) -> comparison.Rows:
-    """Returns ε of one strategy, by how its batches are drawn.
+    """Returns ε of one strategy for each way of drawing its batches.
 
     Args:
         event: The run, with noise.
@@ -228,14 +229,15 @@ def fresh_windows(
     Args:
         column: The first column of the strategy, with at most `separation` entries
             that are not zero.
-        noise_multiplier: σ, over the norm of a contribution.
-        separation: How far apart a record's steps are to be at least, b.
-        num_steps: n.
+        noise_multiplier: The standard deviation σ of the noise, over the largest norm
+            of a contribution.
+        separation: The smallest distance between two steps of a record, b.
+        num_steps: The number of steps of the run, n.
         rate: The share of all records that a batch has on average, in (0, 1].
 
     Raises:
-        TypeError, ValueError: If one is not what it must be, or if a record cannot take
-            part as often.
+        TypeError, ValueError: If an argument has the wrong type or is out of range, or
+            if a record cannot take part as often.
     """
     apart, steps = strategies.separated_steps(separation, num_steps)
     entries = np.array(strategies.separated_column(column, apart))

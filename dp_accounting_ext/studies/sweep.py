@@ -112,7 +112,7 @@ def sweep_to_file(
 
     Args:
         rows: As for `sweep`; all have the same columns.
-        path: Of the file, a new one or that of an earlier sweep.
+        path: The path of a new file, or of the file of an earlier sweep.
         executor: As for `sweep`.
         results: As for `sweep`.
         progress: Called after each row with the number of rows that are done, and of
@@ -120,8 +120,8 @@ def sweep_to_file(
 
     Raises:
         OSError: If the file cannot be read or written.
-        ValueError: If results are unknown, columns are wrong or differ, or the file is
-            of other columns; it is left as it was.
+        ValueError: If results are unknown, columns are wrong or differ, or the file has
+            other columns. The file is then left as it was.
         concurrent.futures.BrokenExecutor: If the executor breaks.
     """
     found = columns_of(results)
@@ -162,14 +162,14 @@ def sweep_to_file(
 def _outcome(
     future: "futures.Future[dict[str, Any]]", columns: Sequence[str]
 ) -> dict[str, Any]:
-    """Returns the results, or what became of the row or of its worker."""
+    """Returns the results, or a note on the error of the row or of its worker."""
     try:
         return future.result()
     except (futures.BrokenExecutor, futures.CancelledError):
         raise
     except (TypeError, ValueError) as error:
         note = str(error)
-    except Exception as error:  # Whatever it is, the other settings go on.
+    except Exception as error:  # The other settings are computed anyway.
         note = f"failed: {type(error).__name__}: {error}"
     none = dict.fromkeys(columns)
     return {**none, "seconds": 0.0, "note": " ".join(note.split())}
@@ -187,11 +187,11 @@ def _content(row: Cells) -> _Content:
 def _resumed(
     path: pathlib.Path, header: Sequence[str], found: Sequence[str]
 ) -> set[_Content]:
-    """Makes a table fit to be added to; returns what it has results of.
+    """Prepares a table for more rows; returns the rows that it has results of.
 
     Raises:
         OSError: If the file cannot be read or written.
-        ValueError: If it is no table with these columns; it is left as it was.
+        ValueError: If it is not a table with these columns. It is then left as it was.
     """
     before = path.read_bytes() if path.exists() else b""
     columns = [*header, *found]
@@ -199,7 +199,7 @@ def _resumed(
     try:
         if before[: len(first)] != first[: len(before)]:
             raise csv.Error("its first line is another")
-        # The last line may be written in part.
+        # The last line may have been written in part.
         rows = _rows(before[: before.rfind(b"\n") + 1])
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(
@@ -225,9 +225,9 @@ def _rows(content: bytes) -> list[dict[str, str]]:
     """Returns the rows of a table, from columns to cells.
 
     Raises:
-        csv.Error, UnicodeDecodeError: If there is anything else.
+        csv.Error, UnicodeDecodeError: If the file has anything else.
     """
-    # A quote that is never closed is an error, no cell to the end of the file.
+    # A quote that is never closed is an error. It must not become one long cell.
     table = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
     rows = list(table)
     for number, row in enumerate(rows, start=1):

@@ -29,8 +29,9 @@ RESULTS: Mapping[str, tuple[str, ...]] = {
 _ALWAYS = ("seconds", "note")
 _RUN = tuple(field.name for field in dataclasses.fields(training_run.TrainingRun))
 COLUMNS = (*_RUN, "strategy", "epsilon", "fpr")
-# Words that a column of one's own must not have: whoever writes `num_groups` means what
-# is otherwise left at its default, at which ε is smaller.
+# Words that the user's own columns must not contain. For example, `num_groups` is
+# probably a misspelt parameter, which would otherwise keep its default and give a
+# smaller ε.
 _TAKEN = {
     "batches": "batches_per_record",
     "epoch": "epochs",

@@ -41,7 +41,7 @@ POISSON_SAMPLING = "Poisson sampling"
 NO_AMPLIFICATION = "no amplification"
 SHUFFLED = "shuffled or fixed batches"
 
-# Tuning: beyond these the accountant has no useful answer, or none.
+# Limits beyond which the accountant has no useful answer.
 SMALLEST_NOISE = 1e-60
 LARGEST_NOISE = 1e9
 
@@ -59,20 +59,21 @@ class TrainingRun(displays.Displayed):
         )
 
     Attributes:
-        noise_multiplier: Standard deviation of the noise over the clip, positive; None
-            where it is to be found.
-        steps_per_epoch: Steps of an epoch, not of the run.
-        batches_per_record: Steps of an epoch that each record is in, k; 1 for a dataset
-            with batches.
-        epochs: Number of epochs; of 2.5, the third ends amid its steps, whose number is
-            rounded up. Whole where `batches_per_record` is above 1.
+        noise_multiplier: Standard deviation of the noise over the clipping norm,
+            positive; None if it is to be calibrated.
+        steps_per_epoch: Number of steps of an epoch, not of the run.
+        batches_per_record: Number k of the steps of an epoch that each record is in. It
+            is 1 if `dataset_size` and `batch_size` are given.
+        epochs: Number of epochs, not necessarily an integer. If it is 2.5, the run ends
+            in the middle of the third epoch, and its number of steps is rounded up. It
+            must be an integer if `batches_per_record` is above 1.
         delta: δ, in (0, 1); None if no ε is requested.
         group_size: Number of records that are protected together.
-        sampling: How batches are drawn, a name in `SCHEMES`, or in `OPTIONS`; None
-            for all of them.
+        sampling: How batches are drawn: a name in `SCHEMES` or in `OPTIONS`. If it is
+            None, studies compute all of them.
         dataset_size: Number of records, N.
-        batch_size: Records of a batch, on average, at most N. In place of
-            `steps_per_epoch`, along with `dataset_size`.
+        batch_size: Average number of records of a batch, at most N. It is given in
+            place of `steps_per_epoch`, and together with `dataset_size`.
 
     Raises:
         TypeError, ValueError: If a field has the wrong type or is out of range. Fields
@@ -94,7 +95,7 @@ class TrainingRun(displays.Displayed):
         if not 0 < epochs < math.inf:
             raise ValueError(f"epochs must be positive and finite. Found {epochs}.")
         whole = int(epochs) if epochs.is_integer() else epochs
-        object.__setattr__(self, "epochs", whole)  # 2.0 is 2, also in a table.
+        object.__setattr__(self, "epochs", whole)  # 2.0 becomes 2, also in tables.
         if self.sampling is not None:
             object.__setattr__(self, "sampling", scheme_named(self.sampling))
         if self.noise_multiplier is not None:
@@ -154,14 +155,14 @@ class TrainingRun(displays.Displayed):
 
     @property
     def _batches_of_epoch(self) -> fractions.Fraction:
-        """Batches that pass over the dataset once."""
+        """The number of batches of one pass over the dataset."""
         if self.dataset_size is not None and self.batch_size is not None:
             return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
         return fractions.Fraction(int(given("steps_per_epoch", self.steps_per_epoch)))
 
     @property
     def num_steps(self) -> int:
-        """Steps of an epoch, t; the whole part of N / B, as ε of more is no larger."""
+        """The number t of steps of an epoch, ⌊N / B⌋. For more steps ε is no larger."""
         return math.floor(self._batches_of_epoch)
 
     @property
@@ -192,7 +193,7 @@ class TrainingRun(displays.Displayed):
 
     @property
     def _whole_and_rest(self) -> tuple[int, int]:
-        # Of the number that is printed: 0.07 of 100 steps are 7 of them, not 8.
+        # Decimals as they are printed: 0.07 of 100 steps are 7 steps, not 8.
         whole, rest = divmod(fractions.Fraction(repr(self.epochs)), 1)
         return int(whole), math.ceil(rest * math.ceil(self._batches_of_epoch))
 
@@ -307,7 +308,7 @@ def given(name: str, value: T | None) -> T:
 
 
 def warnings_of(run: TrainingRun) -> list[str]:
-    """Returns warnings to read before all numbers; usually there are none."""
+    """Returns the warnings to be read before all numbers; usually there are none."""
     delta, size = run.delta, run.dataset_size
     if delta is None or size is None or delta * size < 1:
         return []
@@ -360,9 +361,9 @@ SCHEMES: Mapping[str, Callable[[TrainingRun], stock.DpEvent]] = {
     RANDOM_ALLOCATION: _random_allocation,
     POISSON_SAMPLING: _poisson_sampling,
     NO_AMPLIFICATION: _known_batches,
-    SHUFFLED: _known_batches,  # Under REPLACE_ONE alone.
+    SHUFFLED: _known_batches,  # This scheme is bounded under REPLACE_ONE only.
 }
-# What is typed in a command or a file.
+# The names that are used on the command line and in files.
 OPTIONS: Mapping[str, str] = {
     "random-allocation": RANDOM_ALLOCATION,
     "poisson-sampling": POISSON_SAMPLING,
@@ -386,10 +387,10 @@ def scheme_named(value: str) -> str:
 
 
 def schemes_of(run: TrainingRun) -> list[TrainingRun]:
-    """Returns the run with each way of drawing batches, or as it is with its own.
+    """Returns the run with each way of drawing batches, or unchanged if it names one.
 
     Raises:
-        TypeError: If it is no `TrainingRun`.
+        TypeError: If it is not a `TrainingRun`.
     """
     if not isinstance(run, TrainingRun):
         raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")

@@ -2,8 +2,8 @@
 
 The worst-case cost and the mean cost of public users are convex in the measure. The
 cutting-plane method minimises them: a linear program minimises the maximum of the
-tangents found so far, and each round adds tangents at its optimum. There measures are
-scaled to y = βm, with β = e^{ε/2}, so that 0 ≤ y ≤ 1 and 1 ≤ Σy ≤ e^ε.
+tangents found so far, and each round adds tangents at its optimum. In these programs
+measures are scaled to y = βm, with β = e^{ε/2}, so that 0 ≤ y ≤ 1 and 1 ≤ Σy ≤ e^ε.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,17 @@ from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 
-# The uniform one.
+# Of the search for the uniform measure.
 _TOLERANCE = 1e-13
 _CONVERGED = 1e-9
 _MOST_HALVINGS = 100
-# The minimax one. Tuning: numbers in the tangents of a round, and the fewest tangents.
+# Of the search for the minimax measure. Tuning: the largest number of entries in the
+# tangents of a round, and the fewest tangents.
 _MOST_ROUNDS = 100
 _ROUNDING = 1e-13
 _TANGENTS, _FEWEST_TANGENTS = 1 << 22, 32
-# The learned one. Between the best measure so far and the program's: nearer to the
-# first, the search does not swing from corner to corner.
+# Of the search for the learned measure. Tangents are added at a measure between the
+# best one so far and the optimum of the program, so that the search does not oscillate.
 _STEP = 0.3
 _USER_GAP = 1e-9
 
@@ -48,10 +49,11 @@ class MeasureResult(displays.Displayed):
 
     Attributes:
         base_measure: (k_v,) masses m.
-        value: Its objective: the worst-case cost, or the mean cost of public users.
+        value: The objective of the measure: its worst-case cost, or its mean cost for
+            public users.
         lower_bound: A lower bound on the objective of every allowed measure.
         iterations: The number of rounds of the search.
-        converged: Whether the gap met the tolerance.
+        converged: Whether the gap is at most the tolerance.
     """
 
     base_measure: FloatArray
@@ -62,7 +64,7 @@ class MeasureResult(displays.Displayed):
 
     @property
     def gap(self) -> float:
-        """The value above the lower bound."""
+        """The difference of the value and the lower bound."""
         return self.value - self.lower_bound
 
     def _display(self) -> displays.Table:
@@ -87,9 +89,10 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         epsilon: The privacy parameter ε.
 
     Returns:
-        The measure, its worst-case cost and a lower bound of that of uniform ones. Of
-        more than 10^7 pairs of inputs and outputs the measure is the best of some
-        inputs, and for a metric the cost is an upper bound.
+        The measure, its worst-case cost, and a lower bound on that of every uniform
+        measure. If there are more than 10^7 pairs of inputs and outputs, the measure is
+        the best one for a selection of the inputs, and for a metric the cost is an
+        upper bound.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -108,14 +111,15 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
 
 
 def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, int]:
-    """Returns the common upper bound y on every output's mass that is best.
+    """Returns the best common upper bound y on the mass of every output.
 
     It minimises the worst-case cost over the given inputs, which is a convex function
     of y: a maximum of lines. An interval is halved. The lines that attain the maximum
     at its two ends intersect at a lower bound.
 
     Returns:
-        The y, its worst case, a lower bound of that of all y, and rounds.
+        The bound y, its worst-case cost, a lower bound on that of every y, and the
+        number of rounds.
     """
     size = rows.shape[1]
     ordered = np.sort(rows, axis=1)
@@ -123,7 +127,7 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
     least, free = math.exp(-epsilon), -math.expm1(-epsilon)
 
     def line(most: float) -> tuple[float, float, float]:
-        """Returns y, the value there, and the slope of a line below that attains it."""
+        """Returns y, the worst-case cost at y, and the slope of a tangent there."""
         left = 1 - least * most * size
         full = min(max(int(left / (free * most)), 0), size - 1)
         last = ordered[:, full]
@@ -174,7 +178,7 @@ def minimax_base_measure(
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    # HiGHS has absolute tolerances: costs of about one keep them out of sight.
+    # HiGHS has absolute tolerances, which are negligible for costs of about one.
     sample = paid.rows(worst_cases.choose_landmarks(paid)[0])
     scale = max(float(sample.max()), np.finfo(float).tiny)
     points = worst_cases.PointCosts(paid, privacy)
@@ -382,12 +386,13 @@ def sphere_scale(dimension: int, epsilon: float, order: float) -> float:
     tiny.
 
     Args:
-        dimension: Of the sphere S^d, which lies in d + 1 coordinates.
+        dimension: The dimension d of the sphere S^d, whose points have d + 1
+            coordinates.
         epsilon: The privacy parameter ε.
         order: The order p ≥ 1 of the Wasserstein distance, with Euclidean distances.
 
     Returns:
-        α* such that α* times the uniform probability is optimal. It falls as p grows.
+        α* such that α* times the uniform probability is optimal. It decreases in p.
 
     Raises:
         TypeError: If an argument has the wrong type.

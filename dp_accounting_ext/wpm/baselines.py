@@ -1,4 +1,4 @@
-"""Mechanisms to compare with, with the same interface and the same guarantee."""
+"""Mechanisms for comparison, with the same interface and the same guarantee."""
 
 import math
 from typing import Any
@@ -13,9 +13,9 @@ from dp_accounting_ext.wpm import mechanism
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# In the place of log 0: outputs without mass rise last, and as one.
+# A finite value in place of log 0. All outputs without mass rise together, last.
 _LOG_OF_NOTHING = -2000.0
-# Tuning: costs that are looked at together.
+# Tuning: the number of costs in a block.
 _TOGETHER = 1 << 21
 
 
@@ -23,11 +23,11 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
     """Represents a draw from the private law of least KL divergence from the input.
 
     Args:
-        cost: (k, k) costs between inputs and outputs, which are the same points; they
-            only serve `worst_case_cost`, and "minimax".
+        cost: (k, k) costs between inputs and outputs, which are the same points. They
+            are used only by `worst_case_cost`, and for "minimax".
         epsilon: The privacy parameter ε of one draw.
-        base_measure: "uniform" for the uniform one of the scale that is optimal for
-            every f-divergence, "minimax", or (k,) masses.
+        base_measure: "uniform" for the uniform measure with the scale that is optimal
+            for every f-divergence, "minimax", or (k,) masses.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -75,8 +75,8 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
     """Represents a draw that favours outputs of small mean cost.
 
     An output's probability is proportional to exp(−ε (μC)_j / (2Δ)), Δ the largest
-    range of a column of costs. Its base measure is the least that covers it: for
-    every output, its least probability is that of a single-point input.
+    range of a column of costs. Its base measure is the smallest one that covers all of
+    its laws. The least probability of every output is attained by a single-point input.
 
     Args:
         cost: (k, k_v) costs.

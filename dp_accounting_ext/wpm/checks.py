@@ -1,7 +1,7 @@
-"""Checks of what users pass in: the field, what was found, the remedy.
+"""Checks of arguments. Errors name the argument, what was found, and the remedy.
 
 Costs, ε, base measures and shapes are public, so errors about them print values.
-Distributions are private, and read in `private_rows`.
+Distributions are private. They are checked in `private_rows`.
 """
 
 import math
@@ -15,23 +15,23 @@ from dp_accounting_ext.validation import fields
 
 METRICS = ("euclidean", "cityblock", "chebyshev", "haversine", "cosine")
 MASS_TOLERANCE = 1e-9
-# The most masses of outputs that an event stores.
+# The largest number of masses that an event stores.
 MOST_MASSES = 4096
-# Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
-# the least, bounds of 62 bits leave no room between them.
+# The range of ε. Integer weights have at most 256 bits, and must have room for e^ε.
+# Below the least ε there are no integers of 62 bits between the bounds.
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 160.0
-# Sums of larger costs, times e^ε, would leave the floats, and shares of smaller ones.
+# Sums of larger costs, times e^ε, would overflow, and shares of smaller ones underflow.
 LEAST_COST, MOST_COST = 1e-200, 1e200
 
 
 def array(name: str, value: Any) -> FloatArray:
-    """Returns the value as an array of floats: a copy that nobody can change.
+    """Returns a read-only copy of the value, as an array of floats.
 
     Raises:
         TypeError: If it does not consist of real numbers.
     """
     found = fields.number_array(name, value)
-    # Numbers wider than floats may become infinite, which is refused where it matters.
+    # Numbers wider than floats may become infinite, which later checks refuse.
     with np.errstate(over="ignore"):
         copy = np.array(found, dtype=np.float64, order="C")
     copy.flags.writeable = False
@@ -84,7 +84,7 @@ def metric(value: Any) -> str:
     """Returns the name of a distance.
 
     Raises:
-        ValueError: If it is none of `METRICS`.
+        ValueError: If it is not in `METRICS`.
     """
     if not isinstance(value, str) or value not in METRICS:
         raise ValueError(
@@ -111,7 +111,7 @@ def largest_distance(name: str, distance: float, power: float) -> None:
 
 
 def points(name: str, value: Any) -> FloatArray:
-    """Returns (n, dimensions) points; a list of numbers is one of points on a line.
+    """Returns (n, dimensions) points. A list of numbers is read as points on a line.
 
     Raises:
         TypeError: If they are not real numbers.
@@ -128,7 +128,7 @@ def points(name: str, value: Any) -> FloatArray:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         which = f"{found[row, column]} at index {row}"
-        if name == "trace":  # Which is private, and so are the values in it.
+        if name == "trace":  # A trace is private, and so are the values in it.
             which = "a point that is not"
         raise ValueError(f"{name} must be finite. Found {which}.")
     return found
@@ -155,7 +155,7 @@ def edges(value: Any) -> IndexArray:
             "edges must be pairs of nodes, numbered from zero. "
             f"Found node {pairs.min()}."
         )
-    # A number far beyond it, mistyped or an identifier, would take all memory.
+    # A far larger number, such as an identifier, would take all memory.
     most = len(pairs)
     if pairs.max() > 2 * most:
         raise ValueError(
@@ -199,7 +199,7 @@ def epsilon(value: Any) -> float:
 
 
 def relative_gap(value: Any) -> float:
-    """Returns the share of a cost that a gap may have.
+    """Returns the largest allowed gap, as a share of a cost.
 
     Raises:
         TypeError: If it is not a real number.
@@ -247,14 +247,14 @@ def total_mass(value: float, privacy: float) -> float:
 
 
 def _within(must: str, mass: float, privacy: float) -> float:
-    """Returns a base measure's sum, one that rounding put outside moved back in."""
+    """Returns the sum of a base measure, moved into its range if off by rounding."""
     least, most = math.exp(-privacy / 2), math.exp(privacy / 2)
     if not least * (1 - MASS_TOLERANCE) <= mass <= most * (1 + MASS_TOLERANCE):
         raise ValueError(
             f"{must} in [exp(-epsilon / 2), exp(epsilon / 2)] = "
             f"[{least:.6g}, {most:.6g}]. Found {mass:.6g}; scale it."
         )
-    # A sum that rounding put outside would leave an empty polytope.
+    # If rounding put the sum outside its range, the polytope would be empty.
     return min(max(mass, least), most)
 
 
@@ -264,7 +264,7 @@ def largest_masses(value: Any, total_mass: float) -> tuple[float, ...]:
     Raises:
         TypeError: If they are not a list of real numbers.
         ValueError: If they are too many or not in order, one is not positive and
-            finite, or they have more than the total.
+            finite, or their sum is more than the total.
     """
     if isinstance(value, tuple) and not value:
         return ()

@@ -1,4 +1,4 @@
-"""Transport costs: the powers of distances that it costs to move a unit of mass.
+"""Transport costs: the cost of moving a unit of mass, as a power of a distance.
 
 Costs are given by a matrix, by points in a space or on a sphere, or by the nodes of a
 graph. The matrix of all inputs and outputs need not exist: a projection computes the
@@ -30,9 +30,9 @@ class TransportCost(abc.ABC):
 
     Attributes:
         shape: The numbers (k, k_v) of inputs and outputs.
-        metric_order: The order p if d is a metric that `between_inputs` gives; None
-            if it is not known to be one. Then φ_i, the cost of the worst case, is
-            known between inputs: its p-th root differs by at most their distance.
+        metric_order: The order p if d is a metric, which `between_inputs` then returns;
+            None if d is not known to be one. For a metric, the p-th roots of the
+            worst-case costs φ_i of two inputs differ by at most their distance.
     """
 
     shape: tuple[int, int]
@@ -47,14 +47,14 @@ class TransportCost(abc.ABC):
         return self.rows(inputs)[:, outputs]
 
     def matrix(self) -> FloatArray:
-        """Returns all (k, k_v) costs: for small ones."""
+        """Returns the matrix of all (k, k_v) costs, for small problems."""
         return self.rows(np.arange(self.shape[0]))
 
     def between_inputs(self, place: int) -> FloatArray:
-        """Returns the (k,) distances d between one input and all.
+        """Returns the (k,) distances d between one input and every input.
 
         Raises:
-            ValueError: If `metric_order` is None: the cost is of no metric.
+            ValueError: If `metric_order` is None, so that d need not be a metric.
         """
         raise ValueError(
             "cost must be of a metric between inputs. "
@@ -111,10 +111,12 @@ class PointCost(TransportCost):
 
     Args:
         points: (k, dimensions) points x_i that a distribution may have mass on, or
-            (k,) on a line; latitudes and longitudes in degrees for "haversine".
-        outputs: (k_v, dimensions) points v_j that may be released; None for `points`.
+            (k,) points on a line. For "haversine" they are latitudes and longitudes in
+            degrees.
+        outputs: (k_v, dimensions) points v_j that may be released; by default `points`.
         metric: "euclidean", "cityblock", "chebyshev", "haversine" for kilometres on a
-            sphere, or "cosine", which is no metric. A matrix serves for others.
+            sphere, or "cosine", which is not a metric. For other distances, pass a
+            matrix of costs to the mechanism.
         order: The order p ≥ 1 of the Wasserstein distance.
 
     Raises:
@@ -145,7 +147,7 @@ class PointCost(TransportCost):
         extent = 2.0
         if metric != "cosine":
             self.metric_order = self._order
-            # No two points are further apart than corners of a box around all.
+            # No two points are further apart than two corners of a box around them.
             both = self._points, self._outputs
             low = np.min([np.min(part, axis=0) for part in both], axis=0)
             high = np.max([np.max(part, axis=0) for part in both], axis=0)
@@ -214,7 +216,7 @@ class PointCost(TransportCost):
         return np.asarray(indices, dtype=np.intp), apart
 
     def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
-        """Returns checked points, those of degrees on the unit sphere."""
+        """Returns checked points, as unit vectors for "haversine" and "cosine"."""
         found = checks.points(name, places)
         if self._metric == "haversine":
             return on_sphere(name, found)
@@ -239,20 +241,20 @@ class PointCost(TransportCost):
         if self._metric == "haversine":
             return _arcs(distance.cdist(left, right))
         if self._metric == "cosine":
-            # Rounding may take a distance of zero below it.
+            # Rounding may make a distance of zero negative.
             return np.asarray(np.maximum(1 - left @ right.T, 0.0))
-        # On a line all are the same, and squares might underflow.
+        # On a line all metrics are equal, and without squares nothing underflows.
         metric: Any = "cityblock" if left.shape[1] == 1 else self._metric
         return np.asarray(distance.cdist(left, right, metric))
 
 
 def _arcs(chords: FloatArray) -> FloatArray:
-    """Returns kilometres along the Earth, of chords of the unit sphere."""
+    """Returns distances along the Earth in km, from chords of the unit sphere."""
     return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(chords / 2, 1)))
 
 
 def on_sphere(name: str, places: FloatArray) -> FloatArray:
-    """Returns (n, 3) places on the unit sphere, of latitudes and longitudes.
+    """Returns (n, 3) points of the unit sphere, given latitudes and longitudes.
 
     Raises:
         ValueError: If there are not two columns, a latitude is beyond a pole, or a
@@ -283,7 +285,7 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
 def counts_at(
     points: npt.ArrayLike, trace: npt.ArrayLike, *, metric: str = "euclidean"
 ) -> IntArray:
-    """Returns how often a trace is at each point, by the nearest one, however far.
+    """Returns how often each point is the nearest one to a place of a trace.
 
     It must not be revealed whether a private trace is far from the points. Use
     `check_public_trace` to rehearse with a public trace.
@@ -295,7 +297,8 @@ def counts_at(
         metric: As for `PointCost`.
 
     Returns:
-        (k,) counts, which a mechanism takes as a distribution. Private, as the trace.
+        (k,) counts, which a mechanism takes as a distribution. They are as private as
+        the trace.
 
     Raises:
         TypeError: If they are not real numbers.
@@ -309,14 +312,14 @@ def counts_at(
 class GraphCost(TransportCost):
     """Represents powers of the lengths of shortest paths between nodes.
 
-    Every node is both input and output; a base measure with zeros leaves out outputs.
+    Every node is an input and an output. A zero of the base measure excludes an output.
 
     Args:
-        graph: (k, k) scipy sparse matrix of positive lengths, passable both ways.
+        graph: (k, k) SciPy sparse matrix of the positive lengths of undirected edges.
         order: The order p ≥ 1 of the Wasserstein distance.
 
     Raises:
-        TypeError: If it is no sparse matrix of real numbers.
+        TypeError: If it is not a sparse matrix of real numbers.
         ValueError: If it is not square, a length is not positive and finite, or the
             graph is not connected, or powers of distances are too large to be summed.
     """
@@ -331,7 +334,7 @@ class GraphCost(TransportCost):
         given = graph.tocoo()
         if given.shape[0] != given.shape[1] or not given.shape[0]:
             raise ValueError(f"graph must be square. Found shape {given.shape}.")
-        # Those that are named twice are added, as numbers that do not wrap.
+        # Entries that are stored twice are added, as floats, which do not overflow.
         entries = checks.array("lengths", given.data)
         table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
         lengths = checks.lengths(table.data)
@@ -343,7 +346,7 @@ class GraphCost(TransportCost):
         if pieces > 1:
             raise ValueError(f"graph must be connected. Found {pieces} pieces.")
         self.shape = (size, size)
-        # No two nodes are further apart than by way of the first.
+        # No two nodes are further apart than along a path through the first one.
         furthest = 2 * float(self.between_inputs(0).max())
         checks.largest_distance("lengths", furthest, self._order)
 
@@ -354,10 +357,10 @@ class GraphCost(TransportCost):
         """Returns the cost of a list of edges.
 
         Args:
-            edges: (e, 2) pairs of nodes, numbered from zero, passable both ways; of
-                parallel ones the shortest counts.
+            edges: (e, 2) pairs of nodes, numbered from zero, for undirected edges. Of
+                parallel edges the shortest counts.
             lengths: (e,) positive lengths.
-            order: As for the class.
+            order: The order p ≥ 1 of the Wasserstein distance.
 
         Raises:
             TypeError: If the nodes are not integers or the lengths not real numbers.
@@ -370,7 +373,7 @@ class GraphCost(TransportCost):
                 f"lengths must have an entry for each of the {len(pairs)} edges. "
                 f"Found shape {found.shape}."
             )
-        # Sparse matrices add up parallel edges: only the shortest may stay.
+        # Sparse matrices add up parallel edges, so that only the shortest is kept.
         ends = np.sort(pairs, axis=1)
         order_of = np.lexsort((found, ends[:, 1], ends[:, 0]))
         _, first = np.unique(ends[order_of], axis=0, return_index=True)

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm import costs
 
-# Tuning: how much farther from the middle than half of the points is far away, and how
-# much farther is near.
+# Tuning: a point is far away if its distance from the middle is more than the first
+# multiple of the points' median distance, and near if it is at most the second
+# multiple.
 _FAR, _NEAR = 10.0, 3.0
 _UNITS = {"haversine": " km"}
 
@@ -25,8 +26,8 @@ def check_public_trace(
     private ones that its owner has made public. A private trace must not be checked in
     this way, because the result would reveal information about it.
 
-    Warns if the median is larger than the distances among the points, as it is if the
-    two columns of the points or of the trace are in the wrong order.
+    A warning is issued if the median is larger than the distances among the points, as
+    it is if the two columns of the points or of the trace are in the wrong order.
 
     Args:
         points: (k, dimensions) public points, as for `counts_at`.
@@ -48,18 +49,18 @@ def check_public_trace(
 def warning_of_outputs(
     cost: costs.PointCost, outputs: npt.ArrayLike, metric: str
 ) -> str:
-    """Returns what to warn of where outputs are far from all points; mostly nothing.
+    """Returns a warning if outputs are far from all points, otherwise an empty string.
 
     Args:
-        cost: Of the points as inputs.
+        cost: The cost whose inputs are the points.
         outputs: (k_v, dimensions) points that may be released.
-        metric: Of the cost.
+        metric: The metric of the cost.
     """
     return _warning(cost, "outputs", outputs, metric, _median(cost, "outputs", outputs))
 
 
 def warning_of_points(points: npt.ArrayLike) -> str:
-    """Returns what to warn of where some points seem swapped; mostly nothing.
+    """Returns a warning if some points seem swapped, otherwise an empty string.
 
     Args:
         points: (k, 2) latitudes and longitudes, in degrees.

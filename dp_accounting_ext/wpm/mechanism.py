@@ -31,15 +31,15 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 
     Args:
         cost: (k, k_v) costs d(x_i, v_j)^p, or a `TransportCost`, which needs no
-            matrix. Public, and so must be any
-            embedding that they come from.
+            matrix. Costs are public, and so must be any embedding that they come from.
         epsilon: The privacy parameter ε of one draw, at most 160.
-        base_measure: "uniform" for the best uniform one, "minimax" for the least
-            worst case, or (k_v,) masses m. Public: never made from the distributions
-            to be protected.
-        relative_gap: By what share of its mean cost a draw may be farther from the
-            input than the nearest private law's: of a draw 1 km away in the mean, a
-            millionth is 1 mm. Public.
+        base_measure: "uniform" for the best uniform measure, "minimax" for the measure
+            of the least worst-case cost, or (k_v,) masses m. The measure is public: it
+            must not be made from the distributions to be protected.
+        relative_gap: The largest allowed excess of the mean cost of a draw over the
+            least one of a private law, as a share of it. For example, with 1e-6 a draw
+            that is 1 km away on average may be 1 mm further away than necessary. It is
+            public.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -66,7 +66,8 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def worst_case_cost(self) -> float:
         """The largest cost of any input: W_p to the power p.
 
-        Above 10^7 pairs of inputs and outputs an upper bound of it, for a metric.
+        For more than 10^7 pairs of inputs and outputs and a metric, it is an upper
+        bound.
         """
         return worst_cases.worst_case_cost(
             self._base_measure, self._cost, self._epsilon
@@ -90,7 +91,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 def resolve_base_measure(
     value: BaseMeasure, cost: costs.TransportCost, epsilon: float
 ) -> FloatArray:
-    """Returns the base measure that a user named or gave.
+    """Returns the base measure that was given, or that has the given name.
 
     Raises:
         TypeError: If it is neither a name nor an array of numbers.
@@ -124,16 +125,16 @@ def from_points(
     Args:
         points: As for `PointCost`.
         epsilon: The privacy parameter ε of one draw.
-        metric: As for `PointCost`; None for "euclidean", with a warning where points
-            look like latitudes and longitudes.
+        metric: As for `PointCost`. By default it is "euclidean", with a warning if
+            points look like latitudes and longitudes.
         order: The order p ≥ 1 of the Wasserstein distance.
         base_measure: As for `WassersteinProjectionMechanism`.
         outputs: (k_v, dimensions) points that may be released; None for `points`.
         relative_gap: As for `WassersteinProjectionMechanism`.
 
-    Warns, from what is public alone, where points look like degrees and no metric is
-    named, where some have the latitude and the longitude swapped, and where outputs are
-    far from all points.
+    Warnings, which depend on public values alone, are issued if points look like
+    degrees and no metric is named, if some points seem to have latitude and longitude
+    swapped, and if outputs are far from all points.
 
     Raises:
         TypeError: If an argument has the wrong type.

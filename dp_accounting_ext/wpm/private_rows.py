@@ -1,7 +1,7 @@
 """Distributions of users, stored by the inputs that hold mass.
 
-Users pass them dense or sparse, as masses or as counts. They are private: an error
-about one names the rule that it breaks and shows none of its values.
+Users pass them as arrays or as sparse matrices, of masses or of counts. They are
+private: an error names the rule that a distribution breaks, and shows no value of it.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,12 @@ class PrivateRows:
     """Represents n distributions of k inputs, and shows none of them when printed.
 
     Attributes:
-        starts: (n + 1,) where each user's entries begin, and the end of the last's.
-        inputs: (entries,) inputs that hold mass, rising for each user.
-        masses: (entries,) their positive masses; each user's sum to one.
+        starts: (n + 1,) the index at which each user's entries begin, and the index at
+            which those of the last user end.
+        inputs: (entries,) the inputs that hold mass, increasing for each user.
+        masses: (entries,) their positive masses, which sum to one for each user.
         size: The number k of inputs.
-        is_batch: Whether users came as rows, and not one alone.
+        is_batch: Whether the argument was a batch of rows, and not a single user.
     """
 
     starts: IndexArray
@@ -49,7 +50,7 @@ class PrivateRows:
         return self.inputs[part], self.masses[part]
 
     def part(self, begin: int, end: int) -> "PrivateRows":
-        """Returns some users that follow one another, as a batch."""
+        """Returns some consecutive users, as a batch."""
         first, last = self.starts[begin], self.starts[end]
         return PrivateRows(
             self.starts[begin : end + 1] - first,
@@ -61,19 +62,20 @@ class PrivateRows:
 
 
 def read(name: str, value: Any, size: int) -> PrivateRows:
-    """Returns what a user gave as distributions.
+    """Returns the distributions of an argument.
 
     Args:
         name: The argument's name, for errors.
         value: (k,) masses or counts of one user, or (n, k) for a batch, as an array
-            or as a sparse matrix of scipy's. Integers are counts, and divided by
-            their sum; other numbers are masses, and must sum to one.
+            or as a SciPy sparse matrix. Integers are counts, which are divided
+            by their sum. Other numbers are masses, which must sum to one.
         size: The number k of inputs.
 
     Raises:
         TypeError: If they are not real numbers.
         ValueError: If the shape is wrong, an entry is negative or not finite, or a
-            row's sum is zero, or further than `SUM_TOLERANCE` from one if not counts.
+            row of counts sums to zero, or the sum of a row of masses is further than
+            `SUM_TOLERANCE` from one.
     """
     is_sparse: bool = sparse.issparse(value)
     if value is None or (not is_sparse and isinstance(value, Mapping | Set | str)):
@@ -104,13 +106,14 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
 
 
 def _entries(table: Any) -> tuple[IndexArray, IndexArray, FloatArray]:
-    """Returns where rows start, and the columns and values of entries but zeros."""
+    """Returns where rows start, and columns and values of the nonzero entries."""
     if isinstance(table, np.ndarray):
         users, inputs = np.nonzero(table)
         starts = np.searchsorted(users, np.arange(len(table) + 1))
         return starts, inputs, table[users, inputs].astype(np.float64)
-    # A copy: entries of zero are dropped, and those named twice are added, as numbers
-    # that do not wrap. (Some SciPy's `astype` adds them before.)
+    # This is a copy. Zeros are dropped, and entries that are stored twice are added, as
+    # numbers that do not overflow. (In some versions of SciPy `astype` adds them
+    # before.)
     given = table.tocoo()
     entries = given.data.astype(np.float64)
     rows = sparse.csr_matrix((entries, (given.row, given.col)), shape=table.shape)
@@ -121,7 +124,7 @@ def _entries(table: Any) -> tuple[IndexArray, IndexArray, FloatArray]:
 def _shares(
     name: str, entries: FloatArray, starts: IndexArray, *, counted: bool
 ) -> FloatArray:
-    """Returns entries over their users' sums."""
+    """Returns entries divided by the sums of their users."""
     users = starts.size - 1
     lengths = np.diff(starts)
     owners = np.repeat(np.arange(users), lengths)
@@ -129,7 +132,7 @@ def _shares(
     if (lengths == 0).any():
         raise ValueError(f"{name} must have some mass in each row. Found none.")
     if counted:
-        # Sums above 2^53 leave the floats, and counts with them.
+        # Floats cannot hold all integers above 2^53.
         if users and sums.max() >= 2.0**53:
             raise ValueError(f"{name} must sum to less than 2^53. Found more.")
     elif (np.abs(sums - 1) > SUM_TOLERANCE).any():

@@ -9,7 +9,7 @@ _MOST_SHOWN = 6
 
 
 def _as_tuple(value: Any) -> Any:
-    """Returns what can be gone through as a tuple, so that events are values."""
+    """Returns an iterable as a tuple, so that events are immutable values."""
     try:
         return tuple(value)
     except TypeError:
@@ -17,7 +17,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def _in_short(masses: Any) -> str:
-    """Returns a few of many masses, and how many there are."""
+    """Returns a short text with the first few masses and the number of all."""
     if not isinstance(masses, tuple) or len(masses) <= _MOST_SHOWN:
         return repr(masses)
     shown = ", ".join(map(repr, masses[:_MOST_SHOWN]))
@@ -26,21 +26,21 @@ def _in_short(masses: Any) -> str:
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class PrivateSamplingEvent(dp_event.DpEvent):
-    """Represents one draw whose law may be any between two bounds, by its input.
+    """Represents one draw whose law, which depends on the input, is between two bounds.
 
     For every input, output j has a probability in [e^{−ε/2} m_j, e^{ε/2} m_j], with a
-    public base measure m. A record is the whole input of a user, replaced by any
-    other. A lower bound is of inputs that lead to any such law, as those of a
-    `WassersteinProjectionMechanism` do if each output is an input that is free to
-    stay; where fewer laws are reached, less may be revealed.
+    public base measure m. A record is the whole input of a user, which is replaced by
+    any other input. The lower bound assumes that every law between the bounds is the
+    law of some input. This is so for a `WassersteinProjectionMechanism` if each output
+    is also an input, at cost zero. If fewer laws are reached, less may be revealed.
 
     Attributes:
         epsilon: The privacy parameter ε > 0 of one draw.
         total_mass: The sum M of m, in [e^{−ε/2}, e^{ε/2}], rounded to a float.
-        largest_masses: The masses of the largest outputs, the larger first. What they
-            leave of M is shared by others, none larger than the last of these. Without
-            any, outputs are as small as may be, and more is revealed than with any m
-            of that sum.
+        largest_masses: The masses of the largest outputs, in decreasing order. The rest
+            of M is the mass of other outputs, none of them larger than the last of
+            these. If none are given, outputs may be arbitrarily small, and more is
+            revealed than with any other measure of the same sum.
     """
 
     epsilon: float

@@ -69,19 +69,19 @@ class ExpectedCost(displays.Displayed):
 class SamplingMechanism(displays.Displayed):
     """Represents a mechanism that releases one draw for each private distribution.
 
-    A subclass proposes a distribution of the outputs; its rounding to integer weights,
-    the check of these and the draw are here, and with them the guarantee: a draw is
-    ε-private for whoever changes a whole distribution, in exact arithmetic.
+    A subclass proposes a distribution of the outputs. This class rounds it to integer
+    weights, checks them, and draws. These steps give the guarantee: in exact
+    arithmetic, a draw is ε-private, where neighboring inputs are any two distributions.
 
     Cost, ε, base measure and everything made from them are public. What `project` and
     `integer_weights` return is not: only a draw may be released, one for each time
     that `dp_event` is accounted for. How long a call takes may depend on the private
     distribution, most of all on how many inputs hold mass; nothing here hides that.
 
-    Distributions `mu` are (k,) masses or, for a batch, (n, k), dense or as a sparse
-    matrix of scipy's. Integers are counts, and divided by their sum. Each row's
-    result depends on that row alone: what is learned from one user must not show in
-    the draw of another.
+    Distributions `mu` are (k,) masses or, for a batch, (n, k) masses, as an array or as
+    a SciPy sparse matrix. Integers are counts, which are divided by their sum. The
+    result of each row depends on that row alone, so that the draw of one user reveals
+    nothing about another.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SamplingMechanism(displays.Displayed):
 
     @property
     def cost(self) -> costs.TransportCost:
-        """What mass costs to move, from (k) inputs to (k_v) outputs."""
+        """The cost of moving mass from the k inputs to the k_v outputs."""
         return self._cost
 
     @property
@@ -113,7 +113,7 @@ class SamplingMechanism(displays.Displayed):
 
     @property
     def integer_bounds(self) -> integer_weights.IntegerBounds:
-        """The bounds in integers that every draw's weights satisfy; public."""
+        """The integer bounds on the weights of every draw, which are public."""
         return self._bounds
 
     @functools.cached_property
@@ -139,7 +139,7 @@ class SamplingMechanism(displays.Displayed):
         )
 
     def _excess(self, cost: float) -> float:
-        """Returns by how much a draw may cost more than `_point_costs` says."""
+        """Returns a bound on the excess of a draw's cost over its `_point_costs`."""
         return 0.0
 
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
@@ -160,7 +160,7 @@ class SamplingMechanism(displays.Displayed):
         whole = self._bounds.total
         shares = [int(weight) / whole for weight in self._bounds.lower.tolist()]
         measure = most_mass * np.sort(shares)[::-1]
-        # The sum is rounded down, lest rounding leave mass for one more output.
+        # The sum is rounded down, so that no mass is left for one more output.
         mass = math.nextafter(math.fsum(measure), 0.0)
         mass = min(max(mass, 1 / most_mass), most_mass)
         largest = measure[measure > 0][: checks.MOST_MASSES]
@@ -169,7 +169,7 @@ class SamplingMechanism(displays.Displayed):
         )
 
     def project(self, mu: Any) -> NotForRelease:
-        """Returns the law that a draw is from. Not for release: see the class.
+        """Returns the law of a draw, which is not for release: see the class.
 
         Args:
             mu: (k,) private distribution, or (n, k) for a batch.
@@ -185,22 +185,22 @@ class SamplingMechanism(displays.Displayed):
         return np.ldexp(weights, -self._bounds.bits).view(NotForRelease)
 
     def integer_weights(self, mu: Any) -> npt.NDArray[Any]:
-        """Returns the integers that a draw's probabilities are proportional to.
+        """Returns integers to which the probabilities of a draw are proportional.
 
         Args:
             mu: (k,) private distribution, or (n, k) for a batch.
 
         Returns:
-            (k_v,) or (n, k_v) integers that sum to 2^bits; Python integers if bits
-            are more than 62. Not for release.
+            (k_v,) or (n, k_v) integers that sum to 2^bits, which are Python integers
+            if there are more than 62 bits. They are not for release.
 
         Raises:
             TypeError: If `mu` does not consist of real numbers.
             ValueError: If `mu` has the wrong shape, or is no distribution.
 
         Guarantees:
-            Of any two users, one's weight of an output is at most e^ε times the
-            other's, whatever the solver did.
+            For any two users, the weight of an output under one is at most e^ε times
+            its weight under the other, whatever the solver returned.
         """
         users = private_rows.read("mu", mu, self._cost.shape[0])
         none = np.empty((0, self._cost.shape[1]), dtype=self._bounds.lower.dtype)
@@ -219,15 +219,15 @@ class SamplingMechanism(displays.Displayed):
 
         Args:
             mu: (k,) private distribution, or (n, k) for a batch.
-            rng: For tests and simulations alone: a seed or a seeded generator, whose
-                draws are not private. None draws from the operating system.
+            rng: A seed or a seeded generator for tests and simulations, whose draws are
+                not private. By default the random bits are the operating system's.
             executor: The executor that runs the parts of a batch, for example a
                 `ProcessPoolExecutor` or Dask's. By default they run in this process.
 
         Raises:
-            TypeError: If `mu` does not consist of real numbers, or `rng` or
-                `executor` is nothing of the kind.
-            ValueError: If `mu` has the wrong shape, or is no distribution, or if
+            TypeError: If `mu` does not consist of real numbers, or if `rng` or
+                `executor` has the wrong type.
+            ValueError: If `mu` has the wrong shape, or is not a distribution, or if
                 `executor` refuses jobs. Errors name the rule that is broken and show
                 no value of `mu`.
 
@@ -263,7 +263,7 @@ class SamplingMechanism(displays.Displayed):
         users: private_rows.PrivateRows,
         source: np.random.Generator | None,
     ) -> IntArray:
-        """Returns draws of parts of the users, each with randomness of its own."""
+        """Returns draws for parts of the users, each part with its own randomness."""
         step = max(_FEWEST_USERS, math.ceil(len(users) / _PARTS))
         jobs = []
         for begin in range(0, len(users), step):
@@ -284,10 +284,10 @@ class SamplingMechanism(displays.Displayed):
 
     @abc.abstractmethod
     def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
-        """Returns the (k_v,) law for a user's masses of some inputs; may fail."""
+        """Returns a (k_v,) law for a user's masses of some inputs, or raises."""
 
     def _weights(self, users: private_rows.PrivateRows) -> Iterator[npt.NDArray[Any]]:
-        """Yields checked weights of users, as many at once as memory allows."""
+        """Yields checked weights, for as many users at once as memory allows."""
         step = max(1, _TOGETHER // self._cost.shape[1])
         for begin in range(0, len(users), step):
             rows = range(begin, min(begin + step, len(users)))
@@ -295,7 +295,7 @@ class SamplingMechanism(displays.Displayed):
             yield integer_weights.round_to_weights(proposed, self._bounds)
 
     def _attempt(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
-        """Returns a law, NaN where the proposal failed.
+        """Returns a law, which is NaN if the proposal failed.
 
         No error may reveal anything about an input.
         """
@@ -325,7 +325,7 @@ class SamplingMechanism(displays.Displayed):
 
 
 def _generator(rng: Any) -> np.random.Generator | None:
-    """Returns a generator as it is, or that of a seed.
+    """Returns a generator unchanged, or the generator of a seed.
 
     Raises:
         TypeError: If it is neither.
@@ -348,11 +348,11 @@ def _draw_part(
 
 
 def _result(job: Any) -> IntArray:
-    """Returns what a worker drew.
+    """Returns the draws of a worker.
 
     Raises:
-        RuntimeError: If it drew nothing; without the worker's error, whose message
-            and chain may show the private input.
+        RuntimeError: If the worker failed. It does not include the worker's error,
+            whose message and chain may show the private input.
     """
     try:
         return np.asarray(job.result(), dtype=np.int64)

@@ -1,9 +1,9 @@
-"""What a private draw costs the worst input, which is a single point.
+"""The cost of a private draw for the worst input, which is a single point.
 
-Measures are scaled here to y = βm, the most mass of each output: then 1 ≤ Σy ≤ e^ε,
-no entry need exceed one, and all numbers keep the size of the costs at any ε. Where
-there are too many pairs of inputs and outputs to look at, landmarks stand for all
-inputs.
+Measures are scaled here to y = βm, the most mass of each output. Then 1 ≤ Σy ≤ e^ε, no
+entry need exceed one, and all numbers have the size of the costs, whatever ε is. If
+there are too many pairs of inputs and outputs, only some inputs, the landmarks, are
+examined.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,12 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import costs
 
-# Tuning: costs that are sorted once and kept, and those looked at together.
+# Tuning: the number of costs that are sorted once and kept, and that of a block.
 _KEPT = 1 << 22
 _TOGETHER = 1 << 21
-# Tuning: pairs of inputs and outputs that are looked at one by one, about a second of
-# points; above it, the fewest and the most landmarks.
+# Tuning: the largest number of pairs of inputs and outputs for which all inputs are
+# examined, which takes about a second for points; and the fewest and the most
+# landmarks.
 MOST_PAIRS = 10**7
 _FEWEST, _MOST = 16, 256
 
@@ -37,7 +38,7 @@ def choose_landmarks(cost: costs.TransportCost) -> tuple[IndexArray, float]:
     count = min(count, _MOST)
     if cost.metric_order is None:
         return np.linspace(0, inputs - 1, count).astype(np.intp), math.inf
-    # The input furthest from any one is at the rim.
+    # The input that is furthest from any given one is at the rim.
     place = int(cost.between_inputs(0).argmax())
     found, nearest = [], np.full(inputs, np.inf)
     for _ in range(count):
@@ -48,7 +49,7 @@ def choose_landmarks(cost: costs.TransportCost) -> tuple[IndexArray, float]:
 
 
 def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> float:
-    """Returns an upper bound of φ within a radius of inputs from their largest.
+    """Returns an upper bound on φ within a radius of inputs, from their largest φ.
 
     The p-th root of φ is a distance from the polytope, so that it changes from one
     input to another by at most their distance.
@@ -76,14 +77,14 @@ class PointCosts:
             self._kept = rows, np.argsort(rows, axis=1, kind="stable")
 
     def values(self, most: FloatArray, inputs: IndexArray | None = None) -> FloatArray:
-        """Returns (n,) the cost of moving each input, a single point.
+        """Returns the (n,) costs φ_i of the inputs, each of them a single point.
 
-        Every output holds its least mass e^{−ε} y_j; the rest fills the nearest
-        outputs up to y_j, one after the other.
+        Every output holds its least mass e^{−ε} y_j. The remaining mass fills the
+        nearest outputs up to y_j, one after the other.
 
         Args:
             most: (k_v,) most masses y = βm.
-            inputs: (n,) which inputs; all if none are given.
+            inputs: (n,) indices of the inputs; by default all of them.
 
         Source:
             https://arxiv.org/abs/2605.10015, Theorem 3.5.
@@ -107,7 +108,7 @@ class PointCosts:
 
         Args:
             most: (k_v,) most masses y = βm.
-            inputs: (n,) which inputs.
+            inputs: (n,) indices of the inputs.
         """
         thresholds, slopes = [], []
         for rows, order in self._sorted(inputs):
@@ -146,8 +147,8 @@ def worst_case_cost(
 ) -> float:
     """Returns the largest cost of a projection onto the measure's polytope.
 
-    Where there are too many pairs of inputs and outputs, an upper bound of it: that
-    of landmarks, and of a metric what lies between them.
+    If there are too many pairs of inputs and outputs, it is computed for landmarks. For
+    a metric, the result is then an upper bound that holds for the other inputs, too.
 
     Args:
         base_measure: (k_v,) masses m.

@@ -1,1 +1,1 @@
-"""Integer weights, their check, and the draw: where the guarantee is."""
+"""Integer weights, their check, and the draw, which give the privacy guarantee."""

@@ -1,10 +1,10 @@
-"""The guarantee, in integers: weights between bounds of ratio e^ε at most, and draws.
+"""Integer weights between bounds whose ratio is at most e^ε, and exact draws from them.
 
 Weights are integers that sum to W = 2^bits. They lie between bounds wl ≤ w ≤ wu that
 depend on the base measure and ε alone, and wu ≤ E·wl with E a rational lower bound of
-e^ε. So whatever the private inputs, each output's weight under one is at most e^ε
-times that under another. No solver, and no floating point number, has a part in this:
-what a solver proposes is rounded, and what fails the check is replaced.
+e^ε. So for any two private inputs, the weight of each output under one is at most e^ε
+times its weight under the other. This does not depend on a solver or on floating point
+arithmetic: the proposal of a solver is rounded, and replaced if it fails the check.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.wpm.exact_draw import rational_exponential
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# int64 up to 62 bits, Python's integers above.
+# Weights of up to 62 bits are int64. Larger ones are Python integers.
 IntegerArray = npt.NDArray[Any]
 
 FEWEST_BITS = 62
 MOST_BITS = 256
 
-# Bits of a least weight, for outputs whose share matters at all.
+# The number of bits of the least weights, for outputs that are not negligible.
 _PRECISION_BITS = 24
 _IRRELEVANT_SHARE = 2.0**-40
 _LOW_BITS = 31
@@ -36,14 +36,14 @@ _LOW_BITS = 31
 
 @dataclasses.dataclass(frozen=True)
 class IntegerBounds:
-    """What every user's weights must satisfy, from public quantities alone.
+    """The bounds on every user's weights, computed from public quantities alone.
 
     Attributes:
-        bits: Weights sum to 2^bits.
+        bits: The number of bits; weights sum to 2^bits.
         lower: (k_v,) least weights wl.
         upper: (k_v,) greatest weights wu ≤ E·wl.
-        public_weights: (k_v,) weights within the bounds that no input has a part in,
-            for an input whose own fail.
+        public_weights: (k_v,) weights within the bounds that do not depend on any
+            input. They replace the weights of an input that fail the check.
     """
 
     bits: int
@@ -53,12 +53,12 @@ class IntegerBounds:
 
     @property
     def total(self) -> int:
-        """What weights sum to, W."""
+        """The sum W of the weights."""
         return 1 << self.bits
 
 
 def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBounds:
-    """Returns integer bounds in the place of a polytope's.
+    """Returns integer bounds that replace the bounds of a polytope.
 
     Args:
         polytope: Bounds αm and βm as floating point numbers.
@@ -99,17 +99,18 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
 
 
 def round_to_weights(proposed: FloatArray, bounds: IntegerBounds) -> IntegerArray:
-    """Returns each user's weights, from what a solver proposed.
+    """Returns each user's weights, from the distributions that a solver proposed.
 
     Args:
-        proposed: (n, k_v) anything; members of the polytope if the solver did well.
-        bounds: What the weights must satisfy.
+        proposed: (n, k_v) arbitrary numbers. If the solver succeeded, each row is about
+            a member of the polytope.
+        bounds: The bounds that the weights must satisfy.
 
     Returns:
         (n, k_v) integers.
 
     Guarantees:
-        Every row passes `are_valid`; one that could not be made to is
+        Every row passes `are_valid`. A row that otherwise would not is replaced by
         `bounds.public_weights`. A row depends on the same row of `proposed` alone.
     """
     finite = np.asarray((np.isfinite(proposed) & (proposed >= 0)).all(axis=1))
@@ -125,14 +126,14 @@ def round_to_weights(proposed: FloatArray, bounds: IntegerBounds) -> IntegerArra
 
 
 def are_valid(weights: IntegerArray, bounds: IntegerBounds) -> BoolArray:
-    """Returns, computed in integers, whose weights are within bounds and sum to W."""
+    """Returns which rows are within the bounds and sum to W, computed in integers."""
     inside = (weights >= bounds.lower) & (weights <= bounds.upper)
     sums = exact_sums(weights)
     return np.asarray(inside.all(axis=1).astype(bool) & (sums == bounds.total))
 
 
 def exact_sums(weights: IntegerArray) -> IntegerArray:
-    """Returns sums of rows as Python integers: 64 bits would overflow unseen."""
+    """Returns sums of rows as Python integers, as 64 bits may overflow."""
     high = (weights >> _LOW_BITS).sum(axis=1).astype(object)
     low = (weights & ((1 << _LOW_BITS) - 1)).sum(axis=1).astype(object)
     return np.asarray((high << _LOW_BITS) + low)
@@ -141,7 +142,7 @@ def exact_sums(weights: IntegerArray) -> IntegerArray:
 def _bits_needed(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> int:
     relevant = polytope.upper >= _IRRELEVANT_SHARE
     least = float(polytope.lower[relevant].min())
-    # From ε itself where the bound underflows.
+    # Computed from ε itself if the bound underflows.
     needed = -math.log2(least) if least > 0 else epsilon / math.log(2) + 40
     bits = max(FEWEST_BITS, _PRECISION_BITS + math.ceil(needed))
     if bits > MOST_BITS:
@@ -153,14 +154,14 @@ def _bits_needed(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> int:
 
 
 def _products(weights: list[int], ratio: Fraction) -> list[int]:
-    """Returns weights times a ratio, rounded down; each that recurs computed once."""
+    """Returns weights times a ratio, rounded down. Equal weights are computed once."""
     up, down = ratio.numerator, ratio.denominator
     found = {weight: weight * up // down for weight in set(weights)}
     return [found[weight] for weight in weights]
 
 
 def _reduce(lower: list[int], total: int) -> list[int]:
-    """Returns least weights that sum to at most the total: rounding may exceed it."""
+    """Returns least weights, reduced so that their sum is at most the total."""
     excess = sum(lower) - total
     if excess <= 0:
         return lower
@@ -173,7 +174,7 @@ def _reduce(lower: list[int], total: int) -> list[int]:
 
 
 def _raise(lower: list[int], ratio: Fraction, total: int) -> list[int]:
-    """Returns least weights whose greatest ones can sum to the total."""
+    """Returns least weights, raised so that the greatest ones can reach the total."""
     reached = sum(_products(lower, ratio))
     while reached < total and sum(lower) <= total:
         added = _products(lower, Fraction(total - reached, reached))
@@ -186,7 +187,7 @@ def _raise(lower: list[int], ratio: Fraction, total: int) -> list[int]:
 
 
 def _fill(lower: list[int], upper: list[int], total: int) -> list[int]:
-    """Returns weights the same way up between all bounds, the rest one by one."""
+    """Returns weights of sum W, at the same share of the way between their bounds."""
     room = sum(upper) - sum(lower)
     left = total - sum(lower)
     share = Fraction(left, max(room, 1))
@@ -210,7 +211,7 @@ def _as_array(weights: list[int], bits: int) -> IntegerArray:
 
 
 def _scale(shares: FloatArray, bits: int) -> IntegerArray:
-    """Returns shares times 2^bits, a power of two and so exact, as integers."""
+    """Returns shares times 2^bits, rounded to integers. The product is exact."""
     if bits <= FEWEST_BITS:
         return np.rint(np.ldexp(shares, bits)).astype(np.int64)
     scale = np.frompyfunc(lambda share: int(math.ldexp(share, bits)), 1, 1)
@@ -218,7 +219,7 @@ def _scale(shares: FloatArray, bits: int) -> IntegerArray:
 
 
 def _repair(weights: IntegerArray, bounds: IntegerBounds) -> None:
-    """Moves weights, in place, so that rows sum to W, where there is room first."""
+    """Changes weights in place, within their bounds, so that rows sum to W."""
     for _ in range(weights.shape[1]):
         missing = bounds.total - exact_sums(weights)
         rows = np.flatnonzero(missing != 0)
@@ -243,13 +244,13 @@ def draw(
 
     Args:
         weights: (n, k_v) integers, rows summing to 2^bits.
-        bits: Logarithm of that sum.
-        rng: A seeded generator, for tests and simulations alone: its draws can be
-            predicted. None draws from the operating system.
+        bits: The binary logarithm of that sum.
+        rng: A seeded generator for tests and simulations, whose draws can be predicted.
+            By default the draws use random bits of the operating system.
 
     Guarantees:
-        Without `rng` the law is exactly the weights', as far as the operating
-        system's bits are uniform.
+        Without `rng` the probabilities are exactly the weights over 2^bits, if the
+        operating system's bits are uniform.
     """
     sums = np.cumsum(weights, axis=1)
     places = [np.searchsorted(row, _uniform(bits, rng), side="right") for row in sums]

@@ -1,1 +1,1 @@
-"""Projections of distributions onto those that a private draw may have."""
+"""Projections of distributions onto the laws that a private draw may have."""

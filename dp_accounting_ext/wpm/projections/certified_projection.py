@@ -1,4 +1,4 @@
-"""Projections with certificates, of one user or a batch."""
+"""Projections with certificates, for one user or for a batch of users."""
 
 import dataclasses
 from typing import Any
@@ -17,9 +17,10 @@ from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# A gap that is no more than this share of the largest cost is rounding.
+# A gap of at most this share of the largest cost is attributed to rounding.
 _SMALL = 1e-13
-# Certified: two scalar products, whose terms' weights sum to one but for rounding.
+# Certified: a bound on the rounding error of two scalar products, whose weights sum to
+# about one.
 _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 
@@ -31,10 +32,10 @@ class ProjectionResult(displays.Displayed):
 
     Attributes:
         distribution: (k_v,) or (n, k_v), the projection.
-        value: Cost of a plan that moves the input there: an upper bound.
-        lower_bound: No member of the polytope can be reached for less.
-        iterations: Rounds of the solver.
-        converged: Whether the gap to the lower bound met the tolerance.
+        value: The cost of a plan that moves the input to the projection.
+        lower_bound: A lower bound on the cost of moving the input into the polytope.
+        iterations: The number of rounds of the solver.
+        converged: Whether the gap between the two is at most the tolerance.
     """
 
     distribution: FloatArray
@@ -45,7 +46,7 @@ class ProjectionResult(displays.Displayed):
 
     @property
     def gap(self) -> FloatArray | float:
-        """The value above the lower bound: how far from optimal, at most."""
+        """The difference of the value and the lower bound."""
         return self.value - self.lower_bound
 
     def _display(self) -> displays.Table:
@@ -78,8 +79,8 @@ def project(
         cost: (k, k_v) costs d(x_i, v_j)^p, or a `TransportCost`.
         base_measure: (k_v,) masses m with e^{−ε/2} ≤ Σm ≤ e^{ε/2}.
         epsilon: The privacy parameter ε.
-        relative_gap: By what share of its cost the projection may lie further than
-            the nearest member.
+        relative_gap: The largest allowed excess of the projection's cost over the least
+            cost, as a share of it.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -126,6 +127,6 @@ def _lower_bound(
 ) -> float:
     """Returns the lower bound that a solution's prices prove."""
     bound = ldp_polytope.lower_bound(masses, prices, rows, polytope)
-    # Prices far above the costs cancel, and leave rounding; no cost is negative.
+    # Large prices cancel up to rounding, and no cost is negative.
     excess = max(float(np.abs(prices).max()) - float(rows.max()), 0.0)
     return max(bound - _ROUNDING * (prices.size + masses.size) * excess, 0.0)

@@ -31,8 +31,9 @@ def solve(
     Args:
         masses: (s,) positive masses.
         cost: (s, n) costs.
-        polytope: The allowed distributions, of positive upper bounds.
-        relative_gap: Stop where plan and prices are this share of the cost apart.
+        polytope: The allowed distributions, whose upper bounds are positive.
+        relative_gap: The largest allowed gap between the cost of the plan and the lower
+            bound by the prices, as a share of the cost.
         guess: (s,) approximate prices of the inputs, which select the first arcs.
 
     Returns:
@@ -64,14 +65,14 @@ def solve(
             arcs = grown
         elif alone:
             break
-        else:  # Those in use are solved alone, to more digits.
+        else:  # Solve the arcs in use alone, to more digits.
             arcs, alone = arcs[plan.amounts > 0], True
     law = ldp_polytope.nearest(plan.held, polytope)
     return ldp_polytope.Solution(law, best_prices, plan.value, rounds)
 
 
 def _wanted(reduced: FloatArray, most: int) -> IndexArray:
-    """Returns arcs of reduced costs no further above zero than the least is below."""
+    """Returns arcs whose reduced cost is below the absolute value of the least one."""
     found = np.flatnonzero(reduced < -float(reduced.min()))
     if found.size <= most:
         return found
@@ -81,7 +82,7 @@ def _wanted(reduced: FloatArray, most: int) -> IndexArray:
 def _first_arcs(
     masses: FloatArray, reduced: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> IndexArray:
-    """Returns arcs i·n + j between near ones, and those of a plan that is feasible."""
+    """Returns arcs i·n + j between near places, and those of a feasible plan."""
     every = np.arange(reduced.size).reshape(reduced.shape)
     middle = ldp_polytope.nearest(
         np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
@@ -94,18 +95,18 @@ def _first_arcs(
 
 
 def _least(table: FloatArray, axis: int) -> IndexArray:
-    """Returns the places of the least few numbers along an axis."""
+    """Returns the indices of the few least numbers along an axis."""
     last = min(_EACH, np.size(table, axis)) - 1
     return np.take(np.argpartition(table, last, axis), np.arange(last + 1), axis)
 
 
 def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:
-    """Arcs of the north-west corner plan: both margins laid along one line."""
+    """Returns the arcs of the north-west corner plan, a feasible plan."""
     left, right = np.cumsum(masses), np.cumsum(demands)
     starts = np.sort(np.concatenate([[0.0], left[:-1], right[:-1]]))
     inputs = np.minimum(np.searchsorted(left, starts, side="right"), left.size - 1)
     outputs = np.minimum(np.searchsorted(right, starts, side="right"), right.size - 1)
-    # Rounding at a tie may skip an arc: its neighbors make up for it.
+    # Rounding at a tie may skip an arc, which its neighbors replace.
     inputs = np.concatenate([inputs, inputs[1:]])
     outputs = np.concatenate([outputs, outputs[:-1]])
     return np.asarray(inputs * demands.size + outputs)

@@ -1,4 +1,8 @@
-"""The exact projection of one user, by what suits the public cost."""
+"""The exact projection of one user, by a solver that the cost determines.
+
+If costs are distances on a line, it is a sweep along the line (`line_sweep`). For all
+other costs it is a linear program over groups of outputs (`grouped_outputs`).
+"""
 
 import dataclasses
 
@@ -17,10 +21,12 @@ class ExactSolver:
     """Projects users exactly, for one cost and polytope.
 
     Attributes:
-        cost: What mass costs to move.
+        cost: The cost of moving mass.
         polytope: The allowed distributions.
-        relative_gap: Share of the cost that plan and prices may be apart.
-        outputs: Those that may hold mass, near ones near one another.
+        relative_gap: The largest allowed gap between the cost of the plan and the lower
+            bound by the prices, as a share of the cost.
+        outputs: The indices of the outputs that may hold mass, in an order in which
+            outputs that are near are adjacent.
     """
 
     cost: costs.TransportCost
@@ -53,7 +59,8 @@ class ExactSolver:
         distribution, prices = np.zeros((2, size))
         distribution[self.outputs] = found.distribution
         if self.outputs.size < size:
-            # The greatest prices that leave the nearest output of an input as near.
+            # The largest prices for which no other output is nearer to an input than
+            # the nearest of `outputs`.
             nearest = (rows - found.prices).min(axis=1)
             whole = self.cost.rows(inputs)
             prices = (whole - nearest[:, np.newaxis]).min(axis=0)
@@ -67,7 +74,7 @@ def make_solver(
     relative_gap: float,
 ) -> ExactSolver:
     """Returns the solver of a cost and a polytope."""
-    # No output holds more than everything, and a bound beyond it loses digits.
+    # No output holds more than all mass, and larger bounds would lose digits.
     polytope = ldp_polytope.LdpPolytope(polytope.lower, np.minimum(polytope.upper, 1.0))
     is_line = cost.places_on_line() is not None
     outputs = np.arange(polytope.upper.size) if is_line else cost.near_order()

@@ -1,9 +1,9 @@
 """The exact projection onto many outputs, by groups of outputs that are alike.
 
-The dual prices f of the inputs determine a solution: output j is served by the input
-with the least C_ij − f_i, and holds its least mass where that is positive, its most
-where it is negative. The dual objective is concave in f, and is computed for all
-outputs in one pass.
+The dual prices f of the inputs determine a solution. Output j receives its mass from
+the input with the least C_ij − f_i. It holds its least mass if this number is positive,
+and its most mass if it is negative. The dual objective is concave in f, and is computed
+for all outputs in one pass.
 
 Each linear program is for groups of outputs, with their mean costs. Its plan, divided
 among the members of the groups in proportion to their bounds, is a plan for all
@@ -20,9 +20,10 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# All tuning: each solution is proven by its prices, whatever these are.
-# Outputs that stand alone, and first groups for each input; what is proven of a program
-# beside the gap that was left; outputs of a block, which stays in a processor's cache.
+# All of it is tuning, as the prices of a solution prove its lower bound. The number of
+# outputs in groups of one, and of first groups for each input; the share of the
+# remaining gap to which a program is solved; and the number of outputs in a block,
+# which stays in a processor's cache.
 _ALONE, _FIRST_GROUPS = 500, 4
 _SHARE_OF_GAP = 0.05
 _BLOCK = 1 << 11
@@ -39,10 +40,11 @@ def solve(
 
     Args:
         masses: (s,) positive masses.
-        cost: (s, n) costs; it is faster where near outputs follow one another.
-        polytope: The allowed distributions, of positive upper bounds: one and the
-            same multiple of the lower ones, or one where that is less.
-        relative_gap: Stop where plan and prices are this share of the cost apart.
+        cost: (s, n) costs. Outputs that are near should be adjacent, for speed.
+        polytope: The allowed distributions. Their upper bounds are positive, and the
+            smaller of one and a common multiple of the lower bounds.
+        relative_gap: The largest allowed gap between the cost of the plan and the lower
+            bound by the prices, as a share of the cost.
 
     Returns:
         A solution. If no group can be divided further, it is feasible and its prices
@@ -53,7 +55,7 @@ def solve(
     """
     size, alone = cost.shape[1], _ALONE
     rounding = column_generation.ROUNDING * (float(cost.max()) or 1.0)
-    # Of one group are outputs whose bounds are in proportion to one another.
+    # All outputs of a group have bounds in the same proportion.
     capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
     unlike = np.unique(capped, return_inverse=True)[1] * (2 * size)
     first = min(max(_FIRST_GROUPS * masses.size, alone), size)
@@ -82,7 +84,7 @@ def solve(
         if left > before / 4:
             alone *= 2
         above = least - ldp_polytope.level(least, cheapest, polytope)
-        # How far prices may move before an output changes its input or its bound.
+        # The smallest change of prices for which an output changes its input or bound.
         nearness = np.minimum(margin, np.abs(above))
         nearest = np.argsort(nearness, kind="stable")[:alone]
         width = max(float(nearness[nearest[-1]]), rounding)
@@ -112,9 +114,9 @@ def _means(
 def _least_two(
     cost: FloatArray, potentials: FloatArray
 ) -> tuple[IndexArray, IndexArray, FloatArray, FloatArray]:
-    """Returns of each output the inputs with the least and second C_ij − f_i.
+    """Returns, for each output, the inputs with the least and second least C_ij − f_i.
 
-    Also returned are the least, and half of what the second is above it.
+    It also returns the least number, and half of the difference of the two.
     """
     size = cost.shape[1]
     owner, second = np.zeros((2, size), dtype=np.intp)
@@ -132,6 +134,6 @@ def _least_two(
 
 
 def _steps(distances: FloatArray, width: float) -> IndexArray:
-    """Returns how often a width must double to reach distances."""
+    """Returns how often a width must be doubled to reach each of some distances."""
     apart = np.clip(np.abs(distances), width, 2.0 ** (_DOUBLINGS - 1) * width)
     return np.ceil(np.log2(apart / width)).astype(np.intp)

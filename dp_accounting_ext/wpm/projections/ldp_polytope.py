@@ -1,4 +1,4 @@
-"""The distributions q with αm ≤ q ≤ βm, and what bounds projections onto them.
+"""The distributions q with αm ≤ q ≤ βm, and bounds on the cost of reaching them.
 
 Here α = e^{−ε/2} and β = e^{ε/2}. Weights and distributions may be batches; the last
 axis runs over the outputs.
@@ -13,9 +13,9 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 
 _TINY = float(np.finfo(float).tiny)
-# Tuning: costs that are looked at together, so that they stay in the cache.
+# Tuning: the number of costs in a block, which stays in the cache.
 _TOGETHER = 1 << 15
-_HALVINGS = 70  # Of at most some thousand nats: less is left than rounding.
+_HALVINGS = 70  # From thousands of nats to less than rounding.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class LdpPolytope:
 
     Attributes:
         lower: (k_v,) the least mass αm_j of every output.
-        upper: (k_v,) the most, βm_j.
+        upper: (k_v,) the most mass βm_j of every output.
     """
 
     lower: FloatArray
@@ -40,10 +40,10 @@ class Solution:
     """The solved projection of one user.
 
     Attributes:
-        distribution: (k_v,) member of the polytope, up to rounding.
+        distribution: (k_v,) a member of the polytope, up to rounding.
         prices: (k_v,) dual prices of the outputs.
-        value: Cost of a feasible plan.
-        rounds: Linear programs, or one.
+        value: The cost of a feasible plan.
+        rounds: The number of linear programs that were solved, at least one.
     """
 
     distribution: FloatArray
@@ -74,11 +74,11 @@ def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
 
     Args:
         prices: (k_v,) prices g.
-        polytope: Where to look.
+        polytope: The polytope.
     """
     order = np.argsort(prices, kind="stable")
     room = max(1 - float(polytope.lower.sum()), 0.0)
-    # Of bounds far above one, all digits of what is left would cancel.
+    # With bounds far above one, all digits of the difference would cancel.
     widths = np.minimum(polytope.upper - polytope.lower, room)[order]
     left = room - (np.cumsum(widths) - widths)
     found = polytope.lower.copy()
@@ -121,9 +121,9 @@ def level(prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope) -> fl
 
 
 def nearest(distributions: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns members of the polytope beside distributions that rounding put off it.
+    """Returns members of the polytope near distributions that are outside by rounding.
 
-    What clipping adds or removes is taken back in proportion to the room left.
+    The mass that clipping adds or removes is compensated in proportion to the room.
     """
     clipped = _between(distributions, polytope)
     missing = 1 - clipped.sum(axis=-1, keepdims=True)
@@ -133,7 +133,7 @@ def nearest(distributions: FloatArray, polytope: LdpPolytope) -> FloatArray:
 
 
 def _between(values: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns values within bounds: several times faster than NumPy's clip."""
+    """Returns values clipped to bounds, several times faster than NumPy's clip."""
     return np.minimum(np.maximum(values, polytope.lower), polytope.upper)
 
 
@@ -141,7 +141,7 @@ def kl_projection(log_weights: FloatArray, polytope: LdpPolytope) -> FloatArray:
     """Returns the (k_v,) distribution q of the polytope with the least KL(q | s).
 
     It is q_j = clip(e^θ s_j, αm_j, βm_j) with the θ that makes the sum one, which is
-    found by halving: the sum grows with θ.
+    found by bisection, as the sum increases in θ.
 
     Args:
         log_weights: (k_v,) finite logarithms of s, of any scale.

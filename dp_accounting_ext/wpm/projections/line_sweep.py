@@ -25,7 +25,7 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 # Tuning: the number of places from which they are grouped, the number of groups, and
 # the number of groups around a change that are swept place by place.
 _MANY, _PICTURE, _REACH = 1 << 17, 1 << 14, 2
-# Bounds on the rounding error of sums along a line: a constant, and one for each place.
+# Bounds on the rounding error of sums along a line: a constant, and a term per place.
 _ROUNDING, _ROUNDING_EACH = 1e-12, 1e-16
 
 
@@ -42,8 +42,9 @@ def solve(
         inputs: (s,) places of the inputs that hold mass.
         masses: (s,) their masses.
         outputs: (k_v,) places of the outputs.
-        polytope: The allowed distributions, of bounds at most one.
-        relative_gap: Share of the cost that plan and prices may be apart.
+        polytope: The allowed distributions, whose bounds are at most one.
+        relative_gap: The largest allowed gap between the cost of the plan and the lower
+            bound by the prices, as a share of the cost.
     """
     places = np.concatenate([inputs, outputs])
     order = np.argsort(places, kind="stable")
@@ -93,7 +94,7 @@ def _refined(line: tuple[FloatArray, ...], inputs: IndexArray) -> FloatArray:
     begins = free.copy()
     begins[starts] = True
     first = np.flatnonzero(begins)
-    # The distance from a mass that is out of reach has one slope.
+    # The distance from a mass that is out of reach has a constant slope.
     out = np.where(right[first], math.inf, -math.inf)
     bounds = np.where(free, [least, most], known)
     sums = np.add.reduceat([*bounds, steps], first, axis=1)
@@ -105,21 +106,22 @@ def _refined(line: tuple[FloatArray, ...], inputs: IndexArray) -> FloatArray:
 def _sweep(
     given: FloatArray, least: FloatArray, most: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Returns F_q after each place, at the least cost."""
+    """Returns F_q after each place, for the plan of the least cost."""
     return _cumulated(_minima(given, least, most, steps), least, most)
 
 
 def _minima(
     given: FloatArray, least: FloatArray, most: FloatArray, steps: FloatArray
 ) -> list[float]:
-    """Returns where the cost of all before is least, before each place.
+    """Returns, before each place, where the cost of all earlier places is least.
 
-    Two heaps hold the breakpoints left and right of the minimum, with their changes
-    of slope. An output shifts the left ones by its least mass, the right ones by its
-    most; a step adds its length times the distance from the mass given so far.
+    Two heaps hold the breakpoints left and right of the minimum, with their changes of
+    slope. An output shifts the left breakpoints by its least mass and the right ones by
+    its most. A step along the line adds its length times the distance from the mass
+    given so far.
     """
-    # A heap has its least element first: the left one holds shift − place, the right
-    # one place − shift.
+    # A heap has its least element first. So the left heap holds shift − place, and the
+    # right one place − shift.
     left, right = [(0.0, math.inf)], [(0.0, math.inf)]
     push, pop = heapq.heappush, heapq.heappop
     left_shift = right_shift = 0.0
@@ -155,7 +157,9 @@ def _minima(
 
 
 def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:
-    """Returns F_q at each place: from one, backwards, as near the minima as allowed."""
+    """Returns F_q at each place, computed backwards from one, as near the minima as
+    allowed.
+    """
     taken, current = [], 1.0
     rows = minima[::-1], least[::-1].tolist(), most[::-1].tolist()
     for minimum, low, high in zip(*rows, strict=True):
@@ -173,17 +177,18 @@ def _prices(
 ) -> FloatArray:
     """Returns dual prices that agree with a plan, relative to a common threshold.
 
-    An output strictly between its bounds has price zero, one at its least mass a
-    price of at least zero, one at its most of at most zero. Along the line prices
-    fall or rise at slope one where mass flows, and at most at that elsewhere. So they
-    are known but for one constant between two places that no mass passes.
+    An output strictly between its bounds has the price zero. At its least mass its
+    price is at least zero, and at its most mass at most zero. Along the line, prices
+    rise or fall with slope one where mass flows, and with a slope of at most one
+    elsewhere. So between two places that no mass passes they are known up to a
+    constant.
     """
     rounding = _ROUNDING + _ROUNDING_EACH * steps.size
     low = np.where(held < most - rounding, 0.0, -math.inf)
     high = np.where(held > least + rounding, 0.0, math.inf)
     low = np.where(most > 0, low, -math.inf)
     high = np.where(most > 0, high, math.inf)
-    # Where mass flows prices are known but for a constant: one for each stretch.
+    # On each stretch where mass flows, prices are known up to a constant.
     flows = np.abs(excess) > rounding
     slopes = np.where(flows, -np.sign(excess) * steps, 0.0)
     shape = np.append(0.0, np.cumsum(slopes[:-1]))
@@ -198,15 +203,16 @@ def _prices(
 
 
 def _constants(low: FloatArray, high: FloatArray, steps: FloatArray) -> FloatArray:
-    """Returns numbers in ranges, each at most a step from the one before.
+    """Returns numbers in given ranges, each at most a step from the one before.
 
-    The ranges left by all before are carried along, and numbers taken backwards.
+    Forwards, each range is narrowed to what the earlier ranges allow. Backwards, the
+    numbers are chosen in the narrowed ranges.
     """
     bounds = list(zip(low.tolist(), high.tolist(), strict=True))
     ranges = [bounds[0]]
     for (least, most), step in zip(bounds[1:], steps.tolist(), strict=True):
         reach_low, reach_high = ranges[-1][0] - step, ranges[-1][1] + step
-        # Where rounding leaves nothing, the end of the reach is as near as it gets.
+        # If rounding leaves an empty range, the nearest end is taken.
         new_low = min(max(least, reach_low), reach_high)
         new_high = max(min(most, reach_high), reach_low)
         ranges.append((new_low, max(new_low, new_high)))

@@ -1,4 +1,4 @@
-"""Linear programs by SciPy's HiGHS, with attempts that follow a failure."""
+"""Linear programs by SciPy's HiGHS, with further attempts after a failure."""
 
 from typing import Any
 
@@ -7,8 +7,9 @@ from scipy import optimize
 
 from dp_accounting_ext.common_types import FloatArray
 
-# Method, presolve and tolerance. The first is the fastest on programs whose arcs were
-# chosen well; the default tolerances and another method follow where it fails.
+# The method, presolve and tolerance of each attempt. The first is the fastest one on
+# programs whose arcs were chosen well. If it fails, the default tolerances and another
+# method are tried.
 _ATTEMPTS = (
     ("highs-ds", False, 1e-10),
     ("highs-ds", True, 1e-7),
@@ -17,20 +18,20 @@ _ATTEMPTS = (
 
 
 class SolverError(RuntimeError):
-    """Raised where no attempt at a linear program succeeds."""
+    """Raised if no attempt at a linear program succeeds."""
 
 
 def solve(
     costs: FloatArray, matrix: Any, sides: FloatArray, bounds: Any, *, equal: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns where c·x is least with bounds on x, and A x equal to or at most b.
+    """Returns the x of the least c·x, subject to bounds on x and A x = b or A x ≤ b.
 
-    Also returned is by how much it rises with each of b.
+    It also returns the derivative of the minimum by each entry of b.
 
     Args:
-        costs: (n,) the c.
-        matrix: (rows, n) the A, sparse.
-        sides: (rows,) the b.
+        costs: (n,) the vector c.
+        matrix: (rows, n) the sparse matrix A.
+        sides: (rows,) the vector b.
         bounds: (n, 2) least and greatest values.
         equal: Whether rows are equalities.
 
@@ -38,7 +39,7 @@ def solve(
         SolverError: If no attempt succeeds.
     """
     rows = {"A_eq": matrix, "b_eq": sides} if equal else {"A_ub": matrix, "b_ub": sides}
-    # The signatures known of this function are one for each method.
+    # SciPy's type stubs have one signature for each method.
     linprog: Any = optimize.linprog
     for method, presolve, tolerance in _ATTEMPTS:
         options = {

@@ -1,4 +1,4 @@
-"""Plans by POT's network simplex, where it is installed."""
+"""Transport plans by the network simplex of POT, if it is installed."""
 
 import functools
 import importlib
@@ -15,13 +15,13 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 
-# No problem of the sizes that are sent here takes nearly so many pivots.
+# A limit that no problem of the sizes here comes near.
 _MOST_PIVOTS = 10**7
 
 
 @functools.cache
 def is_installed() -> bool:
-    """Returns whether a POT that takes chosen arcs is installed; it is not imported."""
+    """Returns whether a version of POT that supports chosen arcs is installed."""
     try:
         found = metadata.version("POT")
     except metadata.PackageNotFoundError:
@@ -36,7 +36,7 @@ def solve(
     masses: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns the masses that arcs move, and the duals of inputs and outputs.
+    """Returns the mass moved on each arc, and the duals of inputs and outputs.
 
     Each output is two sources: one of its least mass, and one of the difference of its
     most and its least mass. The unused part of the second moves to a sink at no cost.

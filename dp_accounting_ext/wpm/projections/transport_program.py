@@ -11,8 +11,8 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections import network_simplex
 
-# HiGHS has absolute tolerances: masses in units of 1e-5 and costs of at most 100 keep
-# them out of sight.
+# HiGHS has absolute tolerances, which are negligible for masses in units of 1e-5 and
+# for costs of at most 100.
 _MASS_SCALE = 1e5
 _COST_SCALE = 1e2
 
@@ -48,7 +48,7 @@ def solve(
         arcs: (arcs,) where mass may move, i·n + j from the input i to the output j.
         masses: (s,) positive masses of the inputs.
         cost: (s, n) costs.
-        polytope: (n,) least and most of the outputs.
+        polytope: The least and most masses of the n outputs.
 
     Raises:
         SolverError: If the solvers fail.
@@ -60,13 +60,13 @@ def solve(
         if not network_simplex.is_installed():
             raise linear_program.SolverError("POT is not installed.")
         amounts, potentials, prices = network_simplex.solve(*program)
-    except linear_program.SolverError:  # What POT cannot solve, HiGHS may.
+    except linear_program.SolverError:  # HiGHS may solve problems that POT cannot.
         amounts, potentials, prices = _by_program(*program)
     sums = np.bincount(inputs, amounts, minlength=rows)
     factors = np.divide(masses, sums, out=np.zeros(rows), where=sums > 0)
     moved, held = amounts * factors[inputs], np.zeros(columns)
     np.add.at(held, outputs, moved)
-    # Masses below a solver's tolerance may not have been moved at all.
+    # Masses below the solver's tolerance may not have been moved.
     empty = np.flatnonzero(sums <= 0)
     nearest = cost[empty].argmin(axis=1)
     np.add.at(held, nearest, masses[empty])
