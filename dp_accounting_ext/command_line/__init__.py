@@ -22,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
     Returns:
-        The exit status: 0, 1 where a part could not be done and the output says which,
-        or a second computation disagrees, 2 for bad input, 3 where there is no second
-        opinion, 130 where it was interrupted.
+        The exit status. It is 0 if all was done; 1 if a part failed, which the output
+        names, or if a second computation disagrees; 2 for bad input; 3 if there is no
+        second opinion; and 130 if the command was interrupted.
     """
     whole = parser.Parser(
         prog=_PROG,
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
     try:
-        # What --help prints can fail as any other output can.
+        # Printing the help can fail, as printing any other output can.
         _, unknown = whole.parse_known_args(arguments, options)
         if unknown:
             raise ValueError(parser.unrecognized(unknown[0], vars(options)))
@@ -77,14 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reason(error: Exception, options: argparse.Namespace) -> str:
-    """Returns what is wrong, and mostly what would do."""
+    """Returns the message of an error, which mostly names a remedy."""
     if isinstance(error, OSError) and error.filename is not None:
         path = repr(error.filename)
         return f"{path} must be a file that can be opened. Found: {error.strerror}."
     if isinstance(error, ModuleNotFoundError) and error.name != "flint":
         wanted = f"{error.name} must be installed. Found none; run python -m pip "
         return f"{wanted}install {error.name}."
-    # Of bounds that cross it is ArithmeticError itself; what Python raises is special.
+    # Bounds that cross raise ArithmeticError itself. Python raises only its subclasses.
     special = isinstance(error, ArithmeticError) and type(error) is not ArithmeticError
     if special or isinstance(error, MemoryError):
         return f"beyond what this machine can compute: {type(error).__name__}."

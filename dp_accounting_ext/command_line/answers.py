@@ -1,4 +1,4 @@
-"""Answers that are computed in processes, while a page goes on."""
+"""Answers that are computed in other processes, while a page stays responsive."""
 
 from collections.abc import Callable
 import multiprocessing
@@ -15,13 +15,14 @@ _CONTEXT: Any = multiprocessing.get_context(
 
 
 class Answers:
-    """Asks processes, and keeps what they answered.
+    """Sends questions to processes, and keeps their answers.
 
-    Nothing here waits: `look` hands over what was answered since its last call.
+    No method waits. The method `look` delivers the answers since its last call.
 
     Args:
-        answered: Called without arguments after each answer, in another thread. It
-            must not call `look`, but have it called in the thread that asks.
+        answered: A function that is called without arguments after each answer, in
+            another thread. It must not call `look` itself, but must have it called in
+            the thread that asks.
     """
 
     def __init__(self, answered: Callable[[], object]) -> None:
@@ -34,19 +35,20 @@ class Answers:
     def ask(
         self, then: Callable[[Any], None], function: Callable[..., Any], *asked: Any
     ) -> None:
-        """Has something computed, unless it is known.
+        """Starts a computation, unless its answer is known.
 
         Args:
-            then: Called with the answer, or with an error's message: at once if it is
-                known, otherwise by `look`.
-            function: Of a module; what it returns depends on its arguments alone.
-            asked: Its arguments, which can be pickled and hashed.
+            then: The function that is called with the answer, or with the message of an
+                error. It is called at once if the answer is known, otherwise by `look`.
+            function: A function of a module, whose result depends on its arguments
+                alone.
+            asked: The arguments of the function, which can be pickled and hashed.
         """
         key = function, *asked
         if key in self._known:
             then(self._known[key])
             return
-        # `forget` replaces the queue: what comes into this one later is never read.
+        # `forget` replaces the queue, so that late answers in this one are never read.
         found = self._found
 
         def keep(answer: Any) -> None:
@@ -57,7 +59,7 @@ class Answers:
         self._pool.apply_async(function, asked, callback=keep, error_callback=keep)
 
     def look(self) -> None:
-        """Hands over what was answered since it was called last."""
+        """Delivers the answers since its last call."""
         while not self._found.empty():
             key, then, answer = self._found.get()
             self._waiting -= 1
@@ -66,7 +68,7 @@ class Answers:
             then(self._known[key])
 
     def forget(self) -> None:
-        """Stops what is being computed; its answers are handed to nobody."""
+        """Stops all computations, whose answers are not delivered."""
         if self._waiting:
             self._pool.terminate()
             self._pool, self._waiting = make_pool(), 0
@@ -78,7 +80,7 @@ class Answers:
 
 
 def prepare() -> None:
-    """Starts the server that forks processes, and returns while it still imports.
+    """Starts the server that forks processes, and returns before its imports are done.
 
     `make_pool` waits until the server has imported all that its processes need.
     """
@@ -88,12 +90,12 @@ def prepare() -> None:
 
 
 def make_pool() -> Any:
-    """Returns processes; where a server forks them, they start in no time."""
+    """Returns a pool of processes. If a server forks them, they start at once."""
     prepare()
     return _CONTEXT.Pool(PROCESSES, _begin)
 
 
 def _begin() -> None:
-    """Begins a process, which ends with the page; the page itself shows warnings."""
+    """Initializes a process, which ends with the page. The page shows warnings."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")

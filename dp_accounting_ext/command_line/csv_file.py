@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 from typing import NamedTuple
 
-# What other files begin with, what they are, and what to do with them.
+# The first bytes of other types of files, their names, and what to do with them.
 _OTHERS = {
     b"PK\x03\x04": "a ZIP archive, as .xlsx and .ods are; save it as CSV",
     b"\xd0\xcf\x11\xe0": "a workbook; save it as CSV",
@@ -18,7 +18,7 @@ _OTHERS = {
 }
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
-    # Before UTF-16, whose mark is the first half of this one.
+    # These come before UTF-16, whose mark is the first half of theirs.
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -32,8 +32,8 @@ class Row(NamedTuple):
     """Represents a row.
 
     Attributes:
-        line: The number of its last line, from one.
-        cells: What stands between its delimiters, without spaces around it.
+        line: The number of its last line, counted from one.
+        cells: The texts between the delimiters, without surrounding spaces.
     """
 
     line: int
@@ -44,8 +44,9 @@ class File(NamedTuple):
     """Represents a file.
 
     Attributes:
-        delimiter: What stands between cells.
-        rows: Those that are not empty, all with as many cells, one at least.
+        delimiter: The delimiter between cells.
+        rows: The rows that are not empty. All have the same number of cells, at least
+            one.
     """
 
     delimiter: str
@@ -60,21 +61,21 @@ def read(
     *,
     is_private: bool = False,
 ) -> File:
-    """Returns what a file holds.
+    """Returns the rows of a file.
 
-    Cells are separated by commas, by semicolons or by tabs, whatever gives all rows
-    the same number of cells. Those that are empty in every row are left out.
+    Cells are separated by commas, by semicolons or by tabs: by the delimiter that gives
+    all rows the same number of cells. Columns that are empty in every row are left out.
 
     Args:
         form: What the file must be, for errors: "points must be a file of numbers".
-        content: Of the file.
-        path: Of the file, for errors.
+        content: The bytes of the file.
+        path: The path of the file, for errors.
         encoding: The encoding of a file without a byte order mark; None for UTF-8, in
             a command that has no option for another.
         is_private: Whether errors must not show how many cells a row has.
 
     Raises:
-        ValueError: If it is no such file. The message shows none of its cells.
+        ValueError: If it is not such a file. The message shows no cell of it.
     """
     text = _decoded(form, content, path, encoding)
     delimiter = _delimiter(text)
@@ -141,13 +142,13 @@ def _decoded(form: str, content: bytes, path: object, encoding: str | None) -> s
 
 
 def _reader(text: str, delimiter: str) -> Any:
-    # A quote that is never closed is an error, no cell to the end of the file.
+    # A quote that is never closed is an error. It must not become one long cell.
     lines = io.StringIO(text, newline="")
     return csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
 
 
 def _delimiter(text: str) -> str:
-    """Returns what separates cells: what gives each row as many, or the most."""
+    """Returns the delimiter that gives all rows as many cells, or the most cells."""
     most: tuple[int, str] = (0, ",")
     for delimiter in _DELIMITERS:
         try:
@@ -162,5 +163,5 @@ def _delimiter(text: str) -> str:
 
 
 def _used(cells: list[str]) -> int:
-    """Returns the number of cells without the last ones that are empty."""
+    """Returns the number of cells, without empty cells at the end."""
     return max((place for place, cell in enumerate(cells, 1) if cell), default=0)

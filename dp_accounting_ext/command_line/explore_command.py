@@ -1,4 +1,4 @@
-"""The subcommand explore: a page with sliders, which shows what a run promises."""
+"""The subcommand explore: a page with sliders, which shows the privacy of a run."""
 
 import argparse
 from typing import Any
@@ -49,9 +49,9 @@ def serve(
     """Shows the page until Ctrl-C.
 
     Args:
-        run: Where its sliders begin.
-        target: ε that is given in place of noise; None without one.
-        port: Of this machine; 0 for one that is free.
+        run: The run that the sliders show at first.
+        target: The target ε, if it is given in place of the noise; otherwise None.
+        port: The port of this machine; 0 for any free one.
         show: Whether a browser is opened.
 
     Raises:

@@ -1,7 +1,8 @@
-"""The explorer: a page with sliders, which shows what a training run promises.
+"""The explorer: a page with sliders, which shows the privacy of a training run.
 
-It is made with Panel, of the extra `explore`. Bounds are computed in processes of their
-own, so that the page answers meanwhile; each is shown when it is found.
+It uses Panel, which the extra `explore` installs. Bounds are computed in other
+processes, so that the page stays responsive. Each bound is shown as soon as it is
+computed.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import training_run
 
-_SLIDERS = {  # What they are called, and powers of ten at which they begin and end.
+_SLIDERS = {  # The names of sliders, and the powers of ten at which they begin and end.
     "noise_multiplier": ("noise multiplier", -1, 2),
     "epsilon": ("ε to be met", -2, 2),
     "dataset_size": ("records", 3, 9),
@@ -31,7 +32,18 @@ _SLIDERS = {  # What they are called, and powers of ten at which they begin and 
     "delta": ("δ", -12, -2),
     "group_size": ("records of one user", 0, 2),
 }
-_STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)  # Of sliders, a decade.
+_STEPS = (
+    1.0,
+    1.2,
+    1.5,
+    2.0,
+    2.5,
+    3.0,
+    4.0,
+    5.0,
+    6.0,
+    8.0,
+)  # The number of steps of a slider in a decade.
 _GIVEN = ["noise multiplier", "ε to be met"]
 _RATE, _LEAST_RATE, _POINTS = 1e-3, 1e-6, 25  # The first is one of the points.
 _INTERVAL = 1e-3  # Of curves: both bounds are still within a line's width.
@@ -46,7 +58,7 @@ h2 { font-size: 110%; margin: 1em 0 .3em; } button { font-size: 80%; }
 """
 _WAITED_FOR = "…"
 _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
-# A telephone's page is as wide as the telephone.
+# On a telephone the page is as wide as the screen.
 _PAGE = """{% extends base %}
 {% block preamble %}<meta name="viewport" content="width=device-width">{% endblock %}
 {% block contents %}{{ embed(roots.whole) }}{% endblock %}
@@ -55,7 +67,7 @@ _COPY = "navigator.clipboard.writeText(this.parentElement.nextElementSibling.inn
 
 
 def row_of(run: training_run.TrainingRun, target: float | None) -> comparison.Row:
-    """Returns the bounds on ε of a run; for a target ε, with the noise for it."""
+    """Returns the bounds on ε of a run, whose noise is calibrated to any target ε."""
     if target is None:
         return comparison.bracket(run)
     return calibration.calibrate(run, target)[0]
@@ -69,7 +81,7 @@ def curve_of(run: training_run.TrainingRun) -> curves.Points:
 
 
 def sentence_of(run: training_run.TrainingRun) -> str:
-    """Returns the sentence to quote."""
+    """Returns the sentence about a run that can be quoted."""
     return " ".join(statement.brief(run, statement.claims(run)).split())
 
 
@@ -81,9 +93,9 @@ def table_of(
     """Returns HTML: warnings, and a row for each way of drawing batches.
 
     Args:
-        run: What the sliders say; with no noise where that is found.
-        rows: Of the ways of drawing batches that have an answer; else an error.
-        found: Curves of the same.
+        run: The run that the sliders show, without noise if the noise is calibrated.
+        rows: For each way of drawing batches with an answer, its row or an error.
+        found: For each way of drawing batches with an answer, its curve.
     """
     heads = ["sampling", "ε lower", "ε upper", "found"]
     heads += ["noise"] * (run.noise_multiplier is None)
@@ -117,18 +129,18 @@ def table_of(
 
 
 class Page:
-    """The page of one visitor: `view`, and what is found for its sliders.
+    """The page of one visitor: its `view`, and the answers for its sliders.
 
     Args:
-        panel: The library.
-        run: Where the sliders begin.
-        target: ε that is given in place of noise; None without one.
+        panel: The Panel library.
+        run: The run that the sliders show at first.
+        target: The target ε, if it is given in place of the noise; otherwise None.
     """
 
     def __init__(
         self, panel: Any, run: training_run.TrainingRun, target: float | None
     ) -> None:
-        # What is called in the next tick of the page may change it.
+        # Functions that are called in the page's next tick may change the page.
         next_tick = panel.state.curdoc.add_next_tick_callback
         self._answers = answers.Answers(lambda: next_tick(self._answers.look))
         wide = {"sizing_mode": "stretch_width"}
@@ -164,7 +176,7 @@ class Page:
         panel.state.onload(self._changed)
 
     def _changed(self, *_: Any) -> None:
-        """Asks for all that the sliders say; nobody waits for what was asked before."""
+        """Asks for all answers for the sliders, and drops the earlier questions."""
         self._answers.forget()
         values = {name: slider.value for name, slider in self._sliders.items()}
         target = values.pop("epsilon")
@@ -207,7 +219,9 @@ class Page:
         # Two processes answer in this order: first the table, then the picture.
         for each in training_run.schemes_of(run):
             self._answers.ask(functools.partial(of_row, each), row_of, each, target)
-        if target is None:  # Otherwise all else waits for the row's noise multiplier.
+        if (
+            target is None
+        ):  # Otherwise all other questions need the noise multiplier of the row.
             for each in training_run.schemes_of(run):
                 ask_for_curve(each)
             quoted = dataclasses.replace(run, sampling=self._quoted.value)
@@ -216,7 +230,7 @@ class Page:
     def _ask_for_sentence(
         self, run: training_run.TrainingRun, target: float | None
     ) -> None:
-        """Shows the commands and the Python, and has the sentence to quote computed."""
+        """Shows commands and Python code, and asks for the sentence to quote."""
         typed = same_run.commands(run, target), same_run.python(run, target)
         self._same.object = _copied("Commands", typed[0], "pre")
         self._same.object += _copied("Python", typed[1], "pre")
@@ -237,7 +251,7 @@ class Page:
 
 
 def _stops(low: int, high: int, value: float) -> list[float]:
-    """Returns a slider's values between two powers of ten, and where it begins."""
+    """Returns a slider's values between two powers of ten, and its first value."""
     found = [float(f"{a * 10.0**b:.3g}") for b in range(low, high) for a in _STEPS]
     if isinstance(value, int):
         found = [int(each) for each in found if each.is_integer()]
@@ -245,7 +259,7 @@ def _stops(low: int, high: int, value: float) -> list[float]:
 
 
 def _copied(title: str, words: str, tag: str) -> str:
-    """Returns HTML of a text with a button that copies it."""
+    """Returns the HTML of a text with a button that copies the text."""
     button = f'<button onclick="{_COPY}">copy</button>'
     return f"<h2>{title} {button}</h2><{tag}>{html.escape(words)}</{tag}>"
 

@@ -1,4 +1,4 @@
-"""Files of numbers, with names of rows and columns."""
+"""Files of numbers, which may have names of rows and columns."""
 
 from collections.abc import Sequence
 import pathlib
@@ -21,12 +21,12 @@ SHAPE = re.compile(
 
 
 class Table(NamedTuple):
-    """What a file holds.
+    """The numbers and names of a file.
 
     Attributes:
-        numbers: A row a line.
-        header: Names of the columns of numbers, where the first line has names.
-        names: Of the rows, where a column has no numbers.
+        numbers: A row of numbers for each line.
+        header: The names of the columns of numbers, if the first line has names.
+        names: The names of the rows, if a column has names.
     """
 
     numbers: FloatArray
@@ -38,9 +38,9 @@ class Column(NamedTuple):
     """Represents a column of a sheet.
 
     Attributes:
-        header: Its name; "" where it has none.
-        cells: What stands in it.
-        numbers: The numbers that its cells mean; None where a cell is no number.
+        header: The name of the column; "" if it has none.
+        cells: The texts of its cells.
+        numbers: The numbers of its cells; None if a cell is not a number.
     """
 
     header: str
@@ -49,20 +49,20 @@ class Column(NamedTuple):
 
     @property
     def has_number(self) -> bool:
-        """Whether any cell is a number: then others may be misspelt."""
+        """Whether any cell is a number, so that other cells may be misspelt numbers."""
         return self.numbers is not None or any(map(_is_number, self.cells))
 
 
 class Sheet(NamedTuple):
-    """What a file holds, by columns.
+    """The columns of a file.
 
     Attributes:
-        path: Of the file.
-        form: What it must be, for errors.
-        is_private: Whether errors must not show what it holds.
+        path: The path of the file.
+        form: What the file must be, for errors.
+        is_private: Whether errors must not show its content.
         has_header: Whether its first line has the names of columns.
-        lines: The lines on which its rows are.
-        columns: All as long as there are rows.
+        lines: The numbers of the lines on which its rows are.
+        columns: The columns, each with a cell for every row.
     """
 
     path: object
@@ -73,13 +73,13 @@ class Sheet(NamedTuple):
     columns: list[Column]
 
     def error(self, found: str, line: int | None = None) -> ValueError:
-        """Returns what to raise where something else was found."""
+        """Returns the error for content of another form."""
         shown = "something else" if self.is_private and line is not None else found
         where = f" in line {line} of {self.path}" if line is not None else ""
         return ValueError(f"{self.form}. Found {shown}{where}.")
 
     def misspelt(self, column: Column) -> ValueError:
-        """Returns what to raise where a column must have numbers and has not."""
+        """Returns the error for a column that must have numbers only, and has not."""
         for line, cell in zip(self.lines, column.cells, strict=True):
             if not _is_number(cell):
                 return self.error(repr(cell)[:60] if cell else "an empty cell", line)
@@ -93,7 +93,7 @@ class Sheet(NamedTuple):
         """Returns the (rows, columns) numbers of some columns.
 
         Raises:
-            ValueError: If a cell is none.
+            ValueError: If a cell is not a number.
         """
         found = []
         for column in columns:
@@ -103,10 +103,10 @@ class Sheet(NamedTuple):
         return np.array(found).reshape(len(columns), len(self.lines)).T
 
     def names_beside(self, columns: Sequence[Column]) -> list[str]:
-        """Returns the names of rows: the column "name", or the first without numbers.
+        """Returns names of rows: the column "name", or the first one without numbers.
 
         Args:
-            columns: Those that hold numbers that are used.
+            columns: The columns whose numbers are used.
         """
         used = set(map(id, columns))
         others = [each for each in self.columns if id(each) not in used]
@@ -122,17 +122,17 @@ def read(
     is_private: bool = False,
     encoding: str | None = None,
 ) -> Table:
-    """Returns the numbers of a file, and names.
+    """Returns the numbers of a file, with names of rows and columns.
 
     Args:
-        option: That named it, as it is typed, without its hyphens.
-        path: Of the file.
-        is_private: Whether errors must not show what the file holds.
-        encoding: As for `csv_file.rows`.
+        option: The option that named the file, as it is typed, without hyphens.
+        path: The path of the file.
+        is_private: Whether errors must not show the content of the file.
+        encoding: As for `csv_file.read`.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it has other lines.
+        OSError: If the file cannot be read.
+        ValueError: If it has lines of another form.
     """
     found = sheet(option, path, is_private=is_private, encoding=encoding)
     columns = numeric(found)
@@ -143,10 +143,10 @@ def read(
 
 
 def numeric(found: Sheet) -> list[Column]:
-    """Returns the columns of numbers but that of an index, as of pandas.
+    """Returns the columns of numbers, without the column of an index as in pandas.
 
     Raises:
-        ValueError: If there is none, or a cell among numbers is none.
+        ValueError: If there is no such column, or a cell among numbers is not a number.
     """
     columns = [column for column in found.columns if column.has_number]
     if found.has_header and any(column.header for column in columns):
@@ -163,20 +163,21 @@ def sheet(
     is_private: bool = False,
     encoding: str | None = None,
 ) -> Sheet:
-    """Returns what a file holds.
+    """Returns the columns of a file.
 
-    The first line is one of names if no cell of it is a number or a shape, or if it
-    counts columns beside an empty cell, as pandas does where columns have no names.
+    The first line has the names of columns if no cell of it is a number or a shape. It
+    also counts as names if it is an empty cell followed by 0, 1, …, which pandas writes
+    for columns without names.
 
     Args:
-        option: That named it, as it is typed, without its hyphens.
-        path: Of the file.
-        is_private: Whether errors must not show what the file holds.
-        encoding: As for `csv_file.rows`.
+        option: The option that named the file, as it is typed, without hyphens.
+        path: The path of the file.
+        is_private: Whether errors must not show the content of the file.
+        encoding: As for `csv_file.read`.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is no CSV file, or has no rows.
+        OSError: If the file cannot be read.
+        ValueError: If it is not a CSV file, or has no rows.
     """
     form = f"{option} must be a file of rows of numbers separated by commas"
     content = pathlib.Path(path).read_bytes()
@@ -197,7 +198,7 @@ def sheet(
         for cell in column
         if "," in cell and _WITH_COMMA.fullmatch(cell)
     ]
-    # Where semicolons are between cells, commas stand for decimal points.
+    # If semicolons separate cells, commas are decimal points.
     clear = delimiter == ";" or not all(map(_THOUSANDS.fullmatch, commas))
     columns = [
         Column(name, column, _numbers(column, with_commas=clear))
@@ -213,14 +214,14 @@ def sheet(
 
 
 def _numbers(cells: Sequence[str], *, with_commas: bool) -> list[float] | None:
-    """Returns the numbers that cells mean, or None.
+    """Returns the numbers of cells, or None if a cell is not a number.
 
     Args:
-        cells: Of a column.
+        cells: The cells of a column.
         with_commas: Whether commas are decimal points.
     """
     joined = "".join(cells)
-    if not joined.isascii() or "_" in joined:  # Python's floats know more of them.
+    if not joined.isascii() or "_" in joined:  # Python's floats accept more spellings.
         return None
     if with_commas and "," in joined:
         cells = [

@@ -1,4 +1,4 @@
-"""What the subcommands' arguments have in common."""
+"""The parser of arguments, and options that several subcommands share."""
 
 import argparse
 from collections.abc import Callable
@@ -14,35 +14,39 @@ from typing import NoReturn
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import training_run as studies_training_run
 
-# What a command prints as JSON, and as text.
+# A command's function from its options to the values for JSON and the text.
 Printed = tuple[dict[str, Any], str]
 
 BAD_INPUT = 2
 _METAVARS = {int: "N", float: "X", str: "NAME", pathlib.Path: "FILE"}
-_NO_OPTIONS = {"command", "prog", "run"}  # What else a namespace has.
+_NO_OPTIONS = {
+    "command",
+    "prog",
+    "run",
+}  # Attributes of a namespace that are not options.
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Breaks no option, and no name, at its hyphens."""
+    """A formatter that never breaks an option or a name at its hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         text.complain(self.prog, message)
         sys.exit(BAD_INPUT)
 
     def print_help(self, file: Any = None) -> None:
-        """Prints the help on standard output, as all else is printed."""
+        """Prints the help on standard output, like all other output."""
         text.write(self.format_help())
 
 
 def option(name: str) -> str:
-    """Returns a field's name as it is typed."""
+    """Returns the name of a field as an option, as it is typed."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -50,7 +54,8 @@ def as_typed(message: str, options: Collection[str]) -> str:
     """Returns a message that names options as they are typed, not as fields.
 
     Args:
-        message: Of a function that the command calls: "batch_size must be …".
+        message: A message of a function that the command calls, such as "batch_size
+            must be …".
         options: The options of the command, as argparse names them.
     """
 
@@ -62,7 +67,7 @@ def as_typed(message: str, options: Collection[str]) -> str:
 
 
 def unrecognized(typed: str, options: Collection[str]) -> str:
-    """Returns what is wrong with a word, and the options that may have been meant."""
+    """Returns an error for an unknown word, with options that may have been meant."""
     known = [option(name) for name in options if name not in _NO_OPTIONS]
     name = typed.partition("=")[0]
     near = [each for each in known if name[:2] == "--" and each.startswith(name)]
@@ -79,7 +84,7 @@ def add_command(
     epilog: str,
     usage: str,
 ) -> argparse.ArgumentParser:
-    """Adds a command that prints what `run` returns of its options, in either form."""
+    """Adds a command that prints, as text or JSON, the result of `run` for options."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
@@ -95,7 +100,7 @@ def add_command(
 
 
 def add(command: Any, name: str, kind: type, help: str, **more: Any) -> None:
-    """Adds an option to a command, or to a group; of the type bool, without a value."""
+    """Adds an option to a command or group. An option of type bool takes no value."""
     if kind is bool:
         more |= {"action": "store_true"}
     else:
@@ -119,7 +124,7 @@ _OF_RUNS: dict[str, tuple[type, str]] = {
 
 
 def add_run(command: argparse.ArgumentParser, *others: str) -> None:
-    """Adds the options of a training run, but others that the command has, or lacks."""
+    """Adds the options of a training run, with some added or left out."""
     fields = studies_training_run.TrainingRun.__dataclass_fields__
     for name, (kind, words) in _OF_RUNS.items():
         if name not in others:
@@ -129,14 +134,14 @@ def add_run(command: argparse.ArgumentParser, *others: str) -> None:
 def training_run(
     options: argparse.Namespace, **fields: Any
 ) -> studies_training_run.TrainingRun:
-    """Returns the run of the options.
+    """Returns the training run that options describe.
 
     Args:
-        options: Of a command with `add_run`, and perhaps more.
-        fields: What is not among its options, or in their place.
+        options: The options of a command that called `add_run`.
+        fields: Fields that are not among the options, or that replace them.
 
     Raises:
-        TypeError, ValueError: If an option is not what its name says.
+        TypeError, ValueError: If an option has an invalid value.
     """
     known = {name: value for name, value in vars(options).items() if name in _OF_RUNS}
     return studies_training_run.TrainingRun(**{**known, **fields})

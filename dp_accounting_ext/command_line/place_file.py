@@ -1,4 +1,4 @@
-"""Files of places: which columns are coordinates, and in which order."""
+"""Files of places, and which of their columns are coordinates, in which order."""
 
 from collections.abc import Sequence
 import pathlib
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.common_types import FloatArray
 
-# Names of columns, in lower case: of latitudes and longitudes, or of y and x.
+# Names in lower case of columns of latitudes and longitudes, or of y and x.
 _PAIRS = (
     (("lat", "latitude"), ("lon", "long", "lng", "longitude")),
     (("y",), ("x",)),
 )
-# Well-known text of a point has x before y: the longitude before the latitude.
+# In well-known text, a point is x before y, so the longitude before the latitude.
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
 _POINT = re.compile(
     rf"(?:srid=\d+;)?\s*(?:multi)?point\s*\(+\s*{_NUMBER}\s+{_NUMBER}\s*\)+",
@@ -24,12 +24,12 @@ Columns = Sequence[number_file.Column]
 
 
 class Places(NamedTuple):
-    """What a file of places holds.
+    """The content of a file of places.
 
     Attributes:
         numbers: (n, dimensions) coordinates.
-        header: The names of their columns; none where the file has no names.
-        names: Of the places; none where the file has no names.
+        header: The names of their columns; empty if the file has no names.
+        names: The names of the places; empty if the file has no names.
         is_reordered: Whether these columns are in another order than in the file.
     """
 
@@ -48,11 +48,12 @@ def read_points(
 ) -> Places:
     """Returns public points.
 
-    Coordinates are the columns that are named; else well-known text; else a latitude
-    and a longitude, or y and x, by their names; else all columns of numbers.
+    Coordinates are the columns that the argument names. By default they are read from
+    well-known text; else from columns named latitude and longitude, or y and x; else
+    from all columns of numbers.
 
     Args:
-        path: Of the file.
+        path: The path of the file.
         is_haversine: Whether coordinates are latitudes and longitudes, in this order.
         columns: Names of columns, or their numbers from one, separated by commas.
         encoding: As for `csv_file.read`.
@@ -60,7 +61,7 @@ def read_points(
     Raises:
         OSError: If the file cannot be read.
         ValueError: If it is not clear which columns are coordinates, or if one of them
-            has a cell that is no number.
+            has a cell that is not a number.
     """
     sheet = number_file.sheet("points", path, encoding=encoding)
     if columns is not None:
@@ -88,21 +89,21 @@ def read_trace(
     columns: str | None = None,
     encoding: str | None = None,
 ) -> FloatArray:
-    """Returns places with the coordinates that the points have, in the same order.
+    """Returns places with the same coordinates as the points, in the same order.
 
     Args:
-        option: That named the file, as it is typed, without its hyphens.
-        path: Of the file.
+        option: The option that named the file, as it is typed, without hyphens.
+        path: The path of the file.
         points: The public points.
         is_haversine: As for `read_points`.
-        is_private: Whether errors must not show what the file holds.
+        is_private: Whether errors must not show the content of the file.
         columns: As for `read_points`.
         encoding: As for `csv_file.read`.
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: As for `read_points`; also if columns cannot be matched with those
-            of the points, which stand in another order in their file.
+        ValueError: As for `read_points`. It is also raised if the points have their
+            columns in another order than their file, and no names match.
     """
     sheet = number_file.sheet(option, path, is_private=is_private, encoding=encoding)
     if columns is not None and (sheet.has_header or _are_numbers(columns)):
@@ -167,7 +168,7 @@ def _named(sheet: number_file.Sheet, columns: str) -> Columns:
 
 
 def _pair(sheet: number_file.Sheet) -> Columns:
-    """Returns the latitude and the longitude, or y and x, if each is there once."""
+    """Returns latitude and longitude, or y and x, if each is in the sheet once."""
     for names in _PAIRS:
         found = [
             [column for column in sheet.columns if column.header.casefold() in each]
@@ -188,10 +189,10 @@ def _is_pair(header: Sequence[str]) -> bool:
 def _without_text(sheet: number_file.Sheet) -> number_file.Sheet:
     """Returns a sheet with columns x and y in place of well-known text, if any.
 
-    Other columns of numbers, such as those of identifiers, are left out then.
+    All other columns of numbers, such as identifiers, are then left out.
 
     Raises:
-        ValueError: If the text is of other shapes than points of two coordinates.
+        ValueError: If the text has shapes other than points of two coordinates.
     """
     for column in sheet.columns:
         if not all(map(number_file.SHAPE.match, column.cells)):

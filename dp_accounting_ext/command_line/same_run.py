@@ -1,4 +1,4 @@
-"""A training run as it is typed: commands, and Python, that give the same."""
+"""The commands and the Python code that compute the bounds of a training run."""
 
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.studies import training_run
@@ -18,11 +18,12 @@ sentence = statement.brief(quoted, statement.claims(quoted))"""
 
 
 def commands(run: training_run.TrainingRun, target: float | None) -> str:
-    """Returns two commands: one prints the bounds on ε, the other one the sentence.
+    """Returns two commands: one prints the bounds on ε, and one the sentence to quote.
 
     Args:
-        run: By its dataset; with noise, and the way of drawing batches to be quoted.
-        target: ε where it is given in place of noise.
+        run: The run, with a dataset size, noise, and the way of drawing batches that is
+            quoted.
+        target: The target ε, if it is given in place of the noise.
     """
     typed = "".join(f" {parser.option(name)} {getattr(run, name)}" for name in _NAMES)
     noise = f" --noise-multiplier {run.noise_multiplier}"
@@ -33,7 +34,7 @@ def commands(run: training_run.TrainingRun, target: float | None) -> str:
 
 
 def python(run: training_run.TrainingRun, target: float | None) -> str:
-    """Returns Python that makes `rows`, curves `found`, and the `sentence`.
+    """Returns Python code that computes `rows`, the curves `found`, and the `sentence`.
 
     Args:
         run: As in `commands`.

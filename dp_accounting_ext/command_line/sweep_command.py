@@ -56,7 +56,8 @@ _SERVE = (
     "from dp_accounting_ext.command_line import sweep_command; sweep_command.serve()"
 )
 _AGAIN = "run it again to go on"
-# Of a row on a cluster, beyond those of workers that die.
+# The number of further attempts at a row on a cluster, besides those after a worker
+# died.
 _RETRIES = 3
 
 
@@ -108,7 +109,7 @@ def _grid(path: pathlib.Path, encoding: str) -> tuple[list[str], list[dict[str, 
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If it is no CSV file with a row.
+        ValueError: If it is not a CSV file with at least one row.
     """
     form = "grid must be a CSV file with a header and a row for each setting"
     delimiter, lines = csv_file.read(form, path.read_bytes(), path, encoding)
@@ -116,20 +117,20 @@ def _grid(path: pathlib.Path, encoding: str) -> tuple[list[str], list[dict[str, 
     if len(lines) < 2:
         raise ValueError(f"{form}. Found no row below the header of {path}.")
     rows = [dict(zip(header, line.cells, strict=True)) for line in lines[1:]]
-    if delimiter == ";":  # As where commas are decimal points.
+    if delimiter == ";":  # Semicolons separate cells if commas are decimal points.
         rows = [{name: _pointed(name, row[name]) for name in row} for row in rows]
     return header, rows
 
 
 def _pointed(column: str, cell: str) -> str:
-    """Returns the cell with a point for the comma in its number, if it is one."""
+    """Returns the cell, with a decimal point if it is a number with a comma."""
     is_number = column in sweep.COLUMNS and column != "strategy"
     return cell.replace(",", ".") if is_number and cell.count(",") == 1 else cell
 
 
 @contextlib.contextmanager
 def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
-    """Returns what rows are bounded on.
+    """Returns the executor that computes the rows.
 
     Raises:
         ModuleNotFoundError: If Dask is asked for and is not installed.
@@ -157,10 +158,10 @@ def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
 
 
 class Workers(futures.ThreadPoolExecutor):
-    """Threads, each with a process that does what is submitted.
+    """Threads, each with a process that runs the tasks that are submitted.
 
-    Where a process is killed its task fails, and no other. At the end of the `with`
-    statement all that is not done is left.
+    If a process is killed, only its own task fails. At the end of the `with` statement,
+    unfinished tasks are abandoned.
     """
 
     def __init__(self, number: int) -> None:
@@ -171,7 +172,7 @@ class Workers(futures.ThreadPoolExecutor):
     def submit(
         self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> "futures.Future[Any]":
-        """As in `Executor`; all must be such as can be pickled."""
+        """Submits a task, as in `Executor`; all of it must be picklable."""
         return super().submit(self._answer, function, args, kwargs)
 
     def _answer(self, *task: Any) -> Any:
@@ -194,7 +195,7 @@ class Workers(futures.ThreadPoolExecutor):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,  # Where a terminal's Ctrl-C does not go.
+            start_new_session=True,  # Not reached by the terminal's Ctrl-C.
         )
         self._processes.append(process)
         return process
@@ -207,7 +208,7 @@ class Workers(futures.ThreadPoolExecutor):
 
 
 def serve() -> None:
-    """Does the tasks of the standard input, until that or the output ends."""
+    """Runs the tasks of the standard input, until the input or the output is closed."""
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             function, args, kwargs = pickle.load(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""What the subcommands' output has in common."""
+"""The output of subcommands: text, errors, progress, tables and JSON."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 def write(whole: str) -> None:
-    """Prints on standard output; letters that it does not have are replaced.
+    """Prints on standard output, with replacements for letters that it cannot encode.
 
-    A reader who has left is no error: they have seen what they wanted.
+    It is not an error if the reader has closed the pipe.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the text cannot be written.
     """
     if sys.stdout is None:
         return
@@ -38,22 +38,22 @@ def write(whole: str) -> None:
 
 
 def complain(prog: str, message: str, kind: str = "error") -> None:
-    """Prints one line on standard error, whatever the message."""
+    """Prints one line on standard error, whatever the message contains."""
     if sys.stderr is not None:
         print(f"{prog}: {kind}: {' '.join(message.split())}", file=sys.stderr)
 
 
 class Progress:
-    """Shows, on a terminal, how much is done of what takes longer than a few seconds.
+    """Shows the progress of a task that takes more than a few seconds, on a terminal.
 
         with text.Progress("curves") as progress:
             rows = statement.claims(run, progress)
 
-    The line is written anew each second, and is gone at the end.
+    The line is rewritten each second, and erased at the end.
 
     Args:
-        words: What is counted, or done.
-        quiet_seconds: For how long nothing is shown.
+        words: The name of the items that are counted, or of the task.
+        quiet_seconds: The number of seconds after which the line is first shown.
     """
 
     def __init__(self, words: str, quiet_seconds: float = 3.0) -> None:
@@ -64,7 +64,7 @@ class Progress:
         self._teller = threading.Thread(target=self._tell, daemon=True)
 
     def __call__(self, done: int, total: int) -> None:
-        """Takes how many are done, of how many."""
+        """Sets the number of items that are done, and the number of all items."""
         self._count = done, total
 
     def __enter__(self) -> "Progress":
@@ -74,13 +74,13 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         self._done.set()
-        if self._teller.ident is not None:  # It was started.
+        if self._teller.ident is not None:  # The thread was started.
             self._teller.join()
             _show("")
 
     @property
     def line(self) -> str:
-        """What is shown now."""
+        """The line that is shown now."""
         seconds = time.monotonic() - self._begin
         if self._count is None:
             return f"{self._words}, {_duration(seconds)}"
@@ -98,12 +98,12 @@ class Progress:
 
 
 def counted(found: Iterable[T], total: int, words: str) -> Iterator[T]:
-    """Yields what is found, and shows how much of it.
+    """Yields items, and shows the number of items so far.
 
     Args:
-        found: What takes time as it is iterated.
-        total: How many there will be.
-        words: What they are.
+        found: The items, whose computation takes time.
+        total: The number of all items.
+        words: The name of the items.
     """
     with Progress(words) as progress:
         progress(0, total)
@@ -132,9 +132,9 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
     """Returns a title, a table, and the notes of its rows.
 
     Args:
-        title: A paragraph.
-        heads: Of its columns, in `comparison.COLUMNS`.
-        rows: What it is of.
+        title: A paragraph above the table.
+        heads: The heads of its columns, names in `comparison.COLUMNS`.
+        rows: The rows that it shows.
     """
     found = comparison.table(title, heads, rows)
     lines = displays.aligned([found.heads, *found.rows])
@@ -143,7 +143,7 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
 
 
 def as_json(value: Any) -> str:
-    """Returns JSON, also of rows and curves; inf is a string, what is missing null."""
+    """Returns JSON, also for rows and curves. Infinity is a string, None is null."""
     return json.dumps(_finite(value), indent=2, allow_nan=False)
 
 

@@ -98,7 +98,10 @@ rate of any test with it. A curve is that of the worse direction: whether the
 record was there, or was not. The advantage is the largest TPR less FPR.
 """
 _POINTS, _POINTS_OF_PICTURES = 21, 81
-_SIZE, _DOTS = (8.0, 4.2), 150  # Inches, and dots of one.
+_SIZE, _DOTS = (
+    (8.0, 4.2),
+    150,
+)  # The size of a picture in inches, and the number of dots in an inch.
 _TARGETS = {
     "epsilon": "ε at most, to 690; with --delta",
     "advantage": "true less false positive rate at most",
@@ -178,7 +181,7 @@ def add_to(commands: Any) -> None:
 def _compare(options: argparse.Namespace) -> parser.Printed:
     sampling = options.sampling if options.strategy is not None else None
     if sampling is not None:
-        # Schemes of correlated noise have names of their own.
+        # Schemes of correlated noise have other names.
         options.sampling = None
     run = parser.training_run(options)
     setting = run.to_dict()
@@ -203,7 +206,7 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
 
 
 def _rests_on(event: dp_event.MatrixAllocationEvent, names: Sequence[str]) -> str:
-    """Returns sentences on what schemes of a strategy are, and on what breaks them."""
+    """Returns sentences on the assumptions of schemes, and on their violations."""
     known = strategy_comparison.schemes(event)
     found = []
     for name in names:
@@ -226,17 +229,20 @@ def strategy_event(
     """Returns the run of a strategy, whose bins are the steps of an epoch.
 
     Args:
-        typed: What was given for the option.
-        run: The run, without what no theorem about such noise covers.
+        typed: The value of the option.
+        run: The run. Fields that no theorem about such noise covers have their default
+            values.
 
     Raises:
-        ValueError: If the option, or one beside it, is not what it must be.
-        OSError: If it names a file that cannot be read.
+        ValueError: If this option, or another one, has an invalid value.
+        OSError: If the option names a file that cannot be read.
     """
     if not os.path.exists(typed):
         return strategy_comparison.event_of(typed, run)
     table = number_file.read("strategy", typed).numbers
-    matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
+    matrix = (
+        table.ravel() if 1 in table.shape else table
+    )  # The file has a coefficient on each line.
     return strategy_comparison.event_of(matrix.tolist(), run)
 
 
@@ -298,7 +304,7 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     in_words = statement.brief if options.brief else statement.privacy_statement
     parts.append(in_words(run, rows))
     for scheme, words in risks.items():
-        # In Markdown a table of plain text stays one between fences.
+        # In Markdown, a table of plain text must be between fences.
         fenced = f"\n\n```text\n{words}\n```" if options.markdown else f" {words}"
         parts.append(f"With {scheme}:{fenced}")
     if options.verify:
@@ -329,7 +335,7 @@ def _risks(run: training_run.TrainingRun) -> dict[str, str]:
 def _profiles(options: argparse.Namespace) -> parser.Printed:
     epsilons = options.epsilons
     if epsilons is not None:
-        with np.errstate(invalid="ignore"):  # Of infinite ends, which are refused.
+        with np.errstate(invalid="ignore"):  # Infinite ends are refused later.
             number = min(max(_points(options), 0), curves.MOST_POINTS)
             epsilons = np.linspace(epsilons[0], epsilons[1], number)
     return _shown(options, "δ(ε)", curves.profiles, epsilons=epsilons)
@@ -351,7 +357,7 @@ def _shown(
     question: Callable[..., list[curves.Curve]],
     **asked: Any,
 ) -> parser.Printed:
-    """Returns what is printed of the curves; draws them, if there is a file."""
+    """Returns the text about the curves, and draws them if a file is given."""
     run = parser.training_run(options, group_size=1)
     sizes = options.group_size or [1]
     runs = [dataclasses.replace(run, group_size=size) for size in sizes]
@@ -370,7 +376,7 @@ def _shown(
 
 
 def _table(curve: curves.Curve) -> str:
-    """Returns lines of plain text."""
+    """Returns a table of a curve, as lines of plain text."""
     lines = [f"{curve.label}, {curve.seconds:.2f} CPU s"]
     x, y = "ε", "δ"
     if curve.x_name != "epsilon":
@@ -388,7 +394,7 @@ def _table(curve: curves.Curve) -> str:
 
 
 def _picture(path: pathlib.Path) -> Any:
-    """Returns an empty figure; raises what a file would, before curves are computed."""
+    """Returns an empty figure, or raises an error before curves are computed."""
     from matplotlib import figure
 
     if path.suffix.lower() not in (".pdf", ".png", ".svg"):

@@ -1,4 +1,4 @@
-"""The subcommand that computes ε of a training run a second time, apart."""
+"""The subcommand verify: ε of a training run by a second, independent computation."""
 
 import argparse
 import textwrap

@@ -131,7 +131,9 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
         laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
         warnings.warn(_WARNING, stacklevel=1)
     draws: Iterable[int] = map(mechanism.sample, [private])
-    if users.is_batch:  # The time of a single draw would reveal something of that user.
+    if (
+        users.is_batch
+    ):  # The time of a single draw would reveal something about that user.
         draws = text.counted(map(mechanism.sample, private), len(users), "draws")
     drawn = [
         _drawn(place, places, options.points is not None, law)
@@ -152,7 +154,7 @@ def _drawn(
     with_coordinates: bool,
     law: FloatArray | None,
 ) -> dict[str, Any]:
-    """Returns what is printed of one draw."""
+    """Returns the values of one draw that are printed."""
     drawn: dict[str, Any] = {"sample": place}
     if places.names:
         drawn["name"] = places.names[place]
@@ -164,7 +166,7 @@ def _drawn(
 
 
 def _as_table(drawn: Sequence[Mapping[str, Any]], places: place_file.Places) -> str:
-    """Returns CSV with a draw a row."""
+    """Returns a CSV table with a row for each draw."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     header: list[str] = []
@@ -181,7 +183,7 @@ def _as_table(drawn: Sequence[Mapping[str, Any]], places: place_file.Places) -> 
 
 
 def _plan(options: argparse.Namespace) -> parser.Printed:
-    """Returns what draws will cost, from what is public."""
+    """Returns the expected cost of draws, from public values."""
     for name in ("distribution", "trace"):
         if getattr(options, name) is not None:
             raise ValueError(
@@ -223,7 +225,7 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
 def _distance_of_public_trace(
     options: argparse.Namespace, places: place_file.Places
 ) -> float | None:
-    """Returns how far half of it is from the points; None where none is given."""
+    """Returns the median distance of a public trace to the points, or None."""
     if options.public_trace is None:
         return None
     trace = _trace(options, "public-trace", options.public_trace, places)
@@ -238,7 +240,7 @@ def _trace(
     path: pathlib.Path,
     places: place_file.Places,
 ) -> FloatArray:
-    """Returns the places of a file, in the order of coordinates of the points."""
+    """Returns the places of a file, with coordinates in the order of the points."""
     return place_file.read_trace(
         option,
         path,
@@ -253,7 +255,7 @@ def _trace(
 def _mechanism(
     options: argparse.Namespace,
 ) -> tuple[wpm.WassersteinProjectionMechanism, place_file.Places]:
-    """Returns the mechanism, and the public places: costs, where there are no points.
+    """Returns the mechanism, and the public places; without points, the costs.
 
     Raises:
         ValueError: If a file cannot be read or is bad, or options do not go together.
@@ -308,7 +310,7 @@ def _private(
 ) -> npt.NDArray[Any]:
     """Returns one user's private masses or counts, or a row of them for each user.
 
-    Numbers are counts if all of them are whole and a row sums to more than one.
+    Numbers are counts if all of them are integers and a row sums to more than one.
     """
     if options.trace is not None:
         trace = _trace(options, "trace", options.trace, places)

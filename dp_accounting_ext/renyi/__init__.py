@@ -1,1 +1,1 @@
-"""Rényi divergences of mechanisms: orders in, RDP values out."""
+"""Rényi divergences of mechanisms: from orders to bounds on divergences (RDP)."""

@@ -1,13 +1,14 @@
 """From Rényi divergences to ε and δ.
 
-With Z = dP/dQ under Q, of mean 1, and M = e^{(α − 1) ρ} a bound on the mean of Z^α, two
-functions of Z are above (Z − κ)₊ at every Z, and their means are known:
+Let Z = dP/dQ under Q, which has mean 1. Let ρ be a bound on the divergence of order α,
+so that M = e^{(α − 1) ρ} bounds the mean of Z^α. Two functions of Z are at least (Z −
+κ)₊ for every Z, and bounds on their means are known:
 
     (1 − 1/α)^{α − 1} κ^{1 − α} Z^α / α,    of mean (…) M;
     (Z^α − 1 − α (Z − 1)) / (α (w − 1)),    of mean (M − 1) / (α (w − 1)),
 
-the second one for any w > 1 and κ = (1 − 1/α) (w^{α / (α − 1)} − 1) / (w − 1). At
-Z = 1, where the record changes nothing, the second function is zero but the first is
+The second one holds for any w > 1, with κ = (1 − 1/α) (w^{α / (α − 1)} − 1) / (w − 1).
+At Z = 1, where the record changes nothing, the second function is zero but the first is
 not. So the second one is better if the record rarely takes part: M is then near 1, and
 M − 1 small compared with δ.
 """
@@ -78,7 +79,7 @@ def delta(
         target_epsilon: ε ≥ 0, inf included.
 
     Source:
-        That of `epsilon`.
+        As for `epsilon`.
     """
     alpha, rdp = np.asarray(orders, np.float64), np.asarray(curve, np.float64)
     # A larger ε has no larger δ, and the products of this one with orders fit.
@@ -123,9 +124,9 @@ def log_deltas(
 
 
 def _square_of_variation(rdp: FloatArray) -> FloatArray:
-    """Returns bounds on the square of the total variation, of any order's divergence.
+    """Returns bounds on the squared total variation, from divergences of any order.
 
-    By the inequalities of Pinsker, and of Bretagnolle and Huber.
+    They are the inequalities of Pinsker and of Bretagnolle and Huber.
     """
     return np.asarray(np.minimum(-np.expm1(-rdp), rdp / 2) * (1 + _ROUNDING))
 
@@ -133,13 +134,13 @@ def _square_of_variation(rdp: FloatArray) -> FloatArray:
 def _log_kappa(slopes: FloatArray, log_z: FloatArray) -> FloatArray:
     """Returns log κ of the second function, for w = e^{slope · log z}.
 
-    It is convex, and grows between half as fast as log z and as fast as that.
+    It is convex in log z, and its derivative is between 1/2 and 1.
 
     Args:
         slopes: (n,) α − 1, positive.
         log_z: (n,) log z, positive.
     """
-    # log((e^{αy} − 1) / (e^{(α − 1)y} − 1)), neither of which need fit a float.
+    # log((e^{αy} − 1) / (e^{(α − 1)y} − 1)), without exponentials that overflow.
     ratio = np.expm1(-(slopes + 1) * log_z) / np.expm1(-slopes * log_z)
     found: FloatArray = log_z + np.log(ratio) - np.log1p(1 / slopes)
     return found
@@ -195,14 +196,15 @@ def _log_deltas_of_excess(
     says, moment = _of_use(orders, curve)
     order, moment, slope = orders[says], moment[says], orders[says] - 1
     spread = np.log1p(1 / slope)
-    # Not below the root: log κ is at least half of log z, and log z less the spread.
+    # A start above the root: log κ is at least half of log z, and at least log z minus
+    # the spread.
     log_z = np.minimum(2 * epsilon, epsilon + spread)
     for _ in range(_NEWTON_STEPS):
         above = _log_kappa(slope, log_z) - epsilon
         terms = [a / -np.expm1(-a * log_z) for a in (order, slope)]
         growth = np.clip(terms[0] - terms[1], 0.5, 1.0)
         log_z = np.maximum(log_z - above / growth, epsilon)
-    # At the root or below it, whatever the steps have found.
+    # The result is at the root or below it, whatever the steps have found.
     rounding = _ROUNDING * (1 + log_z + spread)
     above = _log_kappa(slope, log_z) - epsilon + rounding
     log_z -= 2 * np.maximum(above, 0.0)

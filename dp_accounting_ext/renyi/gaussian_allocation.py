@@ -11,18 +11,18 @@ from dp_accounting_ext.renyi import ratio_moments
 
 
 def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> FloatArray:
-    """Returns the RDP of one step of t where a record is removed.
+    """Returns the RDP of allocation to one of t steps, if a record is removed.
 
-    Z = (X_1 + … + X_t)/t is the likelihood ratio, each X_i the ratio of one step.
+    The likelihood ratio is Z = (X_1 + … + X_t)/t, where X_i is the ratio of one step.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        noise: σ > 0.
-        num_steps: t.
+        noise: The noise multiplier σ > 0.
+        num_steps: The number of steps t.
 
     Guarantees:
-        No entry is below the truth. It is exact at integer orders up to 4096, and in
-        between the chord of log Ψ_α, a convex function of α.
+        No entry is below the truth. Entries are exact at integer orders up to 4096. In
+        between they are from the chord of log Ψ_α, which is a convex function of α.
     """
     plain = ratio_moments.gaussian_rdp(1 / noise, orders)
     if num_steps == 1:
@@ -35,18 +35,18 @@ def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> Float
 def log_remove_moments(
     orders: set[int], noise: float, num_steps: int
 ) -> dict[int, float]:
-    """Returns log E Z^α, the removing direction, for integer orders α ≥ 2, exactly.
+    """Returns log E Z^α of the removing direction at integer orders α ≥ 2, exactly.
 
-    E Z^α = t^{−α} α! [s^α] (Σ_j E X^j s^j / j!)^t, E X^j = e^{j(j−1)/2σ²}, regrouped so
-    that all terms are positive and those that make Z differ from 1 are summed alone:
-    E Z^α − 1 = Σ_{j≥2} α (α − 1) … (α − j + 1) c_j, where j! c_j is the central moment
-    of Z, j c_j = Σ_{k≥2} (κ_k/(k − 1)!) c_{j−k}, and the cumulant κ_k of Z is that of
-    X over t^{k−1}. The time does not depend on t.
+    E Z^α = t^{−α} α! [s^α] (Σ_j E X^j s^j / j!)^t, with E X^j = e^{j(j−1)/2σ²}. The sum
+    is regrouped so that all terms are positive, and the term 1 is left out: E Z^α − 1 =
+    Σ_{j≥2} α (α − 1) … (α − j + 1) c_j. Here j! c_j is the j-th central moment of Z.
+    With κ_k the k-th cumulant of Z, which is that of X divided by t^{k−1}, the
+    recursion is j c_j = Σ_{k≥2} (κ_k/(k − 1)!) c_{j−k}. The time does not depend on t.
 
     Args:
-        orders: Integers from 2 on.
-        noise: σ > 0.
-        num_steps: t.
+        orders: Integer orders, at least 2.
+        noise: The noise multiplier σ > 0.
+        num_steps: The number of steps t.
 
     Source:
         https://arxiv.org/abs/2502.08202: the direct formula for the removing direction.
@@ -77,10 +77,11 @@ def log_remove_moments(
 def _log_cumulants(highest: int, noise: float) -> FloatArray:
     """Returns log κ_k/(k − 1)! of X = dP/dQ under Q, k = 1, …, highest.
 
-    E X^n = q^{n(n−1)/2}, q = e^{1/σ²}, counts graphs on n vertices with weight q − 1 an
-    edge, so κ_n counts the connected ones: (q − 1)^{n−1} I_n(q), I_n the inversion
-    enumerator of trees (Mallows and Riordan 1968), and
-    I_n = Σ_k C(n − 2, k − 1) (1 + q + … + q^{k−1}) I_k I_{n−k}: all terms positive.
+    With q = e^{1/σ²}, E X^n = q^{n(n−1)/2} is the sum over all graphs on n vertices of
+    (q − 1)^{number of edges}. So κ_n is the same sum over connected graphs, which is (q
+    − 1)^{n−1} I_n(q), where I_n is the inversion enumerator of trees (Mallows and
+    Riordan 1968). It satisfies I_n = Σ_k C(n − 2, k − 1) (1 + q + … + q^{k−1}) I_k
+    I_{n−k}, whose terms are positive.
     """
     rate = noise**-2
     log_gap = rate + math.log(-math.expm1(-rate))

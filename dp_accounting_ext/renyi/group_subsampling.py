@@ -1,4 +1,4 @@
-"""Rényi divergences of a group of records, Gaussian noise and Poisson samples."""
+"""Rényi divergences of Gaussian noise on Poisson samples, for a group of records."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -17,26 +17,28 @@ def group_rdp(
 ) -> FloatArray:
     """Returns the RDP of one run, for each split of the group and each order.
 
-    Row K₋ is the split in which K₋ members are removed and K₊ = K − K₋ inserted: the
-    divergence of Σ_i Binom(i | K₋, r) N(i, σ²) from Σ_j Binom(j | K₊, r) N(−j, σ²). A
-    split is fixed by the two datasets: runs are added up row by row, and the largest
-    row is taken last.
+    Row K₋ is for the split in which K₋ members are removed and K₊ = K − K₋ inserted. It
+    is the divergence of Σ_i Binom(i | K₋, r) N(i, σ²) from Σ_j Binom(j | K₊, r) N(−j,
+    σ²). The two datasets fix the split. So the rows of several runs are added, and the
+    largest row is taken at the end.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        group_size: K.
+        group_size: The number K of members of the group.
         sampling_probability: Inclusion probability r of each record, in [0, 1].
-        noise: σ, the noise multiplier.
+        noise: The noise multiplier σ.
 
     Returns:
         A read-only array of K + 1 rows, or of one row if all are equal.
 
     Guarantees:
-        No entry is below the truth, and none above it by more than a relative 1e-10
-        (order one, by 1e-8): the bound is tight for the mechanism. Exceptions are
-        orders above 4096 and lattices of millions of points (σ far below 1, with a
-        large group or order); there it is α K²/2σ², without amplification, which by
-        the joint convexity of Ψ is a bound for any mixtures no farther apart than K.
+        No entry is below the truth. The bound is tight for the mechanism: no entry is
+        above the truth by more than a relative 1e-10 (1e-8 at order one). There are two
+        exceptions: orders above 4096, and lattices of millions of points (σ far below
+            1,
+        with a large group or order). There the entry is the bound without
+        amplification, α K²/2σ², which holds for any two mixtures no farther apart than
+        K, as Ψ is jointly convex.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.8.
@@ -72,15 +74,16 @@ def _group_rdp(
 
 @dataclasses.dataclass(frozen=True)
 class Split(shifted_noise.Pair):
-    """P and Q for K₋ members removed and K₊ inserted, each sampled with probability r.
+    """P and Q if K₋ members are removed and K₊ inserted, with sampling probability r.
 
-    With x = e^{z/σ}, p is Σ_i Binom(i) e^{−i²/2σ²} x^i. All zeros of it are negative:
-    those of Σ Binom(i) x^i are, and the operators 1 − aD and 1 + aD, D = x d/dx and 1/a
-    above the degree, keep them so by Rolle's theorem, whereas e^{−cD²} is the limit of
-    (1 − c D²/n)^n.
+    With x = e^{z/σ}, p is the polynomial Σ_i Binom(i) e^{−i²/2σ²} x^i. All its zeros
+    are negative. Proof: the zeros of Σ Binom(i) x^i are negative. With D = x d/dx and
+    1/a above the degree, the operators 1 − aD and 1 + aD keep zeros negative by Rolle's
+    theorem. So does their product 1 − a² D², and so does e^{−cD²}, which is the limit
+    of (1 − c D²/n)^n.
 
     Attributes:
-        noise: σ, over which the shifts are the numbers of members.
+        noise: The noise multiplier σ. Shifts are numbers of members divided by σ.
     """
 
     noise: float
@@ -89,7 +92,8 @@ class Split(shifted_noise.Pair):
         return math.pi * self.noise
 
     def log_q_bent(self, heights: FloatArray) -> FloatArray:
-        # At height d each factor 1 + ρ/x of q is at least cos(d/2σ) times its value.
+        # At height d, each factor 1 + ρ/x of q has at least cos(d/2σ) times its size on
+        # the line.
         inserted = self.q.shifts.size - 1
         bent: FloatArray = inserted * np.log(np.cos(heights / (2 * self.noise)))
         return bent
@@ -105,7 +109,7 @@ def _split_rdp(
 
 
 def _members(present: int, rate: float, noise: float) -> shifted_noise.Mixture:
-    """Returns the noise around the number of members who are sampled, over σ."""
+    """Returns the noise around the number of sampled members, in units of σ."""
     shifts = np.arange(present + 1) / noise
     return shifted_noise.Mixture(shifts, _log_binomial(present, rate))
 

@@ -11,15 +11,15 @@ from dp_accounting_ext.renyi import ratio_moments
 
 
 def pure_dp_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
-    """Returns the RDP of whatever is ε-DP: that of randomized response of one bit.
+    """Returns the RDP of any ε-DP mechanism, that of binary randomized response.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
         epsilon: ε ≥ 0.
 
     Source:
-        https://arxiv.org/abs/1702.07476, Proposition 5, for the response; it dominates
-        by https://arxiv.org/abs/1311.0776, Theorem 3.4.
+        https://arxiv.org/abs/1702.07476, Proposition 5, for randomized response;
+        https://arxiv.org/abs/1311.0776, Theorem 3.4, that it dominates.
     """
     if epsilon > floats.LARGEST_EXPONENT or epsilon == 0:
         return np.full(len(orders), epsilon)
@@ -30,19 +30,23 @@ def pure_dp_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
 def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
     """Returns the RDP of mechanisms whose losses lie in some [t − ε, t].
 
-    On an interval, and with the mean of e^loss one, the mean of a convex function of
-    e^loss is largest for the two ends; the divergence is the largest over t. With
-    u = e^t it is log(((1 − e^{−αε}) u^{α−1} − (e^{−ε} − e^{−αε}) u^α) / (1 − e^{−ε}))
-    over α − 1, and u the zero of the derivative.
+    The loss is in an interval and e^loss has mean one. So the mean of a convex function
+    of e^loss is largest if the loss has only two values, the ends of the interval. The
+    result is the largest divergence over t. With u = e^t, the divergence times α − 1 is
+    log(((1 − e^{−αε}) u^{α−1} − (e^{−ε} − e^{−αε}) u^α) / (1 − e^{−ε})), and the best u
+    is the zero of its derivative.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
         epsilon: ε ≥ 0.
 
     Guarantees:
-        No entry is below the largest divergence. It is flat in t there: a t off by a
-        share s of ε costs a share of about s², less than a rounding. Of small ranges
-        it is the bound of ε²/8-zCDP.
+        No entry is below the largest divergence. The divergence is flat near its
+        largest
+        value: if t is off by s ε, the divergence is off by a share of about s², which
+            is
+        less than a rounding error. For small ranges the result is the bound of
+        ε²/8-zCDP.
 
     Source:
         https://arxiv.org/abs/1905.04273 (the exponential mechanism has bounded range);
@@ -56,7 +60,7 @@ def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         shares = [exponent * -math.expm1(-(exponent - 1) * epsilon)]
         shares.append((exponent - 1) * -math.expm1(-exponent * epsilon))
         top = min(max(epsilon + math.log(shares[1] / shares[0]), 0.0), epsilon)
-        # Masses of Q at both ends.
+        # The probabilities of both ends under Q.
         high = math.expm1(epsilon - top) / math.expm1(epsilon)
         low = -math.expm1(-top) / -math.expm1(-epsilon)
         ends = discrete_rdp([order], (high, low), (top, top - epsilon))
@@ -64,7 +68,7 @@ def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
 
     if epsilon > floats.LARGEST_EXPONENT:
         return np.full(len(orders), epsilon)
-    # A rounding of t is a share below 1e-10 of ε no longer.
+    # For smaller ranges, the rounding error of t may be more than 1e-10 of ε.
     if epsilon < 1e-5:
         squared = ratio_moments.rounded_up(epsilon**2 / 8)
         finite = np.minimum(orders, np.finfo(np.float64).max)
@@ -79,7 +83,7 @@ def laplace_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        epsilon: ε ≥ 0, the distance over the parameter.
+        epsilon: The distance over the parameter of the noise, ε ≥ 0.
 
     Source:
         https://arxiv.org/abs/1702.07476, Proposition 6.
@@ -103,12 +107,12 @@ def laplace_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
 def discrete_rdp(
     orders: Sequence[float], masses: Sequence[float], losses: Sequence[float]
 ) -> FloatArray:
-    """Returns the divergences of P from Q with finitely many outcomes.
+    """Returns the divergences of P from Q, which have finitely many outcomes.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        masses: (n,), the probabilities under Q.
-        losses: (n,), log P/Q, finite.
+        masses: (n,) probabilities of the outcomes under Q.
+        losses: (n,) values of log P/Q, finite.
     """
     with np.errstate(divide="ignore"):
         log_masses = np.log(np.array(masses, dtype=np.float64))
@@ -127,17 +131,17 @@ def discrete_rdp(
 def batch_rdp(
     orders: Sequence[float], noise_parameter: float, sampling_fraction: float
 ) -> FloatArray:
-    """Returns the RDP of a bit query of a batch answered by randomized response.
+    """Returns the RDP of randomized response to a yes-or-no question about a batch.
 
-    The batch is drawn without replacement, one record of the dataset is replaced by
-    another, and the answer is a bit of the batch, kept with probability
-    θ = 1 − p/2. With β = 1 − θ, w = q/N and a = β + w (2θ − 1) it is the larger of the
-    divergences of Bern(a) from Bern(β) and of Bern(β) from Bern(a).
+    The batch is drawn without replacement, and one record of the dataset is replaced by
+    another. The true answer is kept with probability θ = 1 − p/2. With β = 1 − θ,
+    w = q/N and a = β + w (2θ − 1), the result is the larger one of the divergences of
+    Bern(a) from Bern(β) and of Bern(β) from Bern(a).
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        noise_parameter: p, in [0, 1]: with this probability the answer is a fair coin.
-        sampling_fraction: w, in [0, 1].
+        noise_parameter: The probability p in [0, 1] that the answer is a fair coin.
+        sampling_fraction: The share w in [0, 1] of the dataset that is in the batch.
 
     Guarantees:
         No entry is below the bound, which is tight.

@@ -9,15 +9,15 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Order one, the Kullback-Leibler divergence, is answered by the order just above it:
-# Rényi divergences increase with the order.
+# The divergence of order one (Kullback-Leibler) is bounded by that of this order, as
+# Rényi divergences increase in the order.
 LOWEST_ORDER = 1.0 + 1e-9
 # Above this order only bounds without amplification are computed.
 HIGHEST_ORDER = 4096.0
-# Above this order the divergence of order inf is used, which is no smaller. A float can
-# no longer represent α − 1, nor differences of losses of about 1/α.
+# Above this order the divergence of order inf is used, which is no smaller: floats
+# cannot represent α − 1 there, nor differences of losses of about 1/α.
 LARGEST_ORDER = 1e12
-# Tuning: the power series is used where |α log Z| is at most this.
+# Tuning: the power series is used if |α log Z| is at most this.
 _SMALL = 0.25
 # Tuning: the number of losses in a block, whose powers are summed once for all orders.
 _BLOCK = 64
@@ -26,10 +26,11 @@ _BLOCK = 64
 class MeanExcess:
     """The mean of Z^α − 1 − α (Z − 1) over α − 1, for a law of losses and any order.
 
-    Under Q, where Z = dP/dQ has mean one, it is (Ψ_α(P‖Q) − 1) / (α − 1). The mean of
-    Z^α − 1 alone would be a small difference of large numbers; here every summand is
-    positive, computed to a relative error of a few roundings, and its logarithm stays a
-    float however large Z^α is. What does not depend on the order is computed once.
+    As Z = dP/dQ has mean one under Q, this mean is (Ψ_α(P‖Q) − 1) / (α − 1). The mean
+    of Z^α − 1 alone would be a small difference of large numbers. Here every summand is
+    positive, with a relative error of a few roundings. Logarithms are used, so that Z^α
+    may be larger than any float. Values that do not depend on the order are computed
+    once.
 
     Args:
         log_masses: (n,) logarithms of masses under Q.
@@ -84,7 +85,7 @@ class MeanExcess:
         return float((weights @ self._moments[:, :blocks]).sum() + weights @ last)
 
     def _below(self, order: float, first: int) -> float:
-        """Sums Z (Z^{α−1} − 1)/(α − 1) − (Z − 1) for Z < 1: all of it below one."""
+        """Sums Z (Z^{α−1} − 1)/(α − 1) − (Z − 1) for Z < 1. All terms are below one."""
         slope = order - 1
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = self._ratios[first:] * np.expm1(slope * self._costs[first:])
@@ -92,7 +93,7 @@ class MeanExcess:
         return float((self._costing[first:] * excess).sum())
 
     def _log_above(self, order: float, first: int) -> float:
-        """Divides by Z^α, which may be too large for a float, for Z > 1."""
+        """Returns the logarithm of the sum for Z > 1, where Z^α may overflow."""
         gains, slope = self._gains[first:], order - 1
         if not gains.size:
             return -np.inf
@@ -115,7 +116,7 @@ def _power_sums(losses: FloatArray, masses: FloatArray) -> FloatArray:
 
 
 def log_moment_from_excess(log_mean_excess: float, order: float) -> float:
-    """Returns log Ψ_α, where (Ψ_α − 1)/(α − 1) is given by its logarithm."""
+    """Returns log Ψ_α, given the logarithm of (Ψ_α − 1)/(α − 1)."""
     return float(np.logaddexp(0.0, np.log(order - 1) + log_mean_excess))
 
 
@@ -125,7 +126,7 @@ def rdp_from_moment(log_moment: float, order: float) -> float:
 
 
 def rounded_up(value: float) -> float:
-    """Returns a value ≥ 0 raised by a hundred times the observed rounding error."""
+    """Returns a value ≥ 0, raised by a hundred times the observed rounding error."""
     return value * (1.0 + 1e-11)
 
 
@@ -134,13 +135,15 @@ def by_chords(
     plain: FloatArray,
     moments: Callable[[set[int]], dict[int, float]],
 ) -> FloatArray:
-    """Returns RDP from log Ψ at integer orders, or `plain` where that is smaller.
+    """Returns RDP from log Ψ at integer orders, or `plain` if that is smaller.
 
-    log Ψ is convex in the order, and 0 at order one, so that its chords are above it.
+    log Ψ is a convex function of the order, so that its chords are above it. At order
+    one it is 0.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        plain: (n,) bounds without amplification; the only ones above `HIGHEST_ORDER`.
+        plain: (n,) bounds without amplification, which are the result for orders above
+            `HIGHEST_ORDER`.
         moments: The function from a set of integer orders, at least 2, to log Ψ.
     """
     within = [max(order, LOWEST_ORDER) for order in orders if order <= HIGHEST_ORDER]
@@ -160,7 +163,7 @@ def by_chords(
 
 
 def noise_within_range(noise: float) -> float:
-    """Returns σ, or less, such that 1/σ² is a float: 0 if it is below 1e-50."""
+    """Returns σ, or 0 if σ is below 1e-50, so that 1/σ² fits a float."""
     return 0.0 if noise < 1e-50 else min(noise, 1e50)
 
 
@@ -174,7 +177,7 @@ def gaussian_rdp(distance: float, orders: Sequence[float]) -> FloatArray:
 
 
 def log_sum(log_terms: FloatArray) -> float:
-    """Returns the logarithm of the sum of exponentials, −inf of none."""
+    """Returns the logarithm of a sum of exponentials; −inf for an empty sum."""
     largest = float(np.max(log_terms, initial=-np.inf))
     if largest == -np.inf:
         return largest

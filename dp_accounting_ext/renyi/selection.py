@@ -21,18 +21,18 @@ def selection_rdp(
 ) -> FloatArray:
     """Returns the RDP of running a mechanism K times and releasing the best output.
 
-    K is drawn from a Poisson law (shape inf), or from a truncated negative binomial
-    one (1 the geometric, 0 the logarithmic).
+    K has a Poisson law if the shape is inf, and otherwise a truncated negative binomial
+    law: shape 1 is the geometric law, and shape 0 the logarithmic one.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
-        curve: The RDP of one run at orders.
-        mean: E K ≥ 1.
-        shape: η ≥ 0.
+        curve: The function from orders to the RDP of one run.
+        mean: The mean of K, at least 1.
+        shape: The shape η ≥ 0 of the law of K.
 
     Guarantees:
-        No entry is below the truth. Where the bound for an order is above that for a
-        larger one, it is the latter: divergences increase with the order.
+        No entry is below the truth. If the bound for an order is above the bound for a
+        larger order, the latter is used, as divergences increase in the order.
 
     Source:
         https://arxiv.org/abs/2110.03620, Theorems 2 and 6.
@@ -67,8 +67,8 @@ def _deltas(tried: Sequence[float], single: FloatArray) -> FloatArray:
 def _log_halting(mean: float, shape: float) -> float:
     """Returns log(1/γ) for the law of K with the given mean, rounded up.
 
-    The mean is (e^x − 1)/x · ηx/(1 − e^{−ηx}) at x = log(1/γ), which increases, and is
-    at least e^{x/2}.
+    With x = log(1/γ), the mean of K is (e^x − 1)/x · ηx/(1 − e^{−ηx}). It increases in
+    x, and is at least e^{x/2}.
     """
 
     def mean_at(value: float) -> float:

@@ -14,24 +14,25 @@ from dp_accounting_ext.renyi import trapezoid
 
 # Normal tails beyond this many standard deviations are below 1e-56.
 _REACH = 16.0
-# Heights d in the complex plane, in standard deviations, are tried up to this one.
+# The largest height d in the complex plane that is tried, in standard deviations.
 _HIGHEST = 100.0
-# Logarithm of the relative error that the quadrature of a divergence may have.
+# The logarithm of the largest relative error of the quadrature of a divergence.
 _LOG_ERROR = -40.0
-# Tuning: the most terms of a mixture evaluated at once, and in one quadrature.
+# Tuning: the largest number of terms of a mixture that are evaluated at once, and in
+# one quadrature.
 _BLOCK = 1 << 20
 _MOST_TERMS = 1 << 22
 _LARGEST_EXPONENT = 50.0
-# Orders that share one lattice.
+# The number of orders that share one lattice.
 _BANDS = (8.0, 64.0, 256.0, 1024.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """N(s, 1) around a random shift s.
+    """The normal law N(s, 1) with a random mean s, the shift.
 
     Attributes:
-        shifts: (n,) that are at least 0, increasing.
+        shifts: (n,) values of the shift, at least 0 and increasing.
         log_weights: (n,) logarithms of their probabilities, which sum to one.
     """
 
@@ -49,7 +50,7 @@ class Mixture:
         return float(self.shifts[-1] - self.shifts[0])
 
     def mean(self, power: int = 1) -> float:
-        """Returns the mean of a power of the shift."""
+        """Returns the mean of the given power of the shift."""
         return float(self.weights @ self.shifts**power)
 
     def log_ratio(self, points: FloatArray) -> FloatArray:
@@ -75,13 +76,14 @@ class Mixture:
         return result
 
     def last_transition(self, log_share: float, *, first: bool) -> float:
-        """Returns a point beyond which all but one component are a share of it.
+        """Returns a point x beyond which one component dominates the mixture.
+
+        Beyond it the sum of all other components is at most a given share of this one.
 
         Args:
-            log_share: Logarithm of the share.
-            first: Whether it is the component of the least shift, on the left, that
-                remains: at minus the point that is returned. Else it is that of the
-                largest shift, on the right.
+            log_share: The logarithm of the share.
+            first: If True, the component of the smallest shift dominates to the left of
+                −x. If False, that of the largest shift dominates to the right of x.
         """
         place = 0 if first else -1
         others = np.delete(np.arange(self.shifts.size), place)
@@ -94,7 +96,7 @@ class Mixture:
 
 
 def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
-    """Returns the mixture of (shift, weight), on one side of zero, in any order."""
+    """Returns the mixture of (shift, weight) pairs, all on one side of zero."""
     weights: dict[float, float] = {}
     for shift, weight in weighted:
         weights[abs(shift)] = weights.get(abs(shift), 0.0) + weight
@@ -105,10 +107,10 @@ def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two mixtures, P and Q. The second one is stored mirrored at zero.
+    """Two mixtures, P with shifts of at least 0, and Q with shifts of at most 0.
 
-    P's shifts are thus at least 0, and Q's at most 0. The functions p and q are the
-    densities of P and Q relative to that of N(0, 1).
+    Q is stored mirrored at zero. The functions p and q are the densities of P and Q
+    relative to that of N(0, 1).
     """
 
     p: Mixture
@@ -120,13 +122,14 @@ class Pair:
         return float(self.p.shifts[-1] + self.q.shifts[-1])
 
     def unamplified_rdp(self, orders: Sequence[float]) -> FloatArray:
-        """Returns the RDP of the furthest components, which no mixture exceeds."""
+        """Returns the RDP of the furthest components, a bound for the mixtures."""
         return ratio_moments.gaussian_rdp(self.distance, orders)
 
     def log_least_excess(self) -> float:
-        """Returns about the logarithm of the divergence at small orders.
+        """Returns an estimate of the logarithm of the divergence at small orders.
 
-        Its χ² is at least the squared distance of the means over the variance of Q.
+        The χ² divergence is at least the squared distance of the means, divided by the
+        variance of Q.
         """
         apart = max(self.p.mean() + self.q.mean(), floats.SMALLEST_MASS)
         variance = 1 + max(self.q.mean(2) - self.q.mean() ** 2, 0.0)
@@ -135,26 +138,28 @@ class Pair:
     def zero_free_width(self) -> float:
         """Returns a width w such that p and q have no zeros where |Im z| < w.
 
-        There the terms of either mixture have arguments that are less than π apart.
+        There the arguments of the terms of a mixture are less than π apart.
         """
         widest = max(self.p.range, self.q.range)
         return math.pi / widest if widest else math.inf
 
     def log_q_bent(self, heights: FloatArray) -> FloatArray:
-        """Returns logarithms, at most 0, of the least |q(x + i d)| / q(x) at heights d.
+        """Returns logarithms of lower bounds on |q(x + i d)| / q(x) at heights d.
 
-        All terms' arguments are within an angle of its range times d, so that their
-        sum is at least the cosine of half of it times the sum of their sizes.
+        Let R be the range of Q's shifts. At height d the arguments of all terms of q
+        lie within an angle of R d. So the size of their sum is at least cos(R d / 2)
+        times the sum of their sizes.
         """
         bent: FloatArray = np.log(np.cos(self.q.range * heights / 2))
         return bent
 
     def step(self, order: float, log_error: float) -> float:
-        """Returns a step for ∫ p^α q^{1−α} dN(0, 1) of so small a relative error.
+        """Returns a step at which ∫ p^α q^{1−α} dN(0, 1) has a small relative error.
 
         Guarantees:
-            At height d |p| is at most its value on the real line, |q| at least what
-            `log_q_bent` says, and the normal density is e^{d²/2} times its own.
+            The error is bounded from the growth of the integrand off the real line. At
+            height d, |p| is at most its value on the line, |q| is bounded from below by
+            `log_q_bent`, and the normal density is multiplied by e^{d²/2}.
         """
 
         def log_growth(heights: FloatArray) -> FloatArray:
@@ -164,9 +169,10 @@ class Pair:
         return trapezoid.largest_step(log_growth, width, log_error)
 
     def end_of_transitions(self, order: float) -> float:
-        """Returns a point beyond which p and q are one component, to a share 1e-13/α.
+        """Returns a point beyond which one component dominates p, and one dominates q.
 
-        Of p the one with the largest shift remains, of q that with the least.
+        All other components are at most a share 1e-13/α of it. Beyond the point, the
+        component with the largest shift dominates p, and that with the smallest one q.
         """
         log_share = -30 - math.log(order)
         ends = (
@@ -178,8 +184,9 @@ class Pair:
     def log_far_moment(self, order: float, step: float, first: int) -> float:
         """Returns log of the sum of p^α q^{1−α} over lattice points from `first` on.
 
-        It is that of the components that remain. With s and r their distances from
-        zero it is a constant times the density of N(α s + (α − 1) r, 1).
+        There each mixture is replaced by its dominating component. With s and r the
+        distances of the two from zero, the integrand is a constant times the density of
+        N(α s + (α − 1) r, 1).
         """
         slope = order - 1
         ahead, behind = float(self.p.shifts[-1]), float(self.q.shifts[0])
@@ -199,10 +206,11 @@ class Pair:
     def end_of_mass(self, order: float, log_share: float) -> float:
         """Returns a point beyond which ∫ p^α q^{1−α} dN is at most e^log_share.
 
-        With s the largest shift of P, and −r that of Q, a random one, p ≤ e^{s x} and
-        q ≥ e^{−E r x − E r²/2} (Jensen) where x ≥ 0. So with m = α s + (α − 1) E r the
-        integrand is at most e^{(m² + (α − 1) E r²)/2} times the density of N(m, 1).
-        There P's density is the larger, so that it bounds the excess as well.
+        Let s be the largest shift of P, and −r the random shift of Q. For x ≥ 0, p ≤
+        e^{s x}, and q ≥ e^{−E r x − E r²/2} by Jensen's inequality. So with m = α s +
+        (α − 1) E r the integrand is at most e^{(m² + (α − 1) E r²)/2} times the density
+        of N(m, 1). P's density is the larger one there, so that this bounds the excess
+        as well.
         """
         slope = order - 1
         mean = order * float(self.p.shifts[-1]) + slope * self.q.mean()
@@ -218,10 +226,10 @@ def rdp(orders: Sequence[float], pair: Pair) -> FloatArray:
         pair: P and Q.
 
     Guarantees:
-        No entry is below the truth, and none above it by more than a relative 1e-10
-        (order one, by 1e-8). Exceptions are orders above 4096 and lattices of millions
-        of points (many shifts that are far apart, or large orders of them); there it is
-        that of the furthest components.
+        No entry is below the truth, and none is above it by more than a relative 1e-10
+        (1e-8 at order one). Exceptions are orders above 4096 and lattices of millions
+        of points (for many shifts that are far apart, or large orders). There the entry
+        is the divergence of the furthest components.
     """
     result = pair.unamplified_rdp(orders)
     if pair.p.shifts.size == pair.q.shifts.size == 1:
@@ -236,7 +244,7 @@ def rdp(orders: Sequence[float], pair: Pair) -> FloatArray:
 
 
 def _quadrature(orders: Sequence[float], pair: Pair) -> list[float]:
-    """Returns the RDP at orders that share a lattice, by the trapezoid rule.
+    """Returns the RDP at orders that share a lattice, by the trapezoidal rule.
 
     Guarantees:
         No entry is below the truth, because the largest possible error is added. The

@@ -1,4 +1,4 @@
-"""Rényi divergences of any mechanism on a sample, from its own at integer orders."""
+"""Rényi divergences on samples, from those of the mechanism at integer orders."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -19,14 +19,15 @@ def poisson_rdp(
 ) -> FloatArray:
     """Returns the RDP of a mechanism on a Poisson sample.
 
-    With Z = dP/dQ of the mechanism, P with the record, and M = (1 − q) Q + q P, it is
-    log Σ_i C(α, i) q^i (1 − q)^{α−i} e^{(i−1) ε(i)} / (α − 1) at integer orders α ≥ 2
-    and the chord of log Ψ_α between them.
+    Let P and Q be the laws of the mechanism with and without the record, Z = dP/dQ, and
+    M = (1 − q) Q + q P. At integer orders α ≥ 2 the result is
+    log Σ_i C(α, i) q^i (1 − q)^{α−i} e^{(i−1) ε(i)} / (α − 1), and between them it is
+    computed from the chord of log Ψ_α.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
         curve: The mechanism's RDP ε(α) at orders, of both P‖Q and Q‖P.
-        sampling_probability: q, in [0, 1].
+        sampling_probability: The inclusion probability q in [0, 1] of each record.
 
     Guarantees:
         No entry is below the divergence of M from Q, nor that of Q from M.
@@ -71,12 +72,12 @@ def poisson_rdp(
 def without_replacement_rdp(
     orders: Sequence[float], curve: Curve, sampling_fraction: float
 ) -> FloatArray:
-    """Returns the RDP of a mechanism on a batch of fixed size, a record replaced.
+    """Returns the RDP of a mechanism on a batch of fixed size, if a record is replaced.
 
     Args:
         orders: Rényi orders α ≥ 1, inf included.
         curve: The mechanism's RDP ε(α) at orders, of batches that differ in a record.
-        sampling_fraction: γ, the batch over the dataset.
+        sampling_fraction: The batch size over the dataset size, γ.
 
     Guarantees:
         No entry is below the truth.
@@ -111,8 +112,8 @@ def _from_integer_orders(
 ) -> FloatArray:
     """Returns RDP from terms whose sum is Ψ − 1 at integer orders.
 
-    Where the RDP without amplification is smaller, or the order is above
-    `ratio_moments.HIGHEST_ORDER`, it is the RDP without amplification.
+    The result is the RDP without amplification if that is smaller, or if the order is
+    above `ratio_moments.HIGHEST_ORDER`.
     """
 
     def moments(needed: set[int]) -> dict[int, float]:
@@ -133,7 +134,7 @@ def _from_integer_orders(
 def _slack(order: int, *logs: FloatArray) -> float:
     """Returns a bound on the rounding error of a sum of `logs` and log C(α, i).
 
-    It covers a few roundings of each, and those of adding at most 4096 terms.
+    It covers a few roundings of each term, and those of adding at most 4096 terms.
     """
     largest = sum(float(np.abs(each).max()) for each in logs)
     sizes = 1 + float(_log_factorials()[order]) + largest

@@ -1,4 +1,4 @@
-"""The trapezoidal rule on the whole line, with an error that is proven."""
+"""The trapezoidal rule on the whole line, with a bound on its error."""
 
 from collections.abc import Callable
 
@@ -15,18 +15,18 @@ def largest_step(
     """Returns a step at which the rule's relative error is at most e^log_error.
 
     Args:
-        log_growth: For an array of heights d in (0, width) logarithms of M(d), where
-            ∫ |f(x ± i b)| dx ≤ M(d) ∫ f(x) dx for every b ≤ d.
-        width: f is analytic where |Im x| < width.
-        log_error: Logarithm of the relative error allowed.
+        log_growth: A function from an array of heights d in (0, width) to logarithms of
+            M(d), where ∫ |f(x ± i b)| dx ≤ M(d) ∫ f(x) dx for every b ≤ d.
+        width: The width of the strip |Im x| < width in which f is analytic.
+        log_error: The logarithm of the allowed relative error.
 
     Guarantees:
         |h Σ_n f(n h) − ∫ f| ≤ e^log_error ∫ f for the step h and any smaller one.
 
     Source:
         Trefethen and Weideman 2014, https://doi.org/10.1137/130932132, section 5: the
-        error is at most 2 M(d) ∫ f / (e^{2πd/h} − 1). Solved for h, d the best of a
-        few hundred.
+        error is at most 2 M(d) ∫ f / (e^{2πd/h} − 1). This is solved for h, for the
+        best of a few hundred d.
     """
     heights = width * _CANDIDATES
     periods = np.logaddexp(0.0, np.log(2.0) + log_growth(heights) - log_error)
