@@ -157,7 +157,8 @@ def _without_excess(
 
     Intervals that are no longer than their rounding have few digits, and at small
     ratios their masses may be too large. Lowering a Q-mass, with P's kept, lowers no
-    divergence: the bound stays one.
+    divergence: the bound stays one. The lowest half is lowered, so that a small excess
+    hardly moves a ratio: halved, the lowest masses would become rare large losses.
 
     Args:
         ratios: (n,) ratios, increasing.
@@ -167,7 +168,8 @@ def _without_excess(
     if excess <= 0:
         return ratios, masses
     cumulated = np.cumsum(masses)
-    lowest = slice(0, int(np.searchsorted(cumulated, 2 * excess)) + 1)
+    most = max(0.5, 2 * excess)
+    lowest = slice(0, int(np.searchsorted(cumulated, most)) + 1)
     factor = 1 - excess / float(masses[lowest].sum())
     ratios, masses = ratios.copy(), masses.copy()
     ratios[lowest] /= factor

@@ -38,6 +38,13 @@ RARE = dp_accounting.PoissonSampledDpEvent(1e-4, GAUSSIAN(0.08))
         (ALLOCATED(RARE, 1, 4_000_000), 1, 0.01, 0.0),
         # 9e-5 wide if the largest loss of a part is no node of the lattice.
         (dp_accounting.ComposedDpEvent([LAPLACE(2.28), LAPLACE(27.0)]), 1, 1e-4, 1e-5),
+        # 0.0003 to 0.25 if what masses of a chain exceed one by becomes a rare loss.
+        (
+            ext.GroupSubsampledEvent(2, ALLOCATED(GAUSSIAN(50), 1, 652_158)),
+            1,
+            1e-12,
+            3e-4,
+        ),
     ],
 )
 def test_what_was_wide_once(event, runs, delta, width):

@@ -100,6 +100,23 @@ def test_many_atoms_are_split_in_little_memory():
     assert most < 9 * losses.nbytes
 
 
+def test_masses_above_one_make_no_rare_loss():
+    """By rounding, the masses of a pair may sum to more than one."""
+    losses = np.linspace(-0.01, 0.01, 2_001)
+    q = np.exp(-losses / 2 - (400 * losses) ** 2)
+    p_mass, q_mass = (q * np.exp(losses)).sum(), q.sum()
+    pair = dominating_pair.DominatingPair(
+        np.exp(losses) * q_mass / p_mass,
+        q / q_mass * (1 + 1e-9),
+        0.0,
+        0.0,
+        Bound.UPPER,
+        mass_error=1e-8,
+    )
+    chained = chained_pairs.chain_one_way(pair, pair)
+    assert chained.loss_range() <= 2 * pair.loss_range() + 1e-8
+
+
 @pytest.mark.parametrize("span", [1e-12, 0.1, 20.0])
 def test_atoms_of_lower_pairs_that_share_a_cell_become_one(span):
     losses = np.sort(np.random.default_rng(1).uniform(-span, span, 5_000))
