@@ -17,14 +17,14 @@ from scipy import optimize
 from dp_accounting_ext.amplification.matrix import moment_tilts
 from dp_accounting_ext.common_types import FloatArray
 
-# Certified, but for α: how far rounding may move the exponents of samples. It is far
-# below the width that the samples leave.
+# Certified, except with probability α: a bound on the rounding error of the exponents
+# of samples. It is far below the width of brackets.
 _ROUNDING = 1e-7
-# The error of the logarithm of a capital. A million factors have far less.
+# A bound on the error of the logarithm of a capital. A million factors have far less.
 _LOG_ROUNDING = 1e-6
 # Tuning.
-# Values of ε, in units of the width that is asked for, dense where the ends are
-# expected. A pilot errs by up to about one width.
+# Values of ε relative to the estimate, in units of the requested width. They are dense
+# where the ends are expected, as the error of a pilot is up to about one width.
 _GRID = np.concatenate([[-8.0, -4.0], np.arange(-2.5, 2.51, 0.04), [4.0, 8.0]])
 _PILOT = 2_000_000  # The total size of a pilot's draws of noise, for one m.
 _FEWEST_OF_PILOT, _MOST_OF_PILOT = 2000, 8000
@@ -54,31 +54,32 @@ class Aim:
 
 
 class Source(Protocol):
-    """What samples are drawn from.
+    """A mixture from which samples are drawn.
 
     Attributes:
-        worse: Times the work of the best plan: m is then not raised further.
+        worse: The search for m stops at a plan with this many times the work of the
+            best plan.
     """
 
     worse: ClassVar[float]
 
     @property
     def size(self) -> int:
-        """How many numbers there are in a draw of noise."""
+        """The number of random numbers in a draw of noise."""
 
     @property
     def moments(self) -> Sequence[int]:
-        """The m to try."""
+        """The orders m that are tried, in increasing order."""
 
     @property
     def largest_product(self) -> float:
-        """What m is multiplied by in exponents."""
+        """The largest factor by which m is multiplied in exponents."""
 
     def crossing(self, moment: int) -> tuple[int, int]:
-        """Returns of how many draws of noise, and tuples, a sample is at most."""
+        """Returns the largest numbers of draws of noise, and of tuples, in a sample."""
 
     def work(self, moment: int, crossing: tuple[int, int]) -> float:
-        """Returns about what a sample costs, the same on every machine."""
+        """Returns the approximate cost of a sample, in units that fit every machine."""
 
     def draw(
         self,
@@ -87,7 +88,7 @@ class Source(Protocol):
         generator: np.random.Generator,
         crossing: tuple[int, int],
     ) -> moment_tilts.Samples:
-        """Returns so many samples."""
+        """Returns `count` samples."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +195,7 @@ def _refined(
     plan: Plan,
     generator: np.random.Generator,
 ) -> Plan:
-    """Returns the plan made anew from more samples, a share of its own work."""
+    """Returns a plan for the same m from more samples, a share of its own work."""
     each = source.work(plan.moment, source.crossing(plan.moment))
     count = min(math.ceil(plan.work * _SHARE / each), _MOST_REFINED)
     count *= max(source.crossing(plan.moment))
@@ -229,7 +230,7 @@ def _trial(
 
 
 def _means_of(pairs: FloatArray, crossing: tuple[int, int]) -> FloatArray:
-    """Returns means over so many draws of noise, each with so many tuples."""
+    """Returns means over crossings of draws of noise with tuples."""
     count, noises, tuples = pairs.shape
     (s, t) = crossing
     parts = pairs.reshape(count, noises // s, s, tuples // t, t)
@@ -247,7 +248,7 @@ def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
         return None
     if excess(0.0) <= 0:
         return 0.0 if samples.values(0.0).any() else None
-    # Rounding may leave a little above the highest ratio, more than a small δ.
+    # By rounding, the excess at the highest ratio may be above a small δ.
     return float(optimize.brentq(excess, 0.0, highest + _ROUNDING))
 
 

@@ -61,8 +61,8 @@ class ComposedRuns:
         event_reader.check_distinct(distinct)
         return ComposedRuns({**self.counts, **counts}, self.group_size, distinct)
 
-    def is_known(self) -> bool:
-        """Returns whether some mechanism has no privacy at all."""
+    def is_non_private(self) -> bool:
+        """Returns whether some mechanism reveals everything."""
         return any(part.is_certain() for part in self.counts)
 
 
@@ -85,7 +85,7 @@ class CertifiedAnswers:
 
     @functools.cached_property
     def _scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
-        """The ways in which groups can join and leave, one of which is the case."""
+        """The scenarios: mechanisms to compose for each split of the group."""
         return groups.scenarios(self.composed.counts, replace_one=self.replace_one)
 
     @functools.cached_property
@@ -111,7 +111,7 @@ class CertifiedAnswers:
             NaN.
         """
         deltas = fields.real_numbers("target_delta", target_delta)
-        plain = np.where((deltas < 0) | self.composed.is_known(), math.inf, 0.0)
+        plain = np.where((deltas < 0) | self.composed.is_non_private(), math.inf, 0.0)
         return self._filled(deltas, plain, (deltas >= 0) & (deltas < 1), question)
 
     def deltas(self, target_epsilon: Any, question: Question) -> list[Any]:
@@ -127,8 +127,8 @@ class CertifiedAnswers:
         asked: BoolArray,
         question: Question,
     ) -> list[Any]:
-        """Returns trivial answers, with computed ones where something is asked."""
-        asked = asked & (not self.composed.is_known())
+        """Returns the trivial answers, or computed ones for the asked values."""
+        asked = asked & (not self.composed.is_non_private())
         with self._explained():
             if asked.any():
                 privacy = self._privacy
@@ -163,7 +163,7 @@ class CertifiedAnswers:
         """Returns bounds on true positive rates, in the shape of the given rates."""
         flat = rates.reshape(-1)
         bounds = np.ones(flat.size), np.ones(flat.size)
-        if not self.composed.is_known():
+        if not self.composed.is_non_private():
             least = float(flat[flat > 0].min(initial=1.0))
             with self._explained():
                 bounds = self._trade_off(least).rates(flat)
@@ -172,7 +172,7 @@ class CertifiedAnswers:
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns bounds on μ over false positive rates from the least one on."""
-        if self.composed.is_known():
+        if self.composed.is_non_private():
             return math.inf, math.inf
         with self._explained():
             return self._trade_off(least).gaussian_parameter(least)
@@ -192,7 +192,7 @@ class CertifiedAnswers:
 
     def _trade_off(self, least: float) -> trade_off_bounds.WorstTradeOffBounds:
         """Returns bounds on the curves down to a rate, or to a slightly smaller one."""
-        # Rounded, so that few curves answer all questions, in any order.
+        # Rounded down, so that a few curves answer all questions, in any order.
         least = 10.0 ** math.floor(math.log10(least))
         if least not in self._trade_offs:
             of_each = [
@@ -204,5 +204,5 @@ class CertifiedAnswers:
 
 
 def as_given(values: FloatArray) -> Any:
-    """Returns a number if a number was asked for, otherwise the array."""
+    """Returns a number for an array without dimensions, otherwise the array."""
     return float(values) if values.ndim == 0 else values

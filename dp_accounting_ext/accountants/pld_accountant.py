@@ -89,7 +89,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         return before.plus({part: n * count for part, n in parts.items()})
 
     # dp_accounting's own tests read this attribute: whether some event has no privacy.
-    _contains_non_dp_event = property(lambda self: self._composed.is_known())
+    _contains_non_dp_event = property(lambda self: self._composed.is_non_private())
 
     @classmethod
     def register(

@@ -1,4 +1,4 @@
-"""Brackets of ε that hold with probability 1 − α, tight where certain ones are wide.
+"""Brackets of ε that hold with probability 1 − α, where certain brackets are wide.
 
 They are separate from the accountants, which never sample. A result is wrong with
 probability at most α, over the random draws of this program alone.
@@ -42,7 +42,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 
-# Of a Gram matrix, relative to its largest entry: far below the rounding of ε.
+# A tolerance of Gram matrices, relative to the largest entry; far below rounding of ε.
 _ASYMMETRY = 1e-12
 
 
@@ -151,7 +151,7 @@ def certify_by_sampling(
 
 
 def _source(event: Any) -> bets.Source:
-    """Returns what samples of an event are drawn from."""
+    """Returns the mixture from which samples of an event are drawn."""
     if not isinstance(event, dp_event.PoissonMatrixEvent):
         return moment_tilts.Means(_checked_gram(_gram(event)))
     run = poisson_matrix.Run(*extension_events.poisson_matrix_fields(event))
@@ -240,7 +240,7 @@ def certify_mixture(
         gram: (b, b) inner products of the means m_i, all at least 0, with b up to 4096.
         delta: As in `certify_by_sampling`, as are all other arguments.
         failure_probability: α.
-        relative_width: The goal.
+        relative_width: The largest relative distance of an end from the estimate.
         seed: A non-negative integer, or None.
         most_seconds: The CPU time that it may take.
 
@@ -278,10 +278,11 @@ def _certified(
     """Returns the bracket of `certify_mixture`.
 
     Args:
-        made: Returns what samples are drawn from, once all else is known to be right.
-        delta: As there, as are all others.
-        failure_probability: α.
-        relative_width: The aim.
+        made: A function that returns the source of samples. It is called after all
+            other arguments were checked.
+        delta: As in `certify_mixture`, as are all other arguments.
+        failure_probability: The probability α.
+        relative_width: The largest relative distance of an end from the estimate.
         seed: A non-negative integer, or None.
         most_seconds: The budget.
     """

@@ -98,7 +98,7 @@ class PrivacyBounds:
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
-        # ε does not grow with δ: a larger δ gives a lower bound.
+        # ε is nonincreasing in δ, so that a larger δ gives a lower bound.
         deltas = np.maximum(deltas, accuracy.LEVELS[-1][0])
         parts = self._alternatives(Bound.LOWER)[0]
         closed = _closed(parts, gaussian.epsilon, deltas, Bound.LOWER)
@@ -133,7 +133,7 @@ class PrivacyBounds:
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
-        # δ does not grow with ε. At this ε, δ is one up to 4e-18.
+        # δ is nonincreasing in ε. At this ε, δ is one up to 4e-18.
         epsilons = np.maximum(epsilons, -40.0)
         parts = self._alternatives(Bound.LOWER)[0]
         closed = _closed(parts, gaussian.delta, epsilons, Bound.LOWER)
@@ -182,8 +182,8 @@ class PrivacyBounds:
         for level, (least, _) in enumerate(accuracy.LEVELS):
             if not open_.size:
                 break
-            # At a δ below the level's smallest, the answer for the level's smallest δ
-            # is a lower bound on ε: so ε never falls when δ does.
+            # For a δ below the smallest δ of the level, the answer at the latter is a
+            # lower bound on ε. Including it makes ε monotone in δ.
             asked = np.maximum(deltas[open_], least)
             question = profile.Profile.epsilons
             read = self._read(bound, level, rough, question, asked, alternative)
@@ -272,7 +272,7 @@ class PrivacyBounds:
         """Returns the smaller of (n,) ε and those of the Gaussian that dominates."""
         if math.isinf(self._mean) or not self._mean:
             return np.minimum(found, self._mean)
-        # Comparing δ shows whether a search for ε would find less.
+        # A comparison of δ shows where the search for ε would find a smaller ε.
         less = np.isinf(found) | (self._gaussian_deltas(found) <= deltas)
         found[less] = interface.each(
             lambda delta: gaussian.epsilon(self._mean, delta, Bound.UPPER), deltas[less]

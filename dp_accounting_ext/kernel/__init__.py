@@ -1,1 +1,1 @@
-"""The whole arithmetic: laws of sums, and what is read off them."""
+"""The arithmetic of dominating pairs: laws of sums, and privacy profiles of them."""

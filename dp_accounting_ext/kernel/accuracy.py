@@ -1,42 +1,44 @@
-"""How accurate an answer is to be: everything that decides how fine a lattice is.
+"""The accuracy of answers: everything that determines how fine lattices are.
 
-A question for ε or δ becomes an `Accuracy`, which is passed on to whatever is composed:
-the probability that tails may hold, and the resolution of lattices. What is tuned for
-one δ reads that δ here, and infers it nowhere else from a tail. Grids of other kinds,
-for k of t steps and for correlated noise, have constants of their own in their modules.
+A question for ε or δ is turned into an `Accuracy`: the probability that tails may hold,
+and the resolution of lattices. It is passed on to all computations. Code that is tuned
+for one δ takes this δ from here, and does not infer it from a tail mass. The grids for
+k of t steps and for correlated noise have constants of their own in their modules.
 """
 
 import dataclasses
 import math
 
-# Tuning, all of it.
-# The number of cells in a scale by which laws that are read are composed,
+# All of it is tuning.
+# The number of cells in a scale for compositions that are read,
 CELLS = 144
-# that for a bound need not be tight,
+# for bounds that need not be tight,
 ROUGH_CELLS = 16
-# for compositions that are sampled, or drawn from, as a whole,
+# for compositions that run on a sample or in an allocation as a whole,
 WHOLE_CELLS = 192
-# and for sums of the scores of a record's steps, of which there is one for each ratio.
+# and for sums of scores of a record's steps, which are computed for each ratio.
 SCORE_CELLS = 32
-# The fewest and the most cells in a scale, whatever loss interval is asked for; and the
-# interval, the stock accountant's, for which there are `CELLS`.
+# The fewest and the most cells in a scale, for any loss interval; and the interval for
+# which there are `CELLS` of them, which is the stock accountant's default.
 FEWEST_CELLS, MOST_CELLS, STOCK_INTERVAL = 32, 512, 1e-4
-# Trade-off curves are queried far from the median: on so many scales cells are narrow.
+# The scales on which cells are narrow for trade-off curves, which are queried far from
+# the median.
 CURVE_SCALES = 6
 # (smallest δ, scales) of each level. A question about a δ that is at least a level's
 # smallest δ is answered from a law whose tails are far below this δ, and which is fine
 # over so many scales. So a few laws answer all questions, in any order.
 LEVELS = ((1e-15, 3), (1e-50, 8), (1e-270, 14))
-# The share of the least δ that tails may hold: it moves ε by less than 1e-6 of it.
+# The share of the least δ that tails may hold. It changes ε by less than a relative
+# 1e-6.
 TAIL_SHARE = 1e-7
-# The same of the least false positive rate of a trade-off curve, and of the δ of the
-# direction ADD beside a bound by sampling.
+# The same share of the least false positive rate of a trade-off curve, and of the δ of
+# the direction ADD in brackets by sampling.
 COARSE_TAIL_SHARE = 1e-6
 # A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
-# Of the logarithm of the least δ, so much is that of the likely one.
+# The exponent of the least δ that gives the likely δ.
 _LIKELY = 0.4
-# The δ for which groups are tuned, over the least one.
+# The δ for which groups are tuned, divided by the least δ.
 _FREQUENT = 1e9
 
 
@@ -97,12 +99,12 @@ class Accuracy:
 
     @property
     def delta(self) -> float:
-        """The least δ that a law with such tails answers."""
+        """The least δ for which a law with such tails is accurate."""
         return self.tail_mass / TAIL_SHARE
 
     @property
     def likely_delta(self) -> float:
-        """About the δ that is mostly asked for, for what is tight at one δ only.
+        """A typical δ, for bounds that are tight at one δ only.
 
         At the first of `LEVELS` it is 1e-6.
         """
@@ -127,9 +129,9 @@ class Accuracy:
         return dataclasses.replace(self, resolution=resolution)
 
 
-# Of pairs that are written as distributions of the stock library; of pairs of which
-# Rényi divergences are taken, where the largest losses decide at a high order; and of
-# pairs whose largest loss is asked for, where a loss without a bound has some mass.
+# The accuracy of pairs that become distributions of the stock library; of pairs for
+# Rényi divergences, which are determined by the largest losses at high orders; and of
+# pairs from which the largest loss is read.
 FOR_DISTRIBUTIONS = Accuracy(tail_mass=1e-25)
 FOR_DIVERGENCES = Accuracy(tail_mass=1e-240)
 FOR_LARGEST_LOSSES = Accuracy(tail_mass=1e-30)

@@ -24,8 +24,8 @@ _UNDERFLOW = 1e-316
 # Certified: merging moves no Q-mass of a lower law by more than this many nats, and no
 # mass that may be moved is larger than this, so that all of them fit a float.
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
-# Tuning: where more than this seems lost of Q, the loss is computed from the sums of
-# Q's masses before and after, which is a smaller bound.
+# Tuning: if more than this mass of Q may be lost, the bound is computed from the sums
+# of Q's masses before and after, which is smaller.
 MUCH = 1e-25
 # Tuning: an atom is heavy if it has half of the largest mass. The last atom is also
 # heavy if it has this share of the largest mass, and this many times the mass of the
@@ -49,7 +49,7 @@ class Axis(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Law(abc.ABC):
-    """What a law of atoms and a law on a lattice have in common.
+    """The common base of laws of atoms and laws on a lattice.
 
     Attributes:
         axis: Whether losses or ratios are added up.
@@ -66,7 +66,7 @@ class Law(abc.ABC):
         degrees: The degrees of a lower law's rows of ratios. Empty for the two rows
             that `Atoms` describes. Degrees 0, 1, 2, … make the law a power series: its
             first row holds Q's masses, and any mass of the other rows may be left out.
-        ledger: What the masses must sum to.
+        ledger: The sums that the masses must have.
         closeness: How close the law is, as a whole, to the one that it stands for.
 
     Raises:
@@ -100,7 +100,7 @@ class Law(abc.ABC):
 
     @property
     def common(self) -> dict[str, Any]:
-        """These fields by name, to make another law with the same ones."""
+        """The fields of this class by name, to make a law with the same values."""
         fields = dataclasses.fields(Law)
         return {field.name: getattr(self, field.name) for field in fields}
 
@@ -116,7 +116,7 @@ class Law(abc.ABC):
 
     @property
     def keeps_rests(self) -> bool:
-        """Whether the second row holds what merged ratios exceed their values by."""
+        """Whether the second row holds the sums of mass times (ratio − value)."""
         return (
             self.axis is Axis.RATIO and self.bound is Bound.LOWER and not self.degrees
         )
@@ -285,7 +285,7 @@ def missing(before: float, after: float, mass_error: float) -> float:
 
 
 def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, float]:
-    """Returns what P and Q may lack because products of masses underflowed.
+    """Returns bounds on the masses of P and Q that were lost as products underflowed.
 
     Args:
         law: The law of the products.
@@ -301,7 +301,7 @@ def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, fl
 
 
 def share_of(ledger: conservation.Ledger, p: float, q: float) -> float:
-    """Returns the larger of P's and Q's shares of their whole masses."""
+    """Returns the larger share of two masses in P's and in Q's whole mass."""
     return max(p / max(ledger.p_whole, 0.5), q / max(ledger.q_whole, 0.5))
 
 

@@ -1,14 +1,14 @@
-"""Conservation of probability: what every pair and every law is checked for.
+"""Conservation of probability: checks of every pair and every law.
 
 In exact arithmetic the mass of an upper law is only moved, from an atom to two nodes or
 to a sink, so that both of its probability laws keep all of their mass:
 
     Σ p + infinity_mass = 1    and    Σ q + zero_mass = 1.
 
-A lower law merges outputs or leaves some out, so that either sum is one less what was
-left out. The second sum is no copy of the first: q = p e^{−loss}, and mass at a wrong
-loss is seen there. The checks are as narrow as the rounding errors that a law carries.
-They look at every question, where tests look where somebody thought of looking.
+A lower law merges outputs or leaves some out, so that either sum is one minus what was
+left out. The second sum is not a copy of the first: as q = p e^{−loss}, it shows mass
+at a wrong loss. The checks are as narrow as the rounding errors that a law claims. They
+run for every query, while tests cover only the cases that somebody thought of.
 """
 
 import math
@@ -19,40 +19,41 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Certified: sums of thousands of masses, each a product of a few numbers, relatively.
+# Certified: the relative error of sums of thousands of products of a few numbers.
 _SUM_ERROR = 256 * floats.UNIT_ROUNDOFF
-# What profiles and sinks are raised by on their safe side, some times over.
+# A multiple of the relative amount by which profiles and sinks are raised.
 _RAISED = 1e-7
-# A ledger and the sinks that it is compared with are rounded sums.
+# The relative rounding error of a ledger and of the sinks that it is compared with.
 _LEDGER_ERROR = 1e-6
-# No law of losses has so much mass.
+# A law with more P-mass than this is a law of ratios.
 _MANY_RATIOS = 1.5
 
 
 class MassError(ArithmeticError, ValueError):
     """The masses of a pair, or of a law, are not those of two probability laws.
 
-    A ValueError for the user who made the pair. Of a law that the package made it is a
-    fault: no answer is better than a bound that may be too small.
+    It is a ValueError for users who made the pair. For a law that the package made, it
+    shows a fault: no answer is better than a bound that may be too small.
     """
 
 
 class Ledger(NamedTuple):
-    """What the masses of a law must sum to, written down as the law is made.
+    """The sums that the masses of a law must have, recorded as the law is made.
 
-    Mass that is cut off is added up here, apart from the sinks, so that either shows
-    what was forgotten in the other.
+    Mass that is cut off is recorded here, separately from the sinks, so that a mass
+    that is missing in one of the two is noticed.
 
     Attributes:
         terms: How many independent terms were summed.
-        p_whole: The sum of P's masses if nothing were cut off: one but for rounding, or
-            of ratios the number of terms. Zero where no law of P's is kept.
+        p_whole: The sum of P's masses if nothing were cut off. It is one up to
+            rounding, or the number of terms for ratios. It is zero if no law of P is
+            kept.
         q_whole: The sum of Q's masses if nothing were cut off.
         p_gone: P's mass that was cut off.
         q_gone: Q's mass that was cut off.
-        p_underflow: What floats may have lost of P's mass besides, where products of
-            masses are too small for them.
-        q_underflow: What floats may have lost of Q's mass besides.
+        p_underflow: P's mass that may have been lost because products of masses
+            underflowed.
+        q_underflow: The same for Q's mass.
     """
 
     terms: int = 1
@@ -64,17 +65,17 @@ class Ledger(NamedTuple):
     q_underflow: float = 0.0
 
     def with_cut(self, p: float, q: float) -> "Ledger":
-        """Returns the ledger after so much of P and of Q was cut off."""
+        """Returns the ledger after these masses of P and of Q were cut off."""
         return self._replace(p_gone=self.p_gone + p, q_gone=self.q_gone + q)
 
     def with_underflow(self, p: float, q: float) -> "Ledger":
-        """Returns the ledger after floats may have lost so much of P and of Q."""
+        """Returns the ledger after these masses of P and of Q may have underflowed."""
         return self._replace(
             p_underflow=self.p_underflow + p, q_underflow=self.q_underflow + q
         )
 
     def with_ratios_times(self, factor: float) -> "Ledger":
-        """Returns the ledger of a law of ratios each of which is multiplied so."""
+        """Returns the ledger of a law of ratios that are multiplied by a factor."""
         return self._replace(
             p_whole=self.p_whole * factor,
             p_gone=self.p_gone * factor,
@@ -94,12 +95,12 @@ class Ledger(NamedTuple):
         )
 
 
-# Of the law of a statistic that is no ratio of two laws.
+# The ledger of a statistic that is not a ratio of two laws.
 OF_Q_ALONE = Ledger(p_whole=0.0)
 
 
 def of_losses(one: Ledger, other: Ledger) -> Ledger:
-    """Returns the ledger of a sum of losses: what is finite, is finite in both."""
+    """Returns the ledger of a sum of losses, which is finite if both terms are."""
     return Ledger(
         one.terms + other.terms,
         one.p_whole * other.p_whole,
@@ -114,7 +115,8 @@ def of_losses(one: Ledger, other: Ledger) -> Ledger:
 def of_ratios(one: Ledger, other: Ledger) -> Ledger:
     """Returns the ledger of a sum of ratios, whose law is Q's.
 
-    P's mass of a sum is the mean of the sum: each mean counts where the other is there.
+    P's mass of a sum is the mean of the sum, to which each term contributes its mean
+    where the other term is finite.
     """
     mean, other_mean = (max(each.p_whole - each.p_gone, 0.0) for each in (one, other))
     gone = one.p_gone * other.q_whole + other.p_gone * one.q_whole
@@ -131,7 +133,7 @@ def of_ratios(one: Ledger, other: Ledger) -> Ledger:
 
 
 def _gone(one: float, one_whole: float, other: float, other_whole: float) -> float:
-    """Returns what is gone of a product of two masses: less in either, less in it."""
+    """Returns the mass that is gone from the product of two masses."""
     return one * other_whole + other * max(one_whole - one, 0.0)
 
 
@@ -140,8 +142,8 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
 
     Args:
         infinity_mass: P's mass of an infinite loss.
-        zero_mass: Q's mass of one where P and Q are exchanged.
-        ledger: What was cut off.
+        zero_mass: Q's mass of an infinite loss if P and Q are exchanged.
+        ledger: The ledger, with the masses that were cut off.
 
     Raises:
         MassError: If they hold less.
@@ -167,10 +169,10 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
 
 
 def check_terms(found: int, terms: int) -> None:
-    """Checks that a law is that of so many terms.
+    """Checks that a law is the sum of a given number of terms.
 
     Raises:
-        MassError: If it is of more or less.
+        MassError: If it has another number of terms.
     """
     if found != terms:
         raise MassError(f"A law must be that of {terms} terms. Found one of {found}.")
@@ -185,18 +187,19 @@ def check_law(
 ) -> None:
     """Checks the masses of a finished law: those of P, and those of Q.
 
-    Either is summed as it is, and as it follows from the other by the losses.
+    Either law is summed as it is, and also as computed from the other and the losses.
 
     Args:
         losses: (n,) losses.
         masses: (n,) masses of P and of Q.
-        sinks: What an upper law's sinks hold of P and of Q; of a lower law None.
-        ledger: What was cut off.
-        error: Bound on the relative error of the masses, that of losses among it.
+        sinks: The masses of P and of Q in the sinks of an upper law; None for a lower
+            law.
+        ledger: The ledger, with the masses that were cut off.
+        error: A bound on the relative error of the masses, including that of losses.
 
     Raises:
-        MassError: If masses sum to less than they must, as some were lost, or to more,
-            as some are at a wrong loss.
+        MassError: If masses sum to less than they must, so that some were lost, or to
+            more, so that some are at a wrong loss.
     """
     p, q = masses
     with np.errstate(over="ignore", under="ignore"):
@@ -214,13 +217,13 @@ def check_law(
 def _check_sum(
     name: str, total: float, sink: float | None, ledger: Ledger, error: float
 ) -> None:
-    """Checks a sum of finite masses, against the ledger's P."""
+    """Checks a sum of finite masses against the entries of P in a ledger."""
     allowed = math.expm1(min(error, 1.0)) + _SUM_ERROR
     least = ledger.p_whole * (1 - allowed)
     found = total + ledger.p_gone + ledger.p_underflow
     if sink is not None:
         least, found = min(least, 1 - allowed), total + sink
-    # A product of many wholes may be too small for floats, where a sum is not.
+    # A product of many wholes may underflow where a sum does not.
     most = ledger.p_whole * (1 + allowed) + floats.SMALLEST_MASS
     if not (found >= least and total + min(ledger.p_gone, 1.0) <= most):
         raise MassError(
@@ -237,7 +240,7 @@ def check_pair(
     *,
     is_upper: bool,
 ) -> None:
-    """Checks the masses of a pair, of which nothing else is known.
+    """Checks the masses of a pair that has no ledger.
 
     Args:
         totals: The sums of P's and of Q's masses at finite losses.
@@ -267,14 +270,14 @@ def check_pair(
 def check_total(
     name: str, total: float, whole: float, error: float, *, more: float = 0.0
 ) -> None:
-    """Checks a sum of what is only moved, where no pair or law is made of it.
+    """Checks a sum of masses that are only moved, if no pair or law is made of them.
 
     Args:
-        name: What is summed up.
-        total: Its sum after it was moved.
-        whole: Its sum before, or what it is by a theorem.
-        error: Bound on the error of the two, absolutely.
-        more: By how much the sum may be larger besides: what is on the safe side.
+        name: The name of the masses.
+        total: Their sum after they were moved.
+        whole: Their sum before, or the sum that a theorem states.
+        error: A bound on the absolute error of the two sums.
+        more: The amount by which the sum may be larger besides, on the safe side.
 
     Raises:
         MassError: If the sum is less, or larger by more.
@@ -292,7 +295,7 @@ def check_held(name: str, held: float, tail: float, error: float) -> None:
 
     Args:
         name: The tail.
-        held: What the pair has from the same place on, sinks among it.
+        held: The mass of the pair from the same place on, including the sink.
         tail: The law's mass beyond that place.
         error: Bound on the relative error of the two.
 
@@ -310,7 +313,7 @@ def check_profile(total: float, expected: float, error: float) -> None:
     """Checks that a profile's sums have the whole mass.
 
     Args:
-        total: The profile where ε is so small that every loss counts whole.
+        total: The value of the profile at an ε so small that all masses count fully.
         expected: The sum of the masses that it was made of.
         error: Bound on the relative error of sums of them.
 

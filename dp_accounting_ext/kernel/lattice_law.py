@@ -138,7 +138,7 @@ class LatticeLaw(atom_laws.Law):
         # A node that moves up a level sends a share at most one cell down.
         width = 2 * math.ldexp(self.step, max(self.pieces))
         cells = sum(masses.shape[1] for _, masses in self.pieces.values())
-        # Twice: for the cells of the levels below, and for these.
+        # The factor 2 is for the cells of the levels below.
         lost_p, lost_q = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
@@ -177,16 +177,16 @@ class LatticeLaw(atom_laws.Law):
         return law._with_underflow(self.ends(), self.q_mass)
 
     def levelled(self) -> "LatticeLaw":
-        """Returns the law with both rows of a lower law of losses of one size.
+        """Returns the law with the two rows of a lower law of losses scaled to one sum.
 
         In a lower law the mean loss of a cell lies above its node. Over millions of
-        runs these differences add up to hundreds of nats. What all cells have of it in
-        common is moved to the offset. Other laws are returned as they are.
+        runs these differences add up to hundreds of nats. The common part of all cells
+        is moved to the offset. Other laws are returned unchanged.
         """
         if self.bound is Bound.UPPER or self.axis is Axis.RATIO or not self.pieces:
             return self
         first, last = sum(masses.sum(axis=1) for _, masses in self.pieces.values())
-        rare = min(first, last) < floats.TINY  # Trimmed away in any case.
+        rare = min(first, last) < floats.TINY  # It is trimmed away anyway.
         moved = 0.0 if rare else math.log(first / last)
         if abs(moved) < 1:
             return self

@@ -1,4 +1,4 @@
-"""Sums of laws on a lattice: copies, different laws, and what is trimmed off."""
+"""Sums of laws on a lattice: of copies and of different laws, and trimmed tails."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -23,7 +23,8 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
 
     Args:
         law: The law.
-        tail_mass: What P may have in the upper tail, and both laws in the lower one.
+        tail_mass: The largest mass of P in the upper tail, and of either law in the
+            lower one.
     """
     atoms, places = law._atoms_and_places()
     gone = atoms.in_tails(tail_mass) | atoms.is_rare()

@@ -32,7 +32,7 @@ _MOST_ATOMS = 1 << 12
 _MOST_PRODUCTS = 1 << 17
 # Certified: sums of a great many ratios up to this one fit a float.
 _LARGEST_RATIO = 1e280
-# Tuning: bounds on single masses say nothing where all are off by a factor of e.
+# Tuning: bounds on single masses are useless if all masses are off by a factor of e.
 _LARGEST_DRIFT = 1.0
 # Certified: values that differ by no more than this, relatively, are merged.
 _SAME = 64 * floats.UNIT_ROUNDOFF
@@ -346,7 +346,7 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
             losses = losses - np.log(last / first)
             ratio_error += 2 * atoms.row_error
     else:
-        # Not from P's masses: those of tiny ratios may be less than any float.
+        # Ratios are not computed from P's masses, which may underflow at tiny ratios.
         above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
         ratios = values + above
         zero = ratios <= 0

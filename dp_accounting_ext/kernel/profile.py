@@ -21,7 +21,7 @@ from dp_accounting_ext.kernel import whole_laws
 
 # Exponentials relative to one reference loss are summed up over this many nats.
 _SPAN = 16.0
-# Certified: units of rounding of a value, besides two for each of its n terms.
+# Certified: the number of roundings of a value, besides two for each of its n terms.
 _ROUNDINGS = 64
 # Tuning: where masses have a smaller error than this, bounds on whole laws are no
 # better.
@@ -175,10 +175,11 @@ class Profile:
 
     @property
     def _scales(self) -> tuple[float, float]:
-        """The factors that make shares of one of the masses, and of the sink.
+        """The factors that turn the masses, and the sink, into shares of one.
 
-        Masses of n runs may be off by n errors of one sign. Their sum is then off by
-        the same factor, and shows how large it is. What was cut off is off by no more.
+        Masses of n runs may have n errors of one sign. Their sum then has the same
+        relative error, which is thus known. The error of the masses that were cut off
+        is no larger.
         """
         masses = float(self.heights[0] + self.costs[0])
         scale = max(1 - self.infinity_mass, floats.SMALLEST_MASS) / masses
@@ -270,7 +271,7 @@ class LossPair:
         mass_error: Both masses are within a factor of e^±mass_error of those of a
             bound.
         ratio_error: Losses are within this many nats of those of a bound.
-        ledger: What the masses must sum to.
+        ledger: The sums that the masses must have.
         closeness: How close both laws are, as a whole, to those of the bound.
 
     Raises:

@@ -165,9 +165,8 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
 
     For κ < 1 the profile follows from that of the exchanged datasets: 1 − κ + κ
     H_{1/κ}. A pair joined with its dual is the pair itself. At κ = 1 both directions
-    have the same
-    divergence: if the bounds differ there, the smaller profile is multiplied by a
-        factor.
+    have the same divergence. If the bounds differ there, the smaller profile is
+    multiplied by a factor.
 
     Args:
         above: An upper bound on H_κ(P‖Q), of which ratios above one are used.

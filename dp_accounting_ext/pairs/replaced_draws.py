@@ -13,7 +13,6 @@ The last divergence is then at most that of a mechanism that also releases i. It
 at most H_sκ'(μ₁‖μ₀), where s = w₁/r is the share of a single hit: only this case of μ₁'
 is kept. Let the hits of μ₁ fill places in an order in which that single one comes
 first. Then i hits are at distance i from it, as they are from a batch without any.
-are i apart from it, as they are from a batch without any.
 """
 
 import numpy as np

@@ -43,7 +43,8 @@ def scheme_of(event: stock.DpEvent) -> tuple[sampling.Scheme, stock.DpEvent]:
         event: Any event; one that draws no batches runs on the whole dataset.
 
     Raises:
-        TypeError, ValueError: If a field of the sampling is not what it must be.
+        TypeError, ValueError: If a field of the sampling has the wrong type or is out
+            of range.
     """
     if isinstance(event, POISSON_SAMPLES):
         rate = fields.sampling_probability(event.sampling_probability)

@@ -24,7 +24,7 @@ NeighborRel = privacy_accountant.NeighboringRelation
 _MOST_DISTINCT = 2000
 
 
-_SHOWN = 200  # Characters of an event's beginning, and of its end, in an error.
+_SHOWN = 200  # The number of characters of either end of an event, in an error.
 
 
 class UnsupportedError(Exception):
@@ -52,7 +52,7 @@ def refusal(
 
 
 def _shown(event: Any) -> str:
-    """Returns an event as it is written, the middle of a long one left out."""
+    """Returns the text of an event, without the middle if it is long."""
     text = str(event)
     if len(text) <= 2 * _SHOWN:
         return text
@@ -272,7 +272,7 @@ def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
 
 
 def count_distinct(parts: Iterable[interface.Mechanism]) -> int:
-    """Returns how many mechanisms there are but for Gaussian ones, which become one."""
+    """Returns the number of mechanisms, without Gaussian ones, which become one."""
     return sum(part.gaussian_noise is None for part in parts)
 
 

@@ -72,7 +72,7 @@ _TABLE: dict[type, event_reader.Row] = {}
 def reader(
     neighboring_relation: privacy_accountant.NeighboringRelation,
 ) -> event_reader.Reader:
-    """Returns what reads the events of an accountant as mechanisms.
+    """Returns a reader of the events of an accountant.
 
     Raises:
         ValueError: If the relation is not supported.
@@ -86,9 +86,9 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
 
     Args:
         event_type: The event's class; a later registration replaces an earlier one.
-        builder: From an event and a `Reader` to a `Mechanism`. It checks the
-            event's fields, and reads inner events with `reader.mechanism`, or
-            `reader.sampled` where they run on a sample.
+        builder: The function from an event and a `Reader` to a `Mechanism`. It checks
+            the event's fields. It reads inner events with `reader.mechanism`, or with
+            `reader.sampled` if they run on a sample.
 
     Raises:
         TypeError: If event_type is not a class of events, or builder not callable.
@@ -109,7 +109,7 @@ def _add(event_type: type, builder: event_reader.Builder) -> None:
 
 
 def register_stock_events(module: Any) -> None:
-    """Registers those of the stock events that a module has, looked up by name."""
+    """Registers those stock events that a version of dp_accounting has, by name."""
     for name, (known, builder) in _STOCK.items():
         if hasattr(module, name):
             row = event_reader.Row(set(known.split()), builder)

@@ -68,7 +68,7 @@ def matrix_fields(
     """Returns the checked fields of a run with correlated noise.
 
     Raises:
-        TypeError, ValueError: If one is not what it must be.
+        TypeError, ValueError: If a field has the wrong type or is out of range.
     """
     bins, epochs = strategies.bins(event.num_bins, event.num_epochs)
     noise = fields.noise_multiplier(event.noise_multiplier)
@@ -132,7 +132,7 @@ def poisson_matrix_fields(
     """Returns the checked fields of a run with correlated noise on Poisson samples.
 
     Raises:
-        TypeError, ValueError: If one is not what it must be.
+        TypeError, ValueError: If a field has the wrong type or is out of range.
     """
     _, steps = strategies.separated_steps(1, event.num_steps)
     column = strategies.separated_column(event.strategy, steps, num_steps=steps)

@@ -59,7 +59,7 @@ def largest(event: stock.DpEvent) -> int:
     """Returns the size of the largest group that a tree composes; one for a record.
 
     Raises:
-        TypeError, ValueError: If a size is not what it must be.
+        TypeError, ValueError: If a size has the wrong type or is out of range.
     """
     sizes = [
         fields.positive_integer("group_size", leaf.group_size)
