@@ -41,12 +41,12 @@ SCORE_CELLS = accuracy.SCORE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified, in units of rounding: the error of what is computed from a mass and
-# probabilities; and of a term of h and of what is computed from these terms.
+# Certified, in units of rounding: the error of values that are computed from a mass and
+# probabilities; and the error of a term of h, and of values computed from such terms.
 _MASS, _TERMS = 32, 64
 # Certified: an upper bound on the masses that are left out as they underflow.
 _TINY = 1e-260
-# A limit: further members count as if they contributed nothing.
+# A limit: further members are assumed to contribute nothing.
 MOST_MEMBERS = 64
 # Tuning: the probability that a step has more members than floats can hold.
 CROWDED = 0.01
@@ -154,8 +154,9 @@ def counted_members(
 ) -> tuple[int, int]:
     """Returns how many members count, and how many of them in any one step.
 
-    Floats hold no noise that is moved very far. As many members count as hardly ever
-    crowd into one step. This number does not fall as the group grows.
+    If many members move the noise of one step, masses do not fit a float. So as many
+    members count as are hardly ever together in one step. This number does not decrease
+    as the group grows.
 
     Args:
         allocation: The steps.

@@ -54,7 +54,7 @@ DominatingPair = dominating_pair.DominatingPair
 Hinges = hinges.Hinges
 Steps = replaced_allocation.Steps
 
-# A limit: terms of h up to e to this power, and sums of them, fit a float.
+# A limit: terms of h of up to e to this power, and sums of them, fit a float.
 _LARGEST_LOG = 600.0
 
 # Tuning: values of −ln δ at which bounds are accurate. Smaller δ are not considered.
@@ -80,7 +80,8 @@ def upper_pair(
         allocation: Equal steps, none of which has infinite losses.
         members: The size g ≥ 2 of the group.
         known: An upper bound on H(P‖Q).
-        accuracy: What the result is for: losses of a δ far below may count as infinite.
+        accuracy: The accuracy of the result. Losses that matter only for a much smaller
+            δ may count as infinite.
         is_rough: Whether a bound that is about 1 % above suffices, in a fifth of the
             time.
 
@@ -94,7 +95,7 @@ def upper_pair(
     (steps,) = allocation.steps
     shift = steps.shift * (1 + replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
     steps = dataclasses.replace(steps, shift=shift)
-    # At most for a δ that is a million times smaller than any that is asked for.
+    # Places are computed down to a millionth of the smallest δ that is asked for.
     rarest = 1e-6 * accuracy.frequent_delta
     exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
     remove = Direction.REMOVE
@@ -109,7 +110,7 @@ def upper_pair(
         epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
         kappa = np.array([math.exp(epsilon)])
         made = [(bound, bound(noise, exponent)) for bound in bounds]
-        # A bound that improves nothing here would make the compared places coarser.
+        # A bound that is no improvement would only make the compared places coarser.
         found += [each for _, each in made if each and each.values(kappa)[0] < goal]
         if is_rough:
             # Which of the two bounds is better changes slowly with δ.
@@ -164,7 +165,7 @@ class _Noise:
         exponent: float,
         is_rough: bool,
     ) -> "_Noise":
-        """Returns cells that suffice for −ln δ."""
+        """Returns the noise in cells that are fine and far enough for a given −ln δ."""
         others = np.arange(members + 1.0)
         rate = min(floats.raised(steps.chance), 1.0)
         # The largest probability that a step with j or more members is above.

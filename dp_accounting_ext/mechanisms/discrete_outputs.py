@@ -55,7 +55,9 @@ class DiscreteGaussian(interface.OnePairMechanism):
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        """Returns those of Gaussian noise: exact at integer orders, above between.
+        """Returns the divergences of Gaussian noise, which are upper bounds.
+
+        At integer orders they are exact.
 
         Source:
             https://arxiv.org/abs/2004.00010, Proposition 5.

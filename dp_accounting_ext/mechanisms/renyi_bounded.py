@@ -1,8 +1,9 @@
 """Mechanisms that are known by their Rényi divergences alone.
 
 Divergences of at most r(α) at orders α bound the profile at every κ: δ is at most the
-least conversion. The profile is convex, so it lies below the convex minorant of that
-bound as well; and that is a profile, the one of the pair made here.
+smallest conversion of them. The profile is convex, so that it is also at most the
+convex minorant of these conversions. The pair that is made here has this minorant as
+its profile.
 """
 
 from collections.abc import Mapping
@@ -21,8 +22,8 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import conversion
 
 Accuracy = interface.Accuracy
-# Tuning: orders a factor 1.023 apart, so that δ = 1e-25 is at most 1 % too large; and
-# places of the profile.
+# Tuning: the orders, a factor of 1.023 apart, so that δ = 1e-25 is at most 1 % too
+# large; and the places of the profile.
 ORDERS = tuple(float(1 + x) for x in np.geomspace(1e-3, 1e9, 1201))
 _POINTS = 3000
 
@@ -34,9 +35,9 @@ class RenyiBounded(interface.OnePairMechanism):
     Attributes:
         values: Upper bounds on the divergence in either direction, one for each of
             `ORDERS`; inf where none is known.
-        failure_probability: The probability of an event, which does not depend on the
-            data, in which everything may be released. The divergences are those of what
-            is released otherwise.
+        failure_probability: The probability of an event that does not depend on the
+            data. If it happens, everything may be released. The divergences are those
+            of the outputs if it does not happen.
     """
 
     is_known_by_divergences = True
@@ -52,8 +53,9 @@ class RenyiBounded(interface.OnePairMechanism):
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         """Returns bounds by chords.
 
-        Between orders (α − 1) times the divergence is convex, so that chords are
-        upper bounds; below all of them the divergence is no larger than at the first.
+        (α − 1) times the divergence is a convex function of α, so that its chords
+        between known orders are upper bounds. Below all known orders, the divergence is
+        at most that of the first one.
         """
         asked = np.array([float(order) for order in orders])
         found = _chords(np.array(ORDERS), np.array(self.values), asked)
@@ -147,8 +149,8 @@ def dominating_pair_of(
         tail_mass: Probability that may be moved to either sink.
 
     Guarantees:
-        Where the profile is asked it is at least the least conversion, and at most a
-        chord of it: it is checked at every atom, by sums of positive terms.
+        At the places of the profile, the pair's profile is at least the smallest
+        conversion, which is checked at every atom, by sums of positive terms.
 
     Source:
         https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
@@ -157,7 +159,7 @@ def dominating_pair_of(
     orders, values = orders[np.isfinite(values)], values[np.isfinite(values)]
     if not orders.size:
         return dominating_pair.trivial_pair(Bound.UPPER)
-    # From where on δ may go to the sinks, or Q has masses that fit no float.
+    # Beyond this, δ may go to the sinks, or masses of Q do not fit a float.
     low, reach = 0.0, floats.LARGEST_LOSS
     for _ in range(60):
         middle = (low + reach) / 2
@@ -167,7 +169,7 @@ def dominating_pair_of(
         else:
             low = middle
     epsilons = np.linspace(0.0, max(reach, 1e-14), _POINTS)
-    # A few at a time, with all orders.
+    # A few places at a time, with all orders.
     logs = np.concatenate(
         [
             conversion.log_deltas(orders, values, part[:, np.newaxis]).min(axis=1)

@@ -25,10 +25,11 @@ DominatingPair = dominating_pair.DominatingPair
 
 @dataclasses.dataclass(frozen=True)
 class ExponentialMechanism(interface.OnePairMechanism):
-    """The ε-private exponential mechanism, whose losses span ε at most.
+    """The ε-private exponential mechanism, whose losses lie in an interval of length ε.
 
-    Its profile is attained by another span for each κ. Of many runs its divergences,
-    which are of one span for each order, can say less: the least of both is taken.
+    For each κ another position of the interval attains the profile, and for each order
+    another one attains the Rényi divergence. For many runs, the bound by divergences
+    may be the smaller one, so that the smaller of both bounds is used.
     """
 
     epsilon: float
@@ -54,13 +55,14 @@ class ExponentialMechanism(interface.OnePairMechanism):
 class PermuteAndFlip(interface.OnePairMechanism):
     """The ε-private permute-and-flip mechanism: no worse than Laplace noise.
 
-    With two candidates it is Laplace noise of parameter 1/ε on the difference of their
-    scores, cut at zero: its profile is attained, by a cut for each κ. Lower bounds of
-    compositions are of the cut in the middle.
+    With two candidates it compares the difference of their scores, with Laplace noise
+    of parameter 1/ε, to zero. So for each κ some difference of scores attains the
+    profile of Laplace noise. The lower bound of a composition is for the difference in
+    the middle.
 
     Source:
-        https://arxiv.org/abs/2010.12603; that the profile is that of Laplace noise
-        with any number of candidates, as dp_accounting has it.
+        https://arxiv.org/abs/2010.12603. That the profile with any number of candidates
+        is that of Laplace noise is taken from dp_accounting.
     """
 
     epsilon: float

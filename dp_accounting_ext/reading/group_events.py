@@ -200,7 +200,7 @@ def _grouped_response(
     scheme: sampling.Scheme,
     reader: event_reader.Reader,
 ) -> interface.Mechanism | None:
-    """Returns the answer to a question of a batch, where records join and leave."""
+    """Returns randomized response to a question about a batch, for a group."""
     if reader.neighboring_relation is not NeighborRel.ADD_OR_REMOVE_ONE:
         return None
     if isinstance(event, batch_events.FixedSize):
