@@ -259,9 +259,7 @@ class Truncated(sampling.Scheme):
         """
         full, room = self.full()
         drawn = ((fewer, room), (place, full))
-        likely = tuple(
-            (mechanism, probability) for mechanism, probability in drawn if probability
-        )
+        likely = tuple(each for each in drawn if each[1])
         return batches.RandomChoice(likely, error=self.probability_error)
 
 
@@ -329,9 +327,7 @@ def _parts(
         removed: The number of members who leave.
         inserted: The number of members who join.
     """
-    probabilities = [
-        math.fsum(probability for _, probability in members) for members in by_number
-    ]
+    probabilities = [math.fsum(each for _, each in members) for members in by_number]
     return tuple(
         _coupled(members, size, removed, inserted, probability)
         for members, probability in zip(by_number, probabilities, strict=True)
