@@ -379,11 +379,11 @@ class _Cuts:
 def sphere_scale(dimension: int, epsilon: float, order: float) -> float:
     """Returns the scale of the optimal base measure on the unit sphere.
 
-    In x = (1 − t) / 2, caps are regularised incomplete beta functions:
-    S = I_x(d/2, d/2) and U = H I_x((d + p)/2, d/2). Divided by 4^{p/2} e^{−ε/2}, the
-    optimality condition is (e^ε − 1)(x^{p/2} S − U') = h − x^{p/2}, with
-    h = H / 4^{p/2} and U' = U / 4^{p/2}. Its root is sought in log x, as it may be
-    tiny.
+    Let t be the cosine of a cap's angle, and x = (1 − t) / 2. With the regularized
+    incomplete beta function I, the cap has the mass S = I_x(d/2, d/2) and the integral
+    of costs U = H I_x((d + p)/2, d/2). Divided by 4^{p/2} e^{−ε/2}, the optimality
+    condition is (e^ε − 1)(x^{p/2} S − U') = h − x^{p/2}, with h = H / 4^{p/2} and
+    U' = U / 4^{p/2}. The root is computed in log x, as x may be tiny.
 
     Args:
         dimension: The dimension d of the sphere S^d, whose points have d + 1
