@@ -91,7 +91,7 @@ class AboveSum(interface.Mechanism):
             np.asarray(starts * law.shift, dtype=np.float64),
             np.add.reduceat(law.probabilities, starts),
             tail_mass=accuracy.tail_mass,
-            chance_error=law.error,
+            probability_error=law.error,
         )
         return DirectedPairs.same(pair)
 

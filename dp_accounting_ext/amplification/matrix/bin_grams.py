@@ -1,7 +1,8 @@
-"""Inner products of what a strategy matrix makes of the bins of a balls-in-bins run.
+"""Inner products of the bins of a balls-in-bins run, under a strategy matrix.
 
-Bin i of b adds m_i, the sum of the columns i, i + b, i + 2b, … of an (n, n) matrix.
-All entries are at least 0: sums and products keep their relative accuracy.
+A record of bin i moves the outputs by m_i, the sum of the columns i, i + b, i + 2b, …
+of an (n, n) matrix. All entries are at least 0, so that sums and products keep their
+relative accuracy.
 """
 
 import numpy as np
@@ -13,13 +14,13 @@ from dp_accounting_ext.kernel import floats
 def of_toeplitz(column: FloatArray, num_bins: int, num_epochs: int) -> FloatArray:
     """Returns the (b, b) inner products of a lower triangular Toeplitz matrix.
 
-    With e_s = Σ_j c_{s − jb}, m_i is e moved by i and cut after n steps, so that
-    m_i · m_{i+d} is the sum of the first n − i − d products e_s e_{s+d}.
+    With e_s = Σ_j c_{s − jb}, m_i is e shifted by i and cut after n steps. So m_i ·
+    m_{i+d} is the sum of the first n − i − d products e_s e_{s+d}.
 
     Args:
-        column: (p,) its first column, p ≤ n.
-        num_bins: b.
-        num_epochs: n / b.
+        column: (p,) the first column of the matrix, p ≤ n.
+        num_bins: The number b of bins.
+        num_epochs: The number n / b of epochs.
     """
     steps = num_bins * num_epochs
     whole = np.zeros(steps)

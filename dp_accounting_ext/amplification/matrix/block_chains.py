@@ -1,11 +1,13 @@
-"""Gaussian Markov chains above a block of steps, cut off from the blocks beside it.
+"""Gaussian Markov chains above a block of steps that is made orthogonal to the others.
 
-A record takes part at most once in a block of b steps. Neighbouring blocks have inner
-products ρ(i + j + 1) of columns i and j steps away from the cut: S, a symmetric matrix.
-With D = |S| the matrix [[D, −S], [−S, D]] is positive semidefinite, as D ± S are:
-added to the Gram matrix it leaves blocks that are orthogonal, with D more at either
-end. Where S is positive semidefinite, as of slowly decaying columns, D is S, and no sum
-of rows of the whole matrix grows. Above a block's matrix is that of a Markov chain.
+A record takes part at most once in a block of b steps. In two neighboring blocks, the
+columns i and j steps away from the cut have the inner product ρ(i + j + 1). These form
+a symmetric matrix S. Let D = |S|. The matrix [[D, −S], [−S, D]] is positive
+semidefinite, as D + S and D − S are. If it is added to the Gram matrix, the blocks
+become orthogonal, and D is added at both ends of each block. If S is positive
+semidefinite, as it is for slowly decaying columns, D is S, and no sum of a row of the
+whole matrix grows. The matrix of a block is then bounded from above by that of a Markov
+chain.
 """
 
 from collections.abc import Iterator
@@ -20,24 +22,24 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import floats
 
 _LEAST_SHARE = 0.02
-# Tuning: moments are of so many steps.
+# Tuning: the number of steps of which moments are computed.
 _PLACES = 65
-_SMALLEST_POWER = 1e-60  # Of a correlation: no chain that is any good has less.
-# Certified: more than what LAPACK's eigenvectors make up errs by in the spectral norm,
-# over the sum of all entries.
+_SMALLEST_POWER = 1e-60  # The least correlation: no good chain has a smaller one.
+# Certified: a bound on the error, in the spectral norm, of a matrix composed of
+# LAPACK's eigenvectors, as a share of the sum of all entries.
 _SLACK = 1e-9
 
 
 class _Grid(NamedTuple):
-    """What is tried: B over ρ(0), r, and v over the least that is above all entries."""
+    """Parameters that are tried: B over ρ(0), r, and v over its least valid value."""
 
     shared: FloatArray
     correlations: FloatArray
     shares: FloatArray
 
 
-# Tuning: what is tried first, and around the best of that. Without the second, ε is up
-# to 1.5 % higher.
+# Tuning: the parameters that are tried first, and those around the best of these.
+# Without the latter, ε is up to 1.5 % higher.
 _COARSE = _Grid(
     np.linspace(0.0, 0.2, 5), np.linspace(0.14, 0.98, 22), np.linspace(0.4, 1.0, 9)
 )
@@ -47,17 +49,17 @@ _FINE_SHARES = np.linspace(0.4, 1.0, 16)
 
 @dataclasses.dataclass(frozen=True)
 class BlockFit:
-    """A chain of which step i has the variance B + w + v V_i.
+    """A chain in which step i has the variance B + w + v V_i.
 
     Steps i < j have the covariance B + v V_i Π s_k over i ≤ k < j, with s_k the
     correlation r times V_{k+1} / V_k where that is above one.
 
     Attributes:
-        shared: B, that all steps have in common.
-        own: w, of each step alone.
-        common: v.
-        correlation: r, in [0, 1).
-        variances: V_i of every step, the least of them 1; no s_k is above one.
+        shared: The part B of the covariance that all steps have in common.
+        own: The part w of the variance that each step has alone.
+        common: The factor v of the chain.
+        correlation: The correlation r, in [0, 1).
+        variances: The V_i of all steps. The least one is 1, and no s_k is above one.
     """
 
     shared: float
@@ -84,7 +86,7 @@ def repair(products: FloatArray) -> FloatArray:
     """Returns D = |S|, rounded up, by distances from the cut.
 
     Args:
-        products: (p,) ρ(0), ρ(1), … at least 0; beyond p there are none.
+        products: (p,) inner products ρ(0), ρ(1), …, at least 0. Further ones are 0.
 
     Returns:
         (p − 1, p − 1) matrix D such that [[D, −S], [−S, D]] is positive semidefinite,
@@ -96,7 +98,7 @@ def repair(products: FloatArray) -> FloatArray:
     cross = whole[places[:, np.newaxis] + places]
     values, vectors = np.linalg.eigh(cross)
     found = (vectors * np.abs(values)) @ vectors.T
-    # Symmetric to the last digit, and above what eigenvectors err by.
+    # The result is exactly symmetric, and above the error of the eigenvectors.
     found = (found + found.T) / 2
     found[np.diag_indices(size)] += _SLACK * float(cross.sum())
     return np.asarray(found)
@@ -110,13 +112,13 @@ def fits(
     Args:
         products: (p,) inner products of columns by distance over σ², rounded up, at
             least 0, p ≤ length, the first one positive.
-        length: b.
-        orders: Covariances count so many times in the moments that decide.
+        length: The number b of steps of a block.
+        orders: The factors of covariances in the moments by which chains are compared.
         is_alone: Whether there is no other block.
 
     Guarantees:
-        A chain's covariances are at least those of the block and its ends, or of these
-        and a positive semidefinite matrix (docs/matrix.md).
+        The covariances of a chain are at least those of the block with its ends, to
+        which a positive semidefinite matrix may have been added (docs/matrix.md).
     """
     size = min(length, 2 * products.size + 1)
     ends = np.zeros((size, size))
@@ -142,7 +144,7 @@ def fits(
 
 
 class _Block(NamedTuple):
-    """What a chain is to be above: products by distance, and what the ends add."""
+    """The block that a chain must be above: products by distance, and added ends."""
 
     products: FloatArray
     size: int
@@ -151,16 +153,16 @@ class _Block(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A chain, before it is certain to be above, and its moment.
+    """A candidate for a chain, which need not be above the block yet, and its moment.
 
     Attributes:
-        cost: Σ e^{order · covariance} − 1.
-        shared: B.
-        own: w.
-        common: v, for variances from 1 on.
-        correlation: r.
-        heights: (size,) the V_i.
-        line: v r^d of the line, before its ends.
+        cost: The moment Σ e^{order · covariance} − 1.
+        shared: The part B, as in `BlockFit`.
+        own: The part w.
+        common: The factor v, for variances of at least 1.
+        correlation: The correlation r.
+        heights: (size,) the variances V_i.
+        line: The values v r^d of the line without its ends.
     """
 
     cost: float
@@ -175,7 +177,7 @@ class _Found(NamedTuple):
 def _best(block: _Block, grid: _Grid, orders: tuple[float, ...]) -> list[_Found]:
     """Returns the chains of a grid that have the least moments of several orders.
 
-    A chain of any correlation is above, so that one is found for each.
+    For every correlation there is a chain above the block.
     """
     places = np.unique(np.linspace(0, block.size - 1, _PLACES).astype(int))
     best: list[_Found | None] = [None for _ in orders]
@@ -196,10 +198,10 @@ def _best(block: _Block, grid: _Grid, orders: tuple[float, ...]) -> list[_Found]
 
 
 def _lines(block: _Block, grid: _Grid) -> Iterator[tuple[float, float, float, float]]:
-    """Yields B, w, v and r of chains above a line of steps, without its ends.
+    """Yields B, w, v and r of chains above a line of steps without its added ends.
 
-    v r^d is at least ρ(d) − B, or there is a positive semidefinite Toeplitz matrix to
-    make up for what it lacks, as in `chain_fits`.
+    Either v r^d is at least ρ(d) − B for all d, or a positive semidefinite Toeplitz
+    matrix is added, as in `chain_fits`.
     """
     products, size = block.products, block.size
     table = np.zeros(2 * size)
@@ -227,14 +229,14 @@ def _lines(block: _Block, grid: _Grid) -> Iterator[tuple[float, float, float, fl
 
 
 def _variances(more: FloatArray, correlation: float) -> FloatArray:
-    """Returns (n,) variances of a chain with r^|i−j| + more_ij at most, nearly.
+    """Returns (n,) variances of a chain that is nearly above r^|i−j| + more_ij.
 
-    They fall towards the middle, by a factor of r a step at most, and are alike at both
-    ends.
+    They decrease towards the middle, by a factor of at least r in each step, and are
+    the same from both ends.
 
     Args:
-        more: (n, n) what the ends add, the same from either end.
-        correlation: r.
+        more: (n, n) the entries that the ends add, the same from both ends.
+        correlation: The correlation r.
     """
     size = len(more)
     half = (size + 1) // 2
@@ -255,12 +257,13 @@ def _variances(more: FloatArray, correlation: float) -> FloatArray:
 def _covariances(
     correlation: float, variances: FloatArray, places: IndexArray
 ) -> FloatArray:
-    """Returns covariances of a chain between some places, of variances from 1 on.
+    """Returns the (m, m) covariances of a chain between some places.
 
     Args:
-        correlation: r.
-        variances: (n,) V, falling towards the middle and the same from either end.
-        places: (m,) which.
+        correlation: The correlation r.
+        variances: (n,) variances, at least 1, which decrease towards the middle and are
+            the same from both ends.
+        places: (m,) the places.
     """
     middle = (variances.size - 1) / 2
     chosen, left = variances[places], places < middle
@@ -272,7 +275,7 @@ def _covariances(
 
 
 def _above(found: _Found, block: _Block) -> BlockFit:
-    """Returns the chain with v so large that it is certain to be above."""
+    """Returns the chain with v raised until it is certainly above the block."""
     places = np.arange(block.size)
     apart = np.abs(places[:, np.newaxis] - places)
     target = found.line * found.correlation**apart + block.ends
@@ -288,7 +291,7 @@ def _above(found: _Found, block: _Block) -> BlockFit:
 
 
 def _extended(chain: BlockFit, length: int) -> BlockFit:
-    """Returns a longer chain: steps of the least variance are put into its middle."""
+    """Returns a longer chain, with steps of the least variance in its middle."""
     size = len(chain.variances)
     half = (size + 1) // 2
     first, last = chain.variances[:half], chain.variances[half:]

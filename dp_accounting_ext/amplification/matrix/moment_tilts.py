@@ -1,17 +1,19 @@
-"""Samples by which a mean of correlated ratios is integrated, every one bounded.
+"""Bounded samples whose mean is the divergence of a mean of correlated ratios.
 
-With m_1 … m_b the means of Gaussians of covariance I, G their inner products, X_i the
-ratio of N(m_i, I) to Q = N(0, I), and Z the mean of the X_i: draw i_1 … i_m, each
-given those before with a probability in proportion to e^{Σ G_ij over those}, whose sum
-is N_l, and y from Q moved by m_{i_1} + … + m_{i_m}. Then
+Let m_1, …, m_b be the means of Gaussians of covariance I, and G their inner products.
+Let X_i be the ratio of N(m_i, I) to Q = N(0, I), and Z the mean of the X_i. Draw i_1,
+…, i_m one after the other: i_l has a probability in proportion to e^{Σ G_ij}, where i
+is i_l and j runs over the earlier indices, and N_l is the sum of these numbers over i.
+Then draw y from Q moved by m_{i_1} + … + m_{i_m}. The sample
 
     h = (Π N_l / b) (Z − κ)₊ / Z^m
 
-has the mean E_Q (Z − κ)₊: the tuple and y have the density q(y) Π X_{i_l}(y) / Π N_l,
-and the sum over all tuples of Π X_{i_l} is (b Z)^m. Moved by a tuple, Z is the sum of
-X_i e^{E_i} / b with X_i under Q and E_i the sum of the G_ij over the tuple: a sample is
-the mean of h over several draws of noise, each with each of several tuples, which costs
-little more than to draw them.
+has the mean E_Q (Z − κ)₊, as the tuple and y have the density q(y) Π X_{i_l}(y) / Π
+N_l, and the sum of Π X_{i_l} over all tuples is (b Z)^m. If y is moved by a tuple, Z is
+the sum of X_i e^{E_i} / b, where the X_i have their law under Q and E_i is the sum of
+G_ij over the j of the tuple. So one draw of noise can be used with several tuples. A
+sample is the mean of h over all pairs of several draws of noise and several tuples,
+which costs little more than drawing them.
 """
 
 from collections.abc import Sequence
@@ -27,40 +29,41 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
 
-# Tuning: numbers in a block of samples; rows of a block of the covariance's root.
+# Tuning: the size of a block of samples, and the rows of a block of the covariance's
+# root.
 _BLOCK_SIZE, _ROWS = 1 << 18, 32
-# Tuning: tuples are drawn by neighbours where m² of these are at most such a share of
-# bins. For 8 bands and 1024 bins it is six times as fast.
-_FEW_NEIGHBOURS = 0.25
+# Tuning: tuples are drawn by neighbors if m² times their number is at most this share
+# of the bins. For 8 bands and 1024 bins this is six times as fast.
+_FEW_NEIGHBORS = 0.25
 _MOST_MOMENTS = 40  # Tuning.
-# Tuning: work, in bins of a round of a tuple: a bin of a draw of noise, and what a pair
-# of both costs.
+# Tuning: the work of a bin of a draw of noise, and of a pair of noise and tuple, in
+# units of the work of a bin in one round of drawing a tuple.
 _NOISE, _PAIR = 4.0, 20.0
-# Of eigenvalues, over the largest: less is rounding, far below what samples can tell.
+# Eigenvalues that are negative by less than this share of the largest are rounding.
 _ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Means:
-    """b Gaussians by the inner products of their means.
+    """Gaussians, represented by the inner products of their means.
 
     Attributes:
-        gram: (b, b) G, all at least 0.
+        gram: (b, b) inner products G of the b means, all at least 0.
     """
 
-    # Tuning: m is not raised further after so many times the least work.
+    # Tuning: the search for m stops at this many times the least work.
     worse: ClassVar[float] = 3.0
 
     gram: FloatArray
 
     @property
     def size(self) -> int:
-        """How many numbers there are in a draw of noise."""
+        """The number of random numbers in a draw of noise."""
         return len(self.gram)
 
     @property
     def moments(self) -> Sequence[int]:
-        """The m that are tried."""
+        """The powers m that are tried, in increasing order."""
         return range(2, _MOST_MOMENTS)
 
     @property
@@ -101,22 +104,22 @@ class Means:
         return blocks
 
     @functools.cached_property
-    def neighbours(self) -> IntArray:
-        """(b, w) whose product with a bin is positive, filled up with others."""
+    def neighbors(self) -> IntArray:
+        """(b, w) the bins with a positive product with a bin, filled up with others."""
         order = np.argsort(-self.gram, axis=1, kind="stable")[:, : self.width]
         return np.ascontiguousarray(order)
 
     @functools.cached_property
     def near_growth(self) -> FloatArray:
-        """(b, w) e^G − 1 of a bin with its neighbours."""
-        return np.asarray(np.expm1(np.take_along_axis(self.gram, self.neighbours, 1)))
+        """(b, w) values of e^G − 1 for a bin and its neighbors."""
+        return np.asarray(np.expm1(np.take_along_axis(self.gram, self.neighbors, 1)))
 
     @functools.cached_property
     def meet(self) -> BoolArray:
-        """(b, b) whether two bins may have a neighbour in common."""
+        """(b, b) whether two bins may have a common neighbor."""
         occupied = self.gram > 0
         found = np.zeros_like(occupied)
-        for column in self.neighbours.T:
+        for column in self.neighbors.T:
             found |= occupied[column]
         return found
 
@@ -125,19 +128,19 @@ class Means:
         """The largest number of bins whose product with one is positive."""
         return int(np.count_nonzero(self.gram, axis=1).max())
 
-    def has_few_neighbours(self, moment: int) -> bool:
-        """Whether tuples change e^{E_i} in few places."""
-        few = moment**2 * self.width <= _FEW_NEIGHBOURS * len(self.gram)
+    def has_few_neighbors(self, moment: int) -> bool:
+        """Whether a tuple changes e^{E_i} for a few i only."""
+        few = moment**2 * self.width <= _FEW_NEIGHBORS * len(self.gram)
         return few and moment * float(self.gram.max()) <= floats.LARGEST_EXPONENT / 2
 
     def crossing(self, moment: int) -> tuple[int, int]:
-        """Returns of how many draws of noise, and tuples, a sample is at most."""
-        return (2, 32) if self.has_few_neighbours(moment) else (8, 8)
+        """Returns the largest numbers of draws of noise, and of tuples, in a sample."""
+        return (2, 32) if self.has_few_neighbors(moment) else (8, 8)
 
     def work(self, moment: int, crossing: tuple[int, int]) -> float:
-        """Returns about what a sample costs, the same on every machine."""
+        """Returns the approximate cost of a sample, in units that fit every machine."""
         bins, (noises, tuples) = len(self.gram), crossing
-        touched = moment * self.width if self.has_few_neighbours(moment) else bins
+        touched = moment * self.width if self.has_few_neighbors(moment) else bins
         rounds = tuples * moment * touched
         return noises * (_NOISE * bins + tuples * _PAIR) + rounds
 
@@ -148,11 +151,37 @@ class Means:
         generator: np.random.Generator,
         crossing: tuple[int, int],
     ) -> "Samples":
-        """Returns so many samples, as the function `draw` does."""
-        return draw(self, moment, count, generator, crossing)
+        """Returns samples of h.
+
+        Args:
+            moment: The power m.
+            count: The number n of samples.
+            generator: The source of all randomness.
+            crossing: The numbers s of draws of noise and t of tuples in a sample.
+        """
+        noises, tuples = crossing
+        block = max(_BLOCK_SIZE // len(self.gram) // noises, 4)
+        ratios, weights = [], []
+        draw_tuples = _near_tuples if self.has_few_neighbors(moment) else _tuples
+        for start in range(0, count, block):
+            size = min(block, count - start)
+            noise = _noise(self, size * noises, generator).reshape(size, noises, -1)
+            highest = noise.max(axis=2, keepdims=True)
+            noise -= highest
+            np.exp(noise, out=noise)
+            found, logs = draw_tuples(self, moment, noise, tuples, generator)
+            found += highest
+            ratios.append(found)
+            weights.append(logs)
+        return Samples(
+            moment,
+            np.concatenate(ratios),
+            np.concatenate(weights),
+            self.log_largest_weight(moment),
+        )
 
     def log_largest_weight(self, moment: int) -> float:
-        """Bounds ln Π N_l / b: by Hölder's inequality, each by that of l equal bins."""
+        """Returns a bound on ln Π N_l / b, of equal indices by Hölder's inequality."""
         logs = [
             math.log(float(np.exp(number * self.gram).mean(axis=0).max()))
             for number in range(1, moment)
@@ -162,13 +191,14 @@ class Means:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Samples:
-    """What was drawn for one m.
+    """Samples for one power m.
 
     Attributes:
-        moment: m, at least 2.
-        log_ratios: (n, s, t) ln Z, of each of s draws of noise with each of t tuples.
-        log_weights: (n, t) ln Π N_l / b.
-        log_largest: A bound on any of these weights.
+        moment: The power m, at least 2.
+        log_ratios: (n, s, t) values of ln Z, for each of s draws of noise with each of
+            t tuples.
+        log_weights: (n, t) values of ln Π N_l / b.
+        log_largest: An upper bound on the latter.
     """
 
     moment: int
@@ -178,7 +208,7 @@ class Samples:
 
     @functools.cached_property
     def _factors(self) -> tuple[FloatArray, FloatArray]:
-        """Of each pair h at κ = 0 and 1 / Z, as if no Z were below 1 / e."""
+        """For each pair, h at κ = 0 and 1 / Z, where Z counts as at least 1 / e."""
         logs = np.maximum(self.log_ratios, -1.0)
         exponents = self.log_weights[:, np.newaxis, :] + (1 - self.moment) * logs
         return np.exp(exponents), np.exp(-logs)
@@ -197,49 +227,11 @@ class Samples:
         return np.asarray(self.pairs(epsilon).mean(axis=(1, 2)))
 
     def largest(self, epsilon: float) -> float:
-        """Bounds h: (z − κ) / z^m is largest at z = κ m / (m − 1)."""
+        """Returns a bound on h. (z − κ) / z^m is largest at z = κ m / (m − 1)."""
         m = self.moment
         exponent = self.log_largest - (m - 1) * epsilon
         exponent += (m - 1) * math.log1p(-1 / m) - math.log(m)
         return floats.raised(floats.exponential(exponent))
-
-
-def draw(
-    means: Means,
-    moment: int,
-    count: int,
-    generator: np.random.Generator,
-    crossing: tuple[int, int] = (1, 1),
-) -> Samples:
-    """Returns so many samples.
-
-    Args:
-        means: The Gaussians.
-        moment: m.
-        count: Number of samples, n.
-        generator: The source of all randomness.
-        crossing: s and t: draws of noise and tuples of a sample.
-    """
-    noises, tuples = crossing
-    block = max(_BLOCK_SIZE // len(means.gram) // noises, 4)
-    ratios, weights = [], []
-    draw_tuples = _near_tuples if means.has_few_neighbours(moment) else _tuples
-    for start in range(0, count, block):
-        size = min(block, count - start)
-        noise = _noise(means, size * noises, generator).reshape(size, noises, -1)
-        highest = noise.max(axis=2, keepdims=True)
-        noise -= highest
-        np.exp(noise, out=noise)
-        found, logs = draw_tuples(means, moment, noise, tuples, generator)
-        found += highest
-        ratios.append(found)
-        weights.append(logs)
-    return Samples(
-        moment,
-        np.concatenate(ratios),
-        np.concatenate(weights),
-        means.log_largest_weight(moment),
-    )
 
 
 def _tuples(
@@ -249,17 +241,17 @@ def _tuples(
     tuples: int,
     generator: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    """Draws tuples, each with the probability that belongs to its indices.
+    """Draws tuples, and returns the logarithms of ratios and weights.
 
     Args:
         means: The Gaussians.
-        moment: m.
+        moment: The power m.
         noise: (n, s, b) draws of the X_i under Q.
-        tuples: t.
+        tuples: The number t of tuples for each of n samples.
         generator: The source of all randomness.
 
     Returns:
-        (n, s, t) ln Z, and (n, t) ln Π N_l / b.
+        (n, s, t) values of ln Z, and (n, t) values of ln Π N_l / b.
     """
     size, count = len(means.gram), len(noise) * tuples
     chosen = generator.integers(size, size=count)
@@ -297,12 +289,13 @@ def _near_tuples(
     tuples: int,
     generator: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    """Does what `_tuples` does, by what a tuple changes.
+    """Returns the same as `_tuples`, from the changes that a tuple makes.
 
-    Σ_i (e^{E_i} − 1) grows with each further index j by Σ_i e^{E_i} (e^{G_ij} − 1),
-    and Σ_i X_i (e^{E_i} − 1) alike, over the neighbours of j.
+    Each further index j adds Σ_i e^{E_i} (e^{G_ij} − 1) to Σ_i (e^{E_i} − 1), where i
+    runs over the neighbors of j. It adds Σ_i X_i e^{E_i} (e^{G_ij} − 1) to
+    Σ_i X_i (e^{E_i} − 1).
     """
-    size, near, count = len(means.gram), means.neighbours, len(noise) * tuples
+    size, near, count = len(means.gram), means.neighbors, len(noise) * tuples
     log_weights = np.zeros(count)
     chosen: list[IntArray] = []
     changes = np.empty((count, 0))
@@ -312,7 +305,8 @@ def _near_tuples(
         if chosen:
             log_weights += np.log(total / size)
         goals = generator.random(count) * total
-        # Up to b each index counts once; beyond are what those before have changed.
+        # Up to b, each index has the weight one. Beyond b are the changes that earlier
+        # indices have made.
         index = np.minimum(goals.astype(np.int64), size - 1)
         beyond = np.flatnonzero(goals >= size)
         if beyond.size:

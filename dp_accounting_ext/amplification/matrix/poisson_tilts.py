@@ -1,26 +1,30 @@
-"""Samples for Poisson sampling with correlated noise, every one bounded.
+"""Bounded samples for the divergence of Poisson sampling with correlated noise.
 
-A record takes part in each step with probability q, independently of all else. With
-c_t the columns over σ, g_t = c_t · y, G their inner products, S a set of steps and x_t
-whether t is one of them, the ratio of N(0, I) moved by Σ_S c_t to Q = N(0, I) is
+A record takes part in each step with probability q, independently. Let c_t be the
+columns over σ, G their inner products, and g_t = c_t · y. Let S be a set of steps, and
+x_t one if t is in S and zero otherwise. The ratio of N(0, I) moved by Σ_S c_t to Q =
+N(0, I) is
 
     L_S = exp(Σ_t x_t (g_t − G_tt / 2) − Σ_{s<t} x_s x_t G_st),
 
-and Z is its mean. Without the second sum the mean is a product, which is no smaller:
+and Z is its mean over S. Without the second sum the mean is a product, which is at
+least as large:
 
     Y = Π_t (1 − q + q e^{g_t − G_tt / 2}) ≥ Z.
 
-Let m copies of a record draw their sets, and n_t be how many of them take part in step
-t. Draw the n_t with a probability in proportion to
+Let m copies of a record draw their sets, and let n_t be the number of copies that take
+part in step t. Draw the n_t with a probability in proportion to
 
     Π_t Binom(m, q)(n_t) e^{G_tt n_t (n_t − 1) / 2} · Π_{s<t} e^{G_st n_s n_t},
 
-with sum C, and y from Q moved by Σ n_t c_t. Then y has the density q(y) Y^m / C, and
+and let C be the sum of these numbers. Draw y from Q moved by Σ n_t c_t. Then y has the
+density q(y) Y^m / C, and the sample
 
     h = C (Z − κ)₊ / Y^m
 
-has the mean E_Q (Z − κ)₊, and is at most C (Z − κ)₊ / Z^m. Of p bands what is drawn
-next depends on the last p − 1 numbers, and Z is a recursion over the last p − 1 of x.
+has the mean E_Q (Z − κ)₊, and is at most C (Z − κ)₊ / Z^m. With p bands, the law of the
+next number depends on the last p − 1 numbers only, and Z is computed by a recursion
+over the last p − 1 values x_t.
 """
 
 from collections.abc import Sequence
@@ -36,15 +40,16 @@ from dp_accounting_ext.amplification.matrix import moment_tilts
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 
-# Limits of memory and time: states of the last numbers, and of these in all steps.
+# Limits of memory and time: the states of the last numbers, these states in all steps,
+# and the copies.
 _MOST_STATES, _MOST_IN_ALL, _MOST_COPIES = 1 << 12, 1 << 23, 64
-# Tuning: samples in a block; steps after which sums are scaled anew.
+# Tuning: the samples in a block, and the steps after which sums are rescaled.
 _BLOCK, _SCALED = 1 << 11, 8
-# Tuning: work, in bins of `moment_tilts`: of a pattern in a step.
+# Tuning: the work of a pattern in a step, in units of the bins of `moment_tilts`.
 _PATTERN = 4.0
-# Tuning: how many m are tried, up to the most.
+# Tuning: the number of powers m that are tried.
 _TRIED = 18
-# A limit: exponents of sums of that many copies.
+# A limit of exponents of sums over copies.
 _LARGEST_EXPONENT = 300.0
 
 
@@ -53,13 +58,13 @@ class Draws:
     """A run with Poisson sampling.
 
     Attributes:
-        columns: (n, p) entries c_t, c_{t+1}, … of every column over σ, at least 0; of
-            columns that the run's end cuts the rest is 0.
-        rate: q, in (0, 1).
+        columns: (n, p) the p entries of every column over σ, from its diagonal on, at
+            least 0. Entries beyond the end of the run are 0.
+        rate: The sampling probability q, in (0, 1).
     """
 
-    # A pilot of a small m meets no rare large ratio, and takes it for a good one: only
-    # a bound on all samples tells, which falls and rises again.
+    # All m are tried. With a small m, a pilot meets no rare large ratio and would take
+    # m for a good one. Only the bound on all samples shows this, which is not monotone.
     worse: ClassVar[float] = math.inf
 
     columns: FloatArray
@@ -67,12 +72,12 @@ class Draws:
 
     @property
     def size(self) -> int:
-        """How many numbers there are in a draw of noise."""
+        """The number of random numbers in a draw of noise."""
         return len(self.columns)
 
     @functools.cached_property
     def products(self) -> FloatArray:
-        """(n, p) inner products G of the columns of steps t and t − d."""
+        """(n, p) inner products G of the columns of steps t and t − d, 0 ≤ d < p."""
         steps, bands = self.columns.shape
         found = np.zeros((steps, bands))
         for apart in range(min(bands, steps)):
@@ -89,14 +94,14 @@ class Draws:
 
     @property
     def moments(self) -> Sequence[int]:
-        """The m that are tried, a sixth apart or so; none where `most_copies` is 1."""
+        """The powers m that are tried, about a sixth apart, up to `most_copies`."""
         tried = 2 * np.power(32.0, np.linspace(0.0, 1.0, _TRIED))
         found = np.unique(np.round(tried).astype(int))
         return [m for m in found.tolist() if m <= self.most_copies]
 
     @functools.cached_property
     def most_copies(self) -> int:
-        """The largest m that memory and floats hold; less than 2 if none is."""
+        """The largest m for which memory and floats suffice; 1 if there is none."""
         largest, fits = float(self.products.sum(axis=1).max()), 1
         while fits < _MOST_COPIES:
             copies = fits + 1
@@ -109,15 +114,15 @@ class Draws:
         return fits
 
     def states(self, moment: int) -> int:
-        """Returns how many states the last numbers of m copies have."""
+        """Returns the number of states of the last p − 1 numbers of m copies."""
         return int((moment + 1) ** (self.columns.shape[1] - 1))
 
     def crossing(self, moment: int) -> tuple[int, int]:
-        """Returns of how many draws of noise, and tuples, a sample is: one of each."""
+        """Returns how many draws of noise and of tuples a sample has: one of each."""
         return 1, 1
 
     def work(self, moment: int, crossing: tuple[int, int]) -> float:
-        """Returns about what a sample costs, the same on every machine."""
+        """Returns the approximate cost of a sample, in units that fit every machine."""
         bands = self.columns.shape[1]
         return float(self.size * (_PATTERN * 2 ** (bands - 1) + bands))
 
@@ -128,7 +133,7 @@ class Draws:
         generator: np.random.Generator,
         crossing: tuple[int, int],
     ) -> moment_tilts.Samples:
-        """Returns so many samples, as `moment_tilts.draw` does."""
+        """Returns `count` samples of h, as `moment_tilts.Means.draw` does."""
         numbers = _Numbers.of(self, moment)
         parts = []
         for start in range(0, count, _BLOCK):
@@ -147,7 +152,7 @@ class Draws:
         )
 
     def _seen(self, drawn: FloatArray, noise: FloatArray) -> FloatArray:
-        """Returns (n, k) values g_t of k outputs, from numbers and from noise."""
+        """Returns (n, k) values g_t of k outputs, from the numbers n_t and noise."""
         steps, bands = self.columns.shape
         outputs = noise
         for apart in range(min(bands, steps)):
@@ -180,7 +185,7 @@ class Draws:
             if bands == 1:
                 found += taken
             else:
-                # The oldest bit is forgotten.
+                # The oldest bit is dropped.
                 half = patterns.size // 2
                 following = np.empty_like(found)
                 following[::2] = found[:half] + found[half:]
@@ -195,19 +200,21 @@ class Draws:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Numbers:
-    """The law of how many of m copies take part in each step.
+    """The law of the number of copies that take part in each step.
 
     Attributes:
-        moment: m.
-        log_sum: ln C.
-        chances: (n, s) of each state the chance that none takes part next.
-        weights: Of each step the (s, m + 1) weights of numbers, after each state.
-        values: (n + 1, s) sums over what follows, each step by its own scale.
+        moment: The number m of copies.
+        log_sum: The logarithm of C.
+        probabilities: (n, s) for each step and state, the probability that no copy
+            takes part in the step.
+        weights: For each step, the (s, m + 1) weights of the numbers after each state.
+        values: (n + 1, s) sums of the weights of all later steps from each state. Each
+            step has its own scale.
     """
 
     moment: int
     log_sum: float
-    chances: FloatArray
+    probabilities: FloatArray
     weights: list[FloatArray]
     values: FloatArray
 
@@ -224,7 +231,7 @@ class _Numbers:
         prior *= (1 - draws.rate) ** (moment - numbers)
         following = _following(states, moment)
         values = np.ones((steps + 1, states))
-        chances = np.empty((steps, states))
+        probabilities = np.empty((steps, states))
         weights: list[FloatArray] = []
         log_sum = 0.0
         for step in range(steps - 1, -1, -1):
@@ -235,21 +242,23 @@ class _Numbers:
                 table = own * np.exp(np.multiply.outer(met, numbers))
             weights.append(table)
             found = (table * values[step + 1][following]).sum(axis=1)
-            chances[step] = table[:, 0] * values[step + 1][following[:, 0]] / found
+            probabilities[step] = (
+                table[:, 0] * values[step + 1][following[:, 0]] / found
+            )
             scale = float(found[0])
             values[step] = found / scale
             log_sum += math.log(scale)
-        return cls(moment, log_sum, chances, weights[::-1], values)
+        return cls(moment, log_sum, probabilities, weights[::-1], values)
 
     def draw(self, count: int, generator: np.random.Generator) -> FloatArray:
-        """Returns (n, k) numbers of copies in each step, of k draws."""
-        steps, states = self.chances.shape
+        """Returns (n, k) numbers of copies in each step, for k draws."""
+        steps, states = self.probabilities.shape
         following = _following(states, self.moment)
         state = np.zeros(count, dtype=np.int64)
         found = np.zeros((steps, count))
         for step in range(steps):
             goals = generator.random(count)
-            some = np.flatnonzero(goals >= self.chances[step][state])
+            some = np.flatnonzero(goals >= self.probabilities[step][state])
             number = np.zeros(count, dtype=np.int64)
             if some.size:
                 rows = state[some]
@@ -266,7 +275,7 @@ class _Numbers:
 
 
 def _following(states: int, moment: int) -> IntArray:
-    """Returns (s, m + 1) states after each state and each number."""
+    """Returns (s, m + 1) the state that follows each state after each number."""
     base = moment + 1
     if states == 1:
         return np.zeros((1, base), dtype=np.int64)

@@ -1,16 +1,17 @@
-"""Correlated ratios from below: what a few linear functions of the outputs tell.
+"""Lower bounds for correlated ratios, from a few linear functions of the outputs.
 
-Under Q the outputs are N(0, I), under P they are N(m_i, I) for a random i. Whoever sees
-no more than one linear function of them sees N(0, 1) or N(s_i, 1), once it is scaled to
-variance one. By data processing that pair is dominated by the mechanism's, in both
-directions. With g_i = m_i · y and T = Σ w_i g_i, the shifts are (G w)_i / √(wᵀ G w), G
-the inner products of the m_i.
+Under Q the outputs are N(0, I). Under P they are N(m_i, I) for a random i. A linear
+function of the outputs, scaled to variance one, is N(0, 1) under Q and N(s_i, 1) under
+P. By data processing, the mechanism dominates this pair, in both directions. Let G be
+the inner products of the m_i, and g_i = m_i · y. The function T = Σ w_i g_i has the
+shifts s_i = (G w)_i / √(wᵀ G w).
 
-Several such functions are several dimensions, whitened, and cut into cells: who sees
-the cell alone sees less again.
+Several such functions are scaled to independent coordinates, and cut into cells. The
+cell is a function of the outputs, too.
 
-Shifts on a line are rounded down: of s ≥ 0 the ratio Σ p_i e^{s_i x − s_i² / 2} falls
-in the convex order as the s_i s_j fall, by Kahane's inequality (docs/matrix.md).
+Shifts on a line are rounded down: for s_i ≥ 0 the ratio Σ p_i e^{s_i x − s_i² / 2}
+decreases in the convex order if the products s_i s_j decrease, by Kahane's inequality
+(docs/matrix.md).
 """
 
 import dataclasses
@@ -28,44 +29,46 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import normal_cells
 
-# A larger shift is lowered to it: ratios hold losses of up to 690 nats.
+# Larger shifts are lowered to this one, as ratios hold losses of up to 690 nats.
 _LARGEST_SHIFT = 32.0
-# Tuning: shifts that are nearer to each other than that, over the largest, are one.
+# Tuning: shifts whose distance is below this share of the largest are merged.
 _APART = 1e-6
-# Tuning: steps towards the leading eigenvector of a Gram matrix.
+# Tuning: the number of iterations for the leading eigenvector of a Gram matrix.
 _ITERATIONS = 16
-# Tuning: up to how many eigenvectors; cells in the first one's direction, over the
-# deviation, and how many times as wide others are at most; cells of log ratios. With a
-# fourth eigenvector ε is 1 % higher, in ten times as long.
+# Tuning: the largest number of eigenvectors; the width of cells in the direction of the
+# first one, in standard deviations, and the largest multiple of it in other directions;
+# and the width of cells of log ratios. With a fourth eigenvector ε is 1 % higher, in
+# ten times the time.
 _DIMENSIONS, _CELL, _WIDEST, _RATIO_CELL = 3, 0.25, 6.0, 0.003
-# A limit of time: of more bins no eigenvectors are looked at.
+# A limit of time: eigenvectors are not used for more bins.
 _MOST_BINS = 1024
-# Eigenvalues are at least so much of the largest: weights stay of one size.
+# Smaller shares of the largest eigenvalue are not used, so that weights stay moderate.
 _LEAST_EIGENVALUE = 1e-4
-# Shifts in a product of matrices: a limit of memory.
+# A limit of memory: the number of shifts in a product of matrices.
 _ROWS = 256
-# Masses of a line's cells below 1e-280 are left out, which is nothing beside it.
+# Cells with smaller masses are left out. They are far above the masses below 1e-280
+# that are left out on each line.
 _LEAST_CELL = 1e-260
-# Of the logarithm of a density: beyond it a projection is not looked at.
+# The largest error of the logarithm of a density for which a projection is used.
 _LARGEST_ERROR = 1e-4
 
 
 def mixture_below(
     shifts: FloatArray,
-    chances: FloatArray,
+    probabilities: FloatArray,
     *,
     tail_mass: float,
-    chance_error: float = 0.0,
+    probability_error: float = 0.0,
 ) -> dominating_pair.DominatingPair:
-    """Returns a pair dominated by Σ chance · N(shift, 1) against N(0, 1).
+    """Returns a pair dominated by Σ probability · N(shift, 1) against N(0, 1).
 
     Args:
         shifts: (n,) shifts over the noise's standard deviation, at least 0, rounded
             down.
-        chances: (n,) their probabilities, which sum to one.
+        probabilities: (n,) probabilities of the shifts, which sum to one.
         tail_mass: Probability that may be left out on either side.
-        chance_error: Bound on the relative error of any of the probabilities, beyond
-            a few thousand roundings.
+        probability_error: Bound on the relative error of any of the probabilities,
+            beyond a few thousand roundings.
 
     Returns:
         A pair for both directions.
@@ -73,42 +76,44 @@ def mixture_below(
     Raises:
         ValueError: If a shift is negative, or a probability is.
     """
-    if not (shifts >= 0).all() or not (chances >= 0).all():
+    if not (shifts >= 0).all() or not (probabilities >= 0).all():
         raise ValueError(
-            "shifts and chances must be at least 0. "
-            f"Found {np.min(shifts)} and {np.min(chances)}."
+            "shifts and probabilities must be at least 0. "
+            f"Found {np.min(shifts)} and {np.min(probabilities)}."
         )
     shifts = np.minimum(shifts, _LARGEST_SHIFT)
     order = np.argsort(shifts, kind="stable")
-    shifts, chances = _gathered(shifts[order], chances[order])
+    shifts, probabilities = _gathered(shifts[order], probabilities[order])
     pair = gaussian_mixture.dominating_pair_of(
         gaussian_mixture.Mixture(
-            tuple(zip(shifts.tolist(), chances.tolist(), strict=True))
+            tuple(zip(shifts.tolist(), probabilities.tolist(), strict=True))
         ),
         gaussian_mixture.Mixture(((0.0, 1.0),)),
         Bound.LOWER,
         tail_mass=tail_mass,
     )
-    error = pair.ratio_error + chance_error
+    error = pair.ratio_error + probability_error
     return dataclasses.replace(pair, ratio_error=error)
 
 
-def _gathered(shifts: FloatArray, chances: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns fewer shifts, none of them above what it stands for, with chances.
+def _gathered(
+    shifts: FloatArray, probabilities: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns fewer shifts, each at most those that it replaces, with probabilities.
 
-    What has hardly any chance is added to the next shift below, and the lowest shift
-    has some chance: no logarithm is that of zero.
+    A negligible probability is added to that of the next smaller shift. The lowest
+    shift has a positive probability, so that no logarithm is that of zero.
 
     Args:
         shifts: (n,) increasing.
-        chances: (n,) their probabilities.
+        probabilities: (n,) probabilities of the shifts.
     """
     near = shifts - _APART * shifts[-1:]
     starts = np.unique(np.searchsorted(shifts, near))
-    shifts, chances = shifts[starts], np.add.reduceat(chances, starts)
-    likely = chances >= floats.TINY
+    shifts, probabilities = shifts[starts], np.add.reduceat(probabilities, starts)
+    likely = probabilities >= floats.TINY
     likely[0] = True
-    found = sums.gather(np.cumsum(likely) - 1, chances)
+    found = sums.gather(np.cumsum(likely) - 1, probabilities)
     return shifts[likely], np.maximum(found, floats.TINY)
 
 
@@ -117,8 +122,8 @@ def of_gram(
 ) -> list[dominating_pair.DominatingPair]:
     """Returns pairs dominated by the mean of b correlated ratios.
 
-    Projections on a line, with all weights one or G's leading eigenvector, and on its
-    three leading eigenvectors.
+    They are the pairs of projections on a line, whose weights are all one or are G's
+    leading eigenvector, and of the projection on the three leading eigenvectors.
 
     Args:
         gram: (b, b) inner products G, at least 0, positive on the diagonal.
@@ -126,13 +131,15 @@ def of_gram(
         tail_mass: Probability that may be left out of each pair.
     """
     bins = len(gram)
-    chances = np.full(bins, 1 / bins)
+    probabilities = np.full(bins, 1 / bins)
     leading = np.ones(bins)
     for _ in range(_ITERATIONS):
         leading = gram @ leading
         leading /= leading.max()
     found = [
-        mixture_below(_shifts(gram, weights, error=error), chances, tail_mass=tail_mass)
+        mixture_below(
+            _shifts(gram, weights, error=error), probabilities, tail_mass=tail_mass
+        )
         for weights in (np.ones(bins), leading)
     ]
     several = _on_eigenvectors(gram, error, tail_mass) if bins <= _MOST_BINS else None
@@ -150,18 +157,20 @@ def _on_eigenvectors(
         tail_mass: Probability that may be left out.
 
     Returns:
-        The pair, or None where shifts are too large, or too inaccurate, or on a line.
+        The pair, or None if shifts are too large or too inaccurate, or if there is only
+        one eigenvector.
     """
     values, vectors = np.linalg.eigh(gram)
     kept = np.flatnonzero(values > _LEAST_EIGENVALUE * values[-1])[-_DIMENSIONS:]
     if kept.size == 1:
         return None
     weights = vectors[:, kept[::-1]] / np.sqrt(values[kept[::-1]])
-    # Whatever the weights are: what is seen has means M, the covariance C = L Lᵀ.
+    # Whatever the weights are, the projection has means M and the covariance C = L Lᵀ.
     means = gram @ weights
     root = np.linalg.cholesky(weights.T @ means)
     shifts = np.linalg.solve(root, means.T).T
-    # C is off by that much of |W|ᵀ G |W|, and L⁻¹ is the identity, nearly.
+    # The error of C is at most this share of |W|ᵀ G |W|, and L⁻¹ is nearly the
+    # identity.
     rounding = error + 4 * (len(gram) + 16) * floats.UNIT_ROUNDOFF
     sizes = gram @ np.abs(weights)
     off = 4 * rounding * float((np.abs(weights).T @ sizes).sum())
@@ -178,17 +187,17 @@ def _cells_below(
 
     Args:
         shifts: (n, m) shifts.
-        covariance_error: Bound on the sum of what the entries of the covariance differ
-            from those of I.
+        covariance_error: A bound on the sum of the distances of the covariance's
+            entries from those of I.
         shift_error: Bound on the error of any shift.
         tail_mass: Probability that may be left out.
 
     Returns:
-        The pair, or None where the errors are too large.
+        The pair, or None if the errors are too large.
     """
     count, dimensions = shifts.shape
     reach = -float(special.ndtri(max(tail_mass / dimensions, floats.TINY)))
-    # Of all boxes with as many cells, these lose least of the shifts' squares.
+    # Among all boxes with this number of cells, these keep most of the squared shifts.
     sizes = np.sqrt((shifts**2).sum(axis=0))
     widths = _CELL * max(reach / 10, 1.0) * np.minimum(sizes[0] / sizes, _WIDEST)
     p_parts, q_parts, mass_error, furthest = [], [], 0.0, 0.0
@@ -210,7 +219,7 @@ def _cells_below(
         p += p_parts[0][rows].T @ others
     q = functools.reduce(np.multiply.outer, q_parts)
     mass_error += (count + 16) * floats.UNIT_ROUNDOFF
-    # Exponents of densities are off by the errors' products with what they are of.
+    # The error of the exponents of densities, which are bilinear in outputs and shifts.
     off = covariance_error * dimensions * furthest**2
     off += shift_error * dimensions * furthest
     if off > _LARGEST_ERROR:
@@ -226,14 +235,15 @@ def normal_masses(ends: FloatArray, shifts: FloatArray) -> tuple[FloatArray, flo
         shifts: (k,) shifts.
     """
     places = ends - shifts[:, np.newaxis]
-    # By the nearer tail, so that no digit is lost. The error of the larger one counts.
+    # From the nearer tails, so that no digits cancel. The error is that of the larger
+    # one.
     tails = special.ndtr(-np.abs(places))
     same = (places[:, :-1] < 0) == (places[:, 1:] < 0)
     apart = np.abs(np.diff(tails, axis=1))
     masses = np.where(same, apart, 1 - tails[:, :-1] - tails[:, 1:])
     sizes = np.where(same, np.maximum(tails[:, :-1], tails[:, 1:]), 1.0)
     away = np.minimum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
-    # A place is off by a rounding of its ends.
+    # Each place has the rounding error of its end.
     each = (
         2 * normal_cells.tail_error(away) + 8 * (1 + away) ** 2 * floats.UNIT_ROUNDOFF
     )
@@ -245,12 +255,12 @@ def normal_masses(ends: FloatArray, shifts: FloatArray) -> tuple[FloatArray, flo
 def _grouped(
     p: FloatArray, q: FloatArray, error: float
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair of outputs, those with nearly one ratio together.
+    """Returns the pair of outputs, those with nearly equal ratios merged.
 
     Args:
-        p: (n,) their probabilities under P,
-        q: and under Q.
-        error: Bound on the relative error of any of these.
+        p: (n,) probabilities of the outputs under P.
+        q: (n,) probabilities of the outputs under Q.
+        error: A bound on the relative error of each probability.
     """
     likely = np.minimum(p, q) > _LEAST_CELL
     p, q = p[likely], q[likely]
@@ -281,7 +291,7 @@ def _shifts(gram: FloatArray, weights: FloatArray, *, error: float) -> FloatArra
         error: Bound on the relative error of any product.
     """
     means = gram @ weights
-    # Sums of positive terms; the root halves the error of what is below it.
+    # All are sums of positive terms. The root halves the error of its argument.
     rounding = 2 * error + (4 * len(gram) + 16) * floats.UNIT_ROUNDOFF
     found = means / np.sqrt(weights @ means)
     return np.asarray(found * (1 - rounding))

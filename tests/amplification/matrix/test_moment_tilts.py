@@ -14,7 +14,7 @@ GRAM = np.array([[1.5, 0.8, 0.5], [0.8, 1.5, 0.8], [0.5, 0.8, 1.2]])
 def test_the_mean_is_the_divergence(moment, crossing):
     """With several draws and tuples a sample."""
     generator, means = np.random.default_rng(moment), moment_tilts.Means(GRAM)
-    samples = moment_tilts.draw(means, moment, 60_000, generator, crossing)
+    samples = means.draw(moment, 60_000, generator, crossing)
     assert samples.log_ratios.shape == (60_000, *crossing)
     for epsilon in (0.0, 0.5, 1.5):
         truth = correlated_oracles.profile(GRAM, epsilon, remove=True)
@@ -31,7 +31,7 @@ def test_the_mean_is_the_divergence(moment, crossing):
 
 def test_weights_are_bounded_and_the_bound_is_met_by_equal_bins():
     equal = moment_tilts.Means(np.full((4, 4), 0.5))
-    samples = moment_tilts.draw(equal, 4, 50, np.random.default_rng(1))
+    samples = equal.draw(4, 50, np.random.default_rng(1), (1, 1))
     assert np.allclose(samples.log_weights, 0.5 * (1 + 2 + 3))
     assert np.all(samples.log_weights <= samples.log_largest)
     assert samples.log_largest <= 3 + 1e-8

@@ -74,7 +74,7 @@ def test_an_error_of_the_chances_lowers_the_bound():
     shifts, chances = np.array([0.0, 1.0]), np.array([0.9, 0.1])
     sure = projected.mixture_below(shifts, chances, tail_mass=1e-20)
     unsure = projected.mixture_below(
-        shifts, chances, tail_mass=1e-20, chance_error=1e-3
+        shifts, chances, tail_mass=1e-20, probability_error=1e-3
     )
     below = exact(shifts, [0.9, 0.0999], 0.2, remove=True)
     assert unsure.delta(0.2, Direction.REMOVE) < below
@@ -90,7 +90,7 @@ def test_shifts_beyond_what_ratios_can_hold(shifts):
 
 
 def test_negative_shifts_are_refused():
-    with pytest.raises(ValueError, match="shifts and chances must be at least 0"):
+    with pytest.raises(ValueError, match="shifts and probabilities must be at least 0"):
         projected.mixture_below(np.array([-0.1]), np.ones(1), tail_mass=1e-20)
 
 
