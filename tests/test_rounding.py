@@ -479,12 +479,12 @@ def mixtures():
 
 
 def chains():
-    """Ratios are products, but the least, which take what Q's masses are too much."""
+    """Ratios are products, but the lower half, which takes Q's masses above one."""
     for seed in range(40):
         first, second = some_pair(seed), some_pair(seed + 100)
         found = chained_pairs.chain_one_way(first, second)
         products = np.multiply.outer(first.ratios, second.ratios).ravel()
-        for ratio in found.ratios[found.ratios.size // 2 :].tolist():
+        for ratio in found.ratios[np.cumsum(found.masses) > 0.75].tolist():
             near = int(np.argmin(np.abs(products - ratio)))
             i, j = divmod(near, second.ratios.size)
             truth = Fraction(first.ratios[i]) * Fraction(second.ratios[j])

@@ -164,7 +164,7 @@ def _pair_of(
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
     grown = (high - low) * size
-    noise = np.linspace(low, high, math.ceil(max(_POINTS, 24 * grown)) + 1)
+    noise = np.linspace(low, high, math.ceil(max(_POINTS, 16 * grown)) + 1)
     terms = len(p.shifts) + len(q.shifts)
     of_weights = p.weight_error() + q.weight_error()
     mass_error = normal_cells.tail_error(size) + 2 * terms * floats.UNIT_ROUNDOFF

@@ -277,7 +277,8 @@ def one_of(
         distance = abs(ratios - 1)[kept]
         means += number / total * float(q[kept] @ distance)
         with np.errstate(over="ignore"):
-            squares += number / total * float(q[kept] @ distance**2)
+            # In this order: a square that fits no float, times a mass of zero, is NaN.
+            squares += number / total * float((q[kept] * distance) @ distance)
     if not means > 1e-9 or math.isinf(squares):
         return None
     span = max(tops) + 14 * math.sqrt(total * squares)

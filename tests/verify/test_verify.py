@@ -156,3 +156,11 @@ def test_bad_input(change, error, words):
     asked = {"accountant": ext.PLDAccountant(), "target_delta": 1e-6, **change}
     with pytest.raises(error, match=words):
         verification.verify_epsilon(**asked)
+
+
+def test_ratios_whose_squares_fit_no_float():
+    steps = [dp_accounting.GaussianDpEvent(0.1), dp_accounting.LaplaceDpEvent(0.00134)]
+    event = dp_accounting.PoissonSampledDpEvent(
+        0.999999999, ext.ScheduledAllocationEvent(steps, (3, 2), 6)
+    )
+    assert verified(event, delta=1e-215).verdict != "disagrees"
