@@ -55,10 +55,10 @@ class Verification:
     def verdict(self) -> Verdict:
         """Whether the verification confirms the accountant's bounds.
 
-        It disagrees if a claimed bound is certainly on the wrong side. Otherwise it
-        confirms them if its own bracket is at most a tenth of ε wide.
+        It disagrees if a claimed bound is certainly on the wrong side, or is no number.
+        Otherwise it confirms them if its own bracket is at most a tenth of ε wide.
         """
-        if self.claimed_upper < self.lower or self.claimed_lower > self.upper:
+        if not (self.claimed_upper >= self.lower and self.claimed_lower <= self.upper):
             return Verdict.DISAGREES
         if self.lower == self.upper:  # Also where both are infinite, or zero.
             return Verdict.CONFIRMED
@@ -73,7 +73,7 @@ class Verification:
         """
         if self.claimed_upper >= self.upper:
             return 0.0
-        if self.upper == math.inf:
+        if self.upper == math.inf or math.isnan(self.claimed_upper):
             return 1.0
         return (self.upper - self.claimed_upper) / self.upper
 
@@ -120,9 +120,7 @@ def verify_epsilon(
         raise ValueError(f"target_delta must be in [1e-250, 1). Found {delta}.")
     if not seconds > 0:
         raise ValueError(f"seconds must be positive. Found {seconds}.")
-    claimed = 0.0, float(accountant.get_epsilon(delta))
-    if hasattr(accountant, "get_epsilon_bounds"):
-        claimed = accountant.get_epsilon_bounds(delta)
+    claimed = _claimed(accountant, delta)
     begin = time.process_time()
     found = functools.partial(Verification, delta)
     event, relation = accountant.ledger, accountant.neighboring_relation
@@ -143,6 +141,16 @@ def verify_epsilon(
             if now - begin + _GROWTH * (now - before) > seconds:
                 break
     return found(lower, upper, *claimed, time.process_time() - begin)
+
+
+def _claimed(accountant: Any, delta: float) -> tuple[float, float]:
+    """Returns an accountant's bounds on ε: the smaller one of two upper bounds."""
+    upper = float(accountant.get_epsilon(delta))
+    if not hasattr(accountant, "get_epsilon_bounds"):
+        return 0.0, upper
+    lower, other = map(float, accountant.get_epsilon_bounds(delta))
+    # NaN is no bound, so it is not the larger one of the two.
+    return lower, upper if math.isnan(upper) or upper < other else other
 
 
 @contextlib.contextmanager

@@ -79,6 +79,25 @@ def test_accountants_of_others_are_verified():
     assert verify.verify_epsilon(loose, 1e-6).possible_error == 0
 
 
+@pytest.mark.parametrize("wrong", ["epsilon", "bounds", "both"])
+@pytest.mark.parametrize("share", [0.97, math.nan])
+def test_every_answer_of_an_accountant_is_verified(wrong, share):
+    """A subclass may override one question only."""
+
+    class Wrong(ext.PLDAccountant):
+        def get_epsilon(self, target_delta):
+            right = super().get_epsilon(target_delta)
+            return right if wrong == "bounds" else share * right
+
+        def get_epsilon_bounds(self, target_delta):
+            low, high = super().get_epsilon_bounds(target_delta)
+            return low, high if wrong == "epsilon" else share * high
+
+    found = verify.verify_epsilon(Wrong().compose(SAMPLE, 20), 1e-6)
+    assert found.verdict is verify.Verdict.DISAGREES
+    assert found.possible_error > 0.02
+
+
 @pytest.mark.parametrize("event", ["matrix", "three of ten", "group", "selection"])
 def test_where_there_is_no_theorem_it_says_so(event):
     event = {
