@@ -87,7 +87,7 @@ INTRODUCTIONS = {
     "dp_accounting's own search. Those of k of t are settings of a Monte Carlo "
     "accountant ([Dong and Özgür](https://arxiv.org/abs/2605.07072)), beside Poisson "
     "sampling of the rate k / t.",
-    "Many mechanisms": "Compositions of so many different mechanisms.",
+    "Many mechanisms": "Compositions of many different mechanisms.",
     "Groups": "Every split of the group into records that leave and that join.",
     "Correlated noise": "Matrix mechanisms with 16 bands of the square root of all "
     "prefix sums, 1000 steps, a record in 1 % of all batches, its steps 16 apart, "

@@ -383,7 +383,7 @@ def numbers_of_members():
             yield off(found, truth) / allowed
 
 
-def chances_of_numbers():
+def probabilities_of_numbers():
     for selected, steps, rate in ((3, 100, 0.05), (40, 100, 0.4), (900, 2000, 0.3)):
         value, error = joint_allocation.log_binomial(selected, steps, rate)
         truth = mpmath.log(math.comb(steps, selected)) + selected * mpmath.log(rate)
@@ -653,7 +653,7 @@ USED = {
     spectra: 2e-3,
     counted_members: 0.012,
     numbers_of_members: 0.3,
-    chances_of_numbers: 0.035,
+    probabilities_of_numbers: 0.035,
     bessel: 0.16,
     two_of_t: 5e-4,
     gram_matrices: 0.07,

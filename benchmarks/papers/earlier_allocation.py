@@ -45,7 +45,7 @@ def directed(event: dp_accounting.DpEvent, pessimistic: bool = True) -> dict[str
 def _poisson_delta(
     noise: float, rate: float, count: int, epsilon: float, direction: str
 ) -> float:
-    """Returns δ of so many Poisson samples, from above.
+    """Returns an upper bound on δ of several Poisson samples.
 
     At ε ≥ 0 the larger direction, which an accountant knows, is that of removal.
     """

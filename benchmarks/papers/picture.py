@@ -32,7 +32,7 @@ _RULES = {
 }
 _WIDTH, _HEIGHT, _LINE = 4.4, 3.3, 0.17  # Inches: of a panel, of a legend's line.
 _LETTERS_PER_INCH = 16
-_FEW_DECADES = 2.5  # An axis of so many has ticks between powers of ten.
+_FEW_DECADES = 2.5  # An axis of fewer has ticks between powers of ten.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -211,7 +211,7 @@ def _dual(present: Sum) -> Sum:
 
 
 def _self_convolved(summand: Sum, count: int, *, up: bool) -> Sum:
-    """Returns the sum of so many independent copies, by squaring.
+    """Returns the sum of several independent copies, by squaring.
 
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 3.

@@ -74,8 +74,8 @@ def make_data(
     features = rng.normal(size=(settings.num_records, settings.num_features))
     features[:, 0] = 1.0
     truth = rng.normal(size=settings.num_features)
-    chances = 1 / (1 + np.exp(-3 * features @ truth))
-    labels = (rng.random(settings.num_records) < chances).astype(np.float64)
+    probabilities = 1 / (1 + np.exp(-3 * features @ truth))
+    labels = (rng.random(settings.num_records) < probabilities).astype(np.float64)
     return features, labels
 
 

@@ -35,7 +35,7 @@ COLOURS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """ε for so many bands, and the error of a prefix sum over that of a gradient."""
+    """ε for `bands` bands, and the error of a prefix sum over that of a gradient."""
 
     bands: int
     brackets: dict[str, tuple[float, float]]

@@ -51,7 +51,7 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
     def _plus(
         self, before: Any, parts: Mapping[interface.Mechanism, int], count: int
     ) -> Any:
-        """Returns the composition after so many runs of some mechanisms."""
+        """Returns the composition with `count` runs of some mechanisms added."""
 
     def _display(self) -> displays.Table:
         relation = self._neighboring_relation.name
@@ -140,6 +140,6 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
     def _parts(
         self, event: stock_dp_event.DpEvent, size: int
     ) -> dict[interface.Mechanism, int]:
-        """Returns the mechanisms of an event, as a group of some size sees them."""
+        """Returns the mechanisms of an event, for a group of the given size."""
         reader = event_table.reader(self._neighboring_relation)
         return reader.parts(group_events.seen_by(event, size))

@@ -126,7 +126,7 @@ class _Filter(displays.Displayed):
         )
 
     def may_run(self, event: stock.DpEvent, count: int = 1) -> bool:
-        """Returns whether so many runs of an event fit. It changes nothing.
+        """Returns whether `count` runs of an event fit. It changes nothing.
 
         Raises:
             TypeError, ValueError: If a field of the event is out of range. For a
@@ -138,7 +138,7 @@ class _Filter(displays.Displayed):
         return self._fits(self._after(event, count))
 
     def spend(self, event: stock.DpEvent, count: int = 1) -> None:
-        """Counts so many runs of an event that ran.
+        """Counts `count` runs of an event, which have run.
 
         Raises:
             TypeError, ValueError, UnsupportedEventError: As in `may_run`; then nothing

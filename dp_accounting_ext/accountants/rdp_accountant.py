@@ -51,7 +51,7 @@ class _State:
     group_size: int
 
     def after(self, other: "_State", count: int) -> "_State":
-        """Returns the state after so many runs of what another state composes."""
+        """Returns the state after `count` runs of what another state composes."""
         rows = (self.rows + count * other.rows) * (1 + _ROUNDING)
         rows.setflags(write=False)
         kept = self.log_kept + count * other.log_kept

@@ -225,7 +225,7 @@ def rate_and_tilt(
     members: int,
     exponent: float,
 ) -> tuple[float, float]:
-    """Returns λ, and the tilt of L, for which g members are expected at some −ln δ.
+    """Returns λ, and the tilt of L, that suit a δ: the mean number of members is g.
 
     Args:
         steps: The steps.
@@ -251,7 +251,7 @@ def rate_and_tilt(
         spread = math.sqrt(steps.count * sums.dot(tilted, (first - mean) ** 2))
         variance = steps.count * sums.dot(tilted, variances) + rate * null_probability
         here = steps.count * (tilt * mean - log) + math.log1p(2.5 * tilt * spread)
-        here += math.log1p(tilt) + log_chance(members, rate)
+        here += math.log1p(tilt) + log_poisson(members, rate)
         here += float(bound_cells.log_reciprocal(np.array([variance]))[0])
         after = here, math.log(rate), tilt
         if here > exponent:
@@ -282,7 +282,7 @@ def _tilt_for_mean(
     return math.exp(float(optimize.brentq(excess, low, high, xtol=0.01)))
 
 
-def log_chance(members: int, rate: float) -> float:
+def log_poisson(members: int, rate: float) -> float:
     """Returns ln Pois(g; λ), the logarithm of a Poisson probability."""
     return members * math.log(rate) - rate - math.log(math.factorial(members))
 

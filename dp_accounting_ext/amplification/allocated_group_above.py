@@ -169,14 +169,14 @@ class _Noise:
         others = np.arange(members + 1.0)
         rate = min(floats.raised(steps.chance), 1.0)
         # The largest probability that a step with j or more members is above.
-        chances = steps.count * special.binom(members, others) * rate**others
+        bounds = steps.count * special.binom(members, others) * rate**others
         share = math.exp(-exponent - _RARE) / others.size
         with np.errstate(divide="ignore"):
-            tails = special.ndtri(np.minimum(share / chances, 1.0))
+            tails = special.ndtri(np.minimum(share / bounds, 1.0))
         high = min(float((others * steps.shift - tails).max()), normal_cells.FURTHEST)
         low = float(special.ndtri(replaced_allocation.RARE / steps.count))
         cells = normal_cells.NormalCells.of((0.0, steps.shift), low, high)
-        lost = sums.dot(chances, special.ndtr(others * steps.shift - high))
+        lost = sums.dot(bounds, special.ndtr(others * steps.shift - high))
         return cls(
             steps, null_probability, members, cells, floats.raised(lost), is_rough
         )
@@ -359,10 +359,10 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     window = _window((first, np.maximum(second, 0.0)), masses, noise, tilt)
     if window is None:
         return None
-    log_chance = allocated_group.log_chance(g, rate)
+    log_of_number = allocated_group.log_poisson(g, rate)
     return bound_cells.by_counts(
         window,
-        log_chance,
+        log_of_number,
         is_of_p=False,
         added=rate * noise.null_probability * (1 - 8 * floats.UNIT_ROUNDOFF),
         lost=noise.lost,

@@ -9,7 +9,7 @@ def rounded_down(value: float | None, digits: int = 7) -> str:
 
 
 def rounded_up(value: float | None, digits: int = 7) -> str:
-    """Returns the value rounded up to so many significant digits, or words for None."""
+    """Returns the value rounded up to significant digits, or words for None."""
     return _rounded(value, digits, decimal.ROUND_CEILING)
 
 

@@ -19,14 +19,14 @@ example:
   python -m dp_accounting_ext risk --dataset-size 60000 --batch-size 256 \\
       --epochs 10 --noise-multiplier 1.1 --sampling poisson-sampling
 
-What the best attack achieves, in words: of a guarantee that was published, as
---epsilon with --delta, as --rho or as --mu, or of a training run, for each way
-of drawing batches. Upper bounds are certified.
+What the best attack achieves, in words. The guarantee is a published one, as
+--epsilon with --delta, as --rho or as --mu, or that of a training run, for each
+way of drawing batches. Upper bounds are certified.
 
-Of a run it also states μ: the best test of a false positive rate α, from 1e-12
-to 1/2, finds at most as many members as one of a Gaussian mechanism with μ. The
-regret is how much more than the run that mechanism reveals, at most, in rates: a
-small one means that μ says nearly all.
+For a run it also states μ: at every false positive rate from 1e-12 to 1/2, the
+best test finds at most as many members as for a Gaussian mechanism with μ. The
+regret is the largest difference of rates between that mechanism and the run. If
+it is small, μ describes the run almost completely.
 """
 _PUBLISHED = {
     "epsilon": "ε that was published, with --delta",

@@ -78,10 +78,10 @@ example:
   python -m dp_accounting_ext statement --dataset-size 60000 --batch-size 256 \\
       --epochs 30 --noise-multiplier 1.1 --delta 1e-6 --group-size 5
 
-A text to stand beside a model: ε for one example and, with --group-size, for a
-user with so many; if an example is added or removed, and if it is replaced; for
-each way of drawing batches, with what would break it. Numbers are certified
-upper bounds, rounded up; --json has both bounds in full.
+A text to publish beside a model. It has ε for one example and, with
+--group-size, for a user with that many; if an example is added or removed, and
+if it is replaced; for each way of drawing batches, with what would break it.
+Numbers are certified upper bounds, rounded up; --json has both bounds in full.
 """
 _PROFILE = """\
 example:

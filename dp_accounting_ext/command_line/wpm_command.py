@@ -53,9 +53,9 @@ What is printed is one draw: the number of a column of costs or of a line of
 points, from zero, with its name and coordinates; of a distribution with a row
 for each user, a table with a draw for each row. The law that it is drawn from
 is as private as the input: --show-law is for tests.
-A plan states, from what is public, how far a draw will be and how much of a user
-it can leave in place; and, of a trace that somebody made public, how far from
-the points it is: far, if the order of its columns is another.
+A plan is computed from public inputs. It states how far a draw will be, and how
+much of a user's mass it can leave in place. For a public trace it also states
+how far the trace is from the points: far, if its columns are in another order.
 """
 _WARNING = (
     "the law is as private as the input, and not for release: release the draw alone."

@@ -207,6 +207,6 @@ def _steps_of_epoch(rate: float) -> int:
         raise ValueError(
             f"sample_rate must be one over the number of steps of an epoch, as "
             f"1 / len(data_loader) is. Found {rate!r}: use 1/{math.ceil(1 / number)}; "
-            f"where batches are accumulated, so many that they divide that length."
+            f"where batches are accumulated, their number must divide that length."
         )
     return steps

@@ -26,7 +26,7 @@ FEWEST_CELLS, MOST_CELLS, STOCK_INTERVAL = 32, 512, 1e-4
 CURVE_SCALES = 6
 # (smallest δ, scales) of each level. A question about a δ that is at least a level's
 # smallest δ is answered from a law whose tails are far below this δ, and which is fine
-# over so many scales. So a few laws answer all questions, in any order.
+# over this number of scales. So a few laws answer all questions, in any order.
 LEVELS = ((1e-15, 3), (1e-50, 8), (1e-270, 14))
 # The share of the least δ that tails may hold. It changes ε by less than a relative
 # 1e-6.
@@ -57,7 +57,7 @@ class Resolution:
     scales: int = 3
 
     def of_levels(self, levels: float) -> "Resolution":
-        """Returns a resolution that is fine enough for a law of so many levels."""
+        """Returns a resolution that is fine enough for a law of several levels."""
         cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
         return dataclasses.replace(self, cells=max(cells, _FEWEST_OF_LEVEL))
 
@@ -116,7 +116,7 @@ class Accuracy:
         return self.delta * _FREQUENT
 
     def shared(self, parts: float) -> "Accuracy":
-        """Returns the accuracy of each of so many parts."""
+        """Returns the accuracy of one of several parts, which share the tail mass."""
         return self.with_tails(self.tail_mass / parts)
 
     def with_tails(self, tail_mass: float) -> "Accuracy":

@@ -148,7 +148,7 @@ def _sum_of(
     *,
     both: bool,
 ) -> Atoms:
-    """Returns the same law. `copies` is the sum of all multiplicities."""
+    """Returns what `sum_of` does; `copies` is the sum of all multiplicities."""
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]()
     # A sum of ratios is small only if all terms are: if each is so with probability
@@ -228,7 +228,7 @@ def _power(atoms: Atoms, count: int) -> Atoms | None:
 
 
 def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
-    """Returns the same for equally spaced atoms, whose indices are added up."""
+    """Returns what `_power` does if atoms are equally spaced, by adding indices."""
     values, last = atoms.values, atoms.values.size - 1
     if not 1 <= last * count < _MOST_ATOMS or atoms.infinity_mass or atoms.zero_mass:
         return None

@@ -13,7 +13,7 @@ class Sized(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Its size, in bytes."""
+        """The memory that the value takes, in bytes."""
 
 
 Value = TypeVar("Value", bound=Sized)

@@ -54,7 +54,7 @@ def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def convolution_error(terms: int) -> float:
-    """Returns a bound on the relative error of `convolve` with so many products."""
+    """Returns a bound on the relative error of `convolve` with `terms` products."""
     return (min(terms, 2 * _BLOCK) + terms // _BLOCK + 4) * floats.UNIT_ROUNDOFF
 
 

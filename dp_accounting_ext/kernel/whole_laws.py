@@ -47,7 +47,7 @@ class Closeness:
         return Closeness(self.spread + by, self.lacking)
 
     def without(self, mass: float) -> "Closeness":
-        """Returns the closeness of a lower law that leaves out so much more mass."""
+        """Returns the closeness of a lower law after more mass is left out."""
         return Closeness(self.spread, self.lacking + 2 * mass)
 
     def of_sum(self, other: "Closeness", drawn: float) -> "Closeness":

@@ -55,7 +55,7 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
     values = found.values
     parts = compositions.unpacked({mechanism: 1})
     if not all(part.revealed for part in parts):
-        # Samples of samples have divergences that fit no float: none of them is 0.
+        # The divergences of samples of samples may underflow, but none of them is 0.
         values = np.maximum(values, floats.SMALLEST_MASS)
     values.setflags(write=False)
     return Divergences(values, found.failure_probability)

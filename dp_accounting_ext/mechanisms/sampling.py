@@ -299,7 +299,8 @@ class FixedSize(Scheme):
         return chained.InARow(replaced, chained.chain(leaves, removed - inserted, 0))
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
-        # Either dataset has the size that is given, and not both groups together.
+        # Here `dataset_size` is the size of either dataset, while `split` counts the
+        # members of both.
         size = self.dataset_size + members
         return dataclasses.replace(self, dataset_size=size).split(
             base, members, members
@@ -308,7 +309,7 @@ class FixedSize(Scheme):
     def one_absent(self, base: batches.Base) -> Mechanism:
         if base.counts_norms:
             return self.split(base, 1, 0)
-        # A member takes another record's place, at the distance of neighbors.
+        # A member takes the place of another record, at distance one.
         parts = [Coupled(self.members(1, 0))]
         return batches.on_batches(base, parts, is_attained=self.dataset_size > 1)
 
@@ -320,10 +321,11 @@ class FixedSize(Scheme):
         return self._substituted(base, self.rate)
 
     def one_zeroed(self, base: batches.Base) -> Mechanism:
-        """Returns a record that contributes nothing: without replacement it is tight.
+        """Returns the mechanism where the record contributes nothing, but is drawn.
 
-        With replacement it is bounded from above by a record that is replaced, and from
-        below by one among others that contribute nothing either.
+        For Gaussian noise and draws without replacement the bound is tight. Otherwise
+        the upper bound is that of a record that is replaced, and the lower bound is
+        that of a record whose others contribute nothing either.
         """
         if base.gaussian_noise is not None and not self.with_replacement:
             return subsampled.zeroed_sample(base.gaussian_noise, self.rate)
@@ -343,7 +345,7 @@ class FixedSize(Scheme):
         )
 
     def _batch(self, size: int) -> int:
-        """Returns the size of the batch that is drawn of so many records."""
+        """Returns the size of a batch from a dataset of this size."""
         if self.with_replacement and size:
             return self.sample_size
         return min(self.sample_size, size)

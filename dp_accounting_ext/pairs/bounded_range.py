@@ -18,7 +18,8 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import discrete
 
-# Tuning: with so many cells, splitting moves ε of a composition by a relative 1e-7.
+# Tuning: with this number of cells, splitting moves ε of a composition by a relative
+# 1e-7.
 _CELLS = 1 << 12
 
 

@@ -179,7 +179,7 @@ def _pair_of(
     q_high, p_high = q.above(high), p.above(high)
     if bound is Bound.LOWER:
         if max(p_high, q_low) > 1e-2:
-            # Without so much mass of both laws no divergence is left.
+            # A lower pair drops these tails: no divergence would be left.
             return dominating_pair.trivial_pair(bound)
         means = edges[:-1] * (1 + excess)
         # If P has little mass beyond the grid, both laws lose it. Otherwise its ratio

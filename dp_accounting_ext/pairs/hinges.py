@@ -86,7 +86,7 @@ def least(known: Sequence[Hinges], *, most: int | None = None) -> DominatingPair
 
 
 def _some(places: FloatArray, most: int | None) -> FloatArray:
-    """Returns at most so many of the places, with the first and the last of them."""
+    """Returns at most `most` of the places, the first and the last among them."""
     if most is None or places.size <= most:
         return places
     return places[np.linspace(0, places.size - 1, most).astype(np.int64)]

@@ -17,7 +17,7 @@ _CELLS = 2048
 
 
 def tail_error(away: Any) -> Any:
-    """Returns the relative error of scipy.special.ndtr, so many deviations from zero.
+    """Returns a bound on the relative error of scipy.special.ndtr at ±`away`.
 
     It is an assumption that a test checks (docs/rounding.md, "Assumptions").
     """

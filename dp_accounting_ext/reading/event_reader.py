@@ -272,7 +272,10 @@ def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
 
 
 def count_distinct(parts: Iterable[interface.Mechanism]) -> int:
-    """Returns the number of mechanisms, without Gaussian ones, which become one."""
+    """Returns the number of mechanisms that are not Gaussian.
+
+    All Gaussian mechanisms of a composition are merged into one.
+    """
     return sum(part.gaussian_noise is None for part in parts)
 
 

@@ -70,7 +70,7 @@ def read(
 
 
 def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
-    """Returns the pair whose loss, P against Q, the masses are of."""
+    """Returns the pair of a stock PMF, whose masses are those of ln(dP/dQ) under P."""
     interval = fields.discretization_interval(pmf._discretization)
     indices, masses = _masses(pmf)
     if not isinstance(pmf._infinity_mass, numbers.Real):

@@ -31,7 +31,7 @@ import numpy as np
 
 BITS = 160
 MOST_EXACT = 20_000  # The most outputs of a product of exact channels, before merging.
-_ALIKE = 100  # Ratios that agree to so many bits are treated as equal.
+_ALIKE = 100  # Ratios that agree to this many bits are treated as equal.
 ROUNDING = 2.0**-50  # Relative error of rounding a logarithm to a float.
 _SHORTEST = 1e-13  # Smallest distance of two nodes, relative to their absolute value.
 ZERO, ONE = arb(0), arb(1)
@@ -200,7 +200,7 @@ def bounding(channel: Channel, side: Side) -> Channel:
 
 
 def alike(channels: Sequence[Channel]) -> list[Channel]:
-    """Returns the channels on one side: exact ones take the side of the others."""
+    """Returns the channels on one side: exact ones become bounds if any other is."""
     sides = {channel.side for channel in channels} - {Side.EXACT}
     if not sides:
         return list(channels)
@@ -270,8 +270,8 @@ def reduced(channel: Channel, most: int) -> Channel:
 def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> np.ndarray:
     """Returns the indices at which sorted outputs are cut.
 
-    A third of the cuts each is evenly spaced in the sum of the cube roots of the
-    weights, in the index, and in the loss.
+    One third of the cuts is evenly spaced in the cumulated cube roots of the weights,
+    one third in the index, and one third in the loss.
     """
     shares = np.cumsum(np.cbrt(weights)) / np.cbrt(weights).sum()
     third = np.linspace(0.0, 1.0, most // 3)[1:-1]

@@ -126,7 +126,7 @@ class _Line:
         return int(sum(q, fmpz(0))), self._of_steps(int(whole))
 
     def _of_steps(self, number: int) -> int:
-        """Returns `number` times h as an integer, rounded up."""
+        """Returns number · h, rounded up to an integer."""
         return number << self.step if self.step >= 0 else -(-number >> -self.step)
 
     def plus(self, other: "_Line", rare: int) -> "_Line":
