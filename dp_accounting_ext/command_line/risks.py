@@ -25,8 +25,8 @@ way of drawing batches. Upper bounds are certified.
 
 For a run it also states μ: at every false positive rate from 1e-12 to 1/2, the
 best test finds at most as many members as for a Gaussian mechanism with μ. The
-regret is the largest difference of rates between that mechanism and the run. If
-it is small, μ describes the run almost completely.
+regret bounds how much the rates of tests differ between that mechanism and the
+run. If it is small, μ describes the run almost completely.
 """
 _PUBLISHED = {
     "epsilon": "ε that was published, with --delta",
