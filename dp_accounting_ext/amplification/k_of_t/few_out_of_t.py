@@ -304,7 +304,10 @@ def _split_sum(both: _Sum) -> _Law:
 
 def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
     """Returns the pair of all draws, whose ratios are split to nodes."""
-    nodes = np.append(0.0, np.geomspace(*both.ends(), _FINAL_NODES))
+    least, most = both.ends()
+    if not most > 0:  # The masses of all other ratios have underflowed.
+        return dominating_pair.trivial_pair(Bound.UPPER)
+    nodes = np.append(0.0, np.geomspace(least, most, _FINAL_NODES))
     found = np.zeros(nodes.size)
     for _, _, products, masses in both.parts():
         cells, lower, upper = _split(nodes, products)

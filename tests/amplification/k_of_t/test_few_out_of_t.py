@@ -82,3 +82,11 @@ def test_losses_whose_masses_fit_no_float_are_no_warning():
     sample = dp_accounting.PoissonSampledDpEvent(1e-5, run)
     lower, upper = ext.PLDAccountant().compose(sample).get_epsilon_bounds(6.81e-105)
     assert 0 < lower <= upper
+
+
+def test_ratios_all_of_whose_masses_underflow_are_none():
+    """Only 0 and infinity are left: the pair is the trivial one, and no error."""
+    steps = ext.RandomAllocationEvent(dp_accounting.LaplaceDpEvent(0.0016956), 4, 5)
+    accountant = ext.PLDAccountant().compose(steps)
+    (lower,), (upper,) = accountant.get_true_positive_rate_bounds([1e-290])
+    assert 1e-290 <= lower <= upper <= 1.0
