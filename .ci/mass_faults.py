@@ -194,8 +194,8 @@ FAULTS = [
     ),
     fault(
         "amplification: k of t, a window that begins a row too low",
-        "np.roll(found, -(first % coarse), axis=1).T\n",
-        "np.roll(found, -(first % coarse) - 1, axis=1).T\n",
+        "np.roll(found, -(first % coarse), axis=0)\n",
+        "np.roll(found, -(first % coarse) - 1, axis=0)\n",
     ),
     fault(
         "amplification: k of t, cells shared between two nodes lose one",

@@ -516,9 +516,9 @@ def weights_of_batches():
 
 def two_of_t():
     """Splits keep the masses of both laws."""
-    coin = np.array([0.25, 1.75]), np.array([0.5, 0.5])
+    coin = np.array([0.6, 1.4]), np.array([0.5, 0.5])
     pair = dominating_pair.DominatingPair(*coin, 0.0, 0.0, Bound.UPPER)
-    found = few_out_of_t.few_out_of_t(pair, 2, 12, tail_mass=1e-30)
+    found = few_out_of_t.few_out_of_t(pair, 2, 13, tail_mass=1e-30)
     p = abs(math.fsum(found.p_masses) + found.infinity_mass - 1)
     q = abs(math.fsum(found.masses) + found.zero_mass - 1)
     yield q / found.mass_error

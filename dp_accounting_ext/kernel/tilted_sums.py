@@ -282,26 +282,15 @@ class TiltedSum:
         kernel = np.zeros(rows)
         kernel[offsets % rows] = weights * np.exp(-self._tilt * offsets)
         product, noise = self._power()
-        at_columns, at_rows = np.divmod(self._active, max(self._of_rows.size, 1))
-        at_rows = self._of_rows[at_rows]
-        product = product * np.conj(fft.rfft(kernel))[at_rows] / height
-        # A real law has conjugate frequencies, which alias to others on coarse rows.
+        spectrum = np.zeros((self._of_rows.size, columns), dtype=np.complex128)
+        spectrum.ravel()[self._active] = product
+        spectrum *= np.conj(fft.rfft(kernel))[self._of_rows, np.newaxis] / height
         coarse = rows // height
-        half = coarse // 2 + 1
-        mirrored = (at_rows > 0) & (2 * at_rows < rows)
-        folded_rows = np.concatenate([at_rows, -at_rows[mirrored]]) % coarse
-        folded_columns = np.concatenate([at_columns, -at_columns[mirrored]]) % columns
-        folded = np.concatenate([product, np.conj(product[mirrored])])
-        kept = folded_rows < half
-        cells = folded_columns[kept] * half + folded_rows[kept]
-        spectrum = np.zeros(columns * half, dtype=np.complex128)
-        spectrum.real = sums.gather_quickly(cells, folded.real[kept], spectrum.size)
-        spectrum.imag = sums.gather_quickly(cells, folded.imag[kept], spectrum.size)
-        grid = spectrum.reshape(columns, half)
+        grid = self._folded(spectrum, coarse)
         if columns > 1:
-            grid = fft.ifft(grid, axis=0, overwrite_x=True)
-        found = fft.irfft(grid, coarse, axis=1)
-        found = np.roll(found, -(first % coarse), axis=1).T
+            grid = fft.ifft(grid, axis=1, overwrite_x=True)
+        found = fft.irfft(grid, coarse, axis=0)
+        found = np.roll(found, -(first % coarse), axis=0)
         noise = floats.raised(noise * float(kernel.sum()))
         # The tilted law has mass one; each fine row has this weight in all coarse ones.
         shared = kernel.reshape(-1, height).sum(axis=0)
@@ -313,6 +302,33 @@ class TiltedSum:
             more=float(shared.max() - shared.min()),
         )
         return found, noise, float(kernel.max())
+
+    def _folded(self, spectrum: ComplexArray, coarse: int) -> ComplexArray:
+        """Returns the spectrum on coarse rows, to which finer frequencies alias.
+
+        Args:
+            spectrum: (k, n) transform at the frequencies of rows that count.
+            coarse: The number of coarse rows.
+
+        Returns:
+            (coarse / 2 + 1, n) transform of the law on coarse rows.
+        """
+        half = coarse // 2 + 1
+        found = np.zeros((half, spectrum.shape[1]), dtype=np.complex128)
+        rows = self._of_rows
+        # A real law has conjugate frequencies, whose columns have the other sign.
+        mirrored = np.conj(np.roll(spectrum[:, ::-1], 1, axis=1))
+        is_mirrored = (rows > 0) & (2 * rows < self._shape[0])
+        for part, at, counts in (
+            (spectrum, rows % coarse, rows >= 0),
+            (mirrored, -rows % coarse, is_mirrored),
+        ):
+            counts = counts & (at < half)
+            for block in np.unique(rows[counts] // coarse):
+                # No two rows of a block are one coarse row.
+                (here,) = np.nonzero(counts & (rows // coarse == block))
+                found[at[here]] += part[here]
+        return found
 
 
 class _Columns:
@@ -336,13 +352,13 @@ class _Columns:
         return np.asarray(np.abs(self._half).sum(axis=0))
 
     def spectrum(self, of_rows: IntArray) -> ComplexArray:
-        """Returns the flat (columns · n,) transform at n frequencies of rows."""
+        """Returns the flat (n · columns,) transform at n frequencies of rows."""
         columns = self._shape[1]
         if columns == 1:
             return np.asarray(self._half[0, of_rows])
-        whole = np.zeros((columns, of_rows.size), dtype=np.complex128)
-        whole[self._occupied] = self._half[:, of_rows]
-        return np.asarray(fft.fft(whole, axis=0, overwrite_x=True)).ravel()
+        whole = np.zeros((of_rows.size, columns), dtype=np.complex128)
+        whole[:, self._occupied] = self._half[:, of_rows].T
+        return np.asarray(fft.fft(whole, axis=1, overwrite_x=True)).ravel()
 
 
 def block(height: int) -> FloatArray:

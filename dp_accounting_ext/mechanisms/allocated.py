@@ -32,14 +32,24 @@ Mechanism = interface.Mechanism
 # few products and sums.
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
-# Tuning: bounds other than blocks of one draw are tried only if draws that fall into
-# one block matter more than `_LITTLE`, or than `_MUCH` if a block of two draws has more
-# than `_LONG` steps. Blocks of two draws are tried if they have up to `_LONGEST` steps.
-# (ε at δ = 1e-6 by blocks of one, by those of two, and by the theorem: 2 of 100 steps,
-# σ = 1: 1.555, 1.534, 1.63; 2 of 1000: .3620, .3634, .54; 2 of 50, σ = 3: .3852, .3863;
-# 4 of 100, σ = 0.8: 4.735, 4.591, 4.535.)
+# Tuning: blocks of two draws are tried if they have up to `_LONGEST` steps, and if
+# draws that fall into one block matter more than `_LITTLE`, or than `_MUCH` if a block
+# has more than `_LONG` steps. (ε at δ = 1e-6 by blocks of one, by those of two, and by
+# the theorem: 2 of 100 steps, σ = 1: 1.555, 1.533, 1.63; 2 of 1000: .3620, .3634, .54;
+# 2 of 50, σ = 3: .3852, .3863; 4 of 100, σ = 0.8: 4.735, 4.591, 4.535.)
 _LITTLE, _MUCH = 0.02, 0.2
 _LONG, _LONGEST = 150, 1500
+# Tuning: if k times what such draws matter is above `_MOST`, the variance of a step's
+# ratio is above `_STEEP` times the square of k / t, k is above 3 and k / t at most
+# `_SPARSE`, then the theorem is the smallest bound where a record is removed, and that
+# is the larger direction. So blocks of two draws are not tried.
+_MOST, _STEEP, _SPARSE = 400.0, 600.0, 0.3
+# Tuning: the theorem is tried if k times what such draws matter is above `_FEW` times a
+# power of the likely δ, and the variance times what they matter is above `_FLAT`. It
+# loses most if k is small, and blocks do if δ is. (ε of 5 of 1000 steps, σ = 0.7, δ =
+# 1e-30, by blocks and by the theorem: 16.09, 15.23; σ = 1, 6.91 by either.)
+_FEW, _OF_DELTA, _FLAT = 2.0, 0.1, 0.1
+_UNEVEN = 0.05  # Tuning: by so much of it a block may be longer than in proportion.
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
@@ -91,24 +101,31 @@ class RandomAllocation(Mechanism):
         times the variance of a step's ratio. If that is small, the other bounds lose
         more by rounding to their lattices.
         """
+        draws, steps = self.num_selected, self.num_steps
         with np.errstate(over="ignore"):
             squares = step.remove.masses * (step.remove.ratios - 1) ** 2
-            met = self.num_selected**2 / self.num_steps * float(squares.sum())
+            variance = float(squares.sum())
+            met = draws**2 / steps * variance
         blocks = self.blocks().pairs(Bound.UPPER, accuracy)
-        if met <= (
-            _LITTLE if 2 * self.num_steps <= _LONG * self.num_selected else _MUCH
-        ):
-            return blocks
         known = [blocks]
-        if 2 * self.num_steps <= _LONGEST * self.num_selected:
+        is_steep = met * draws > _MOST and variance > _STEEP * (draws / steps) ** 2
+        least = _LITTLE if 2 * steps <= _LONG * draws else _MUCH
+        if (
+            met > least
+            and 2 * steps <= _LONGEST * draws
+            and not (is_steep and 3 < draws <= _SPARSE * steps)
+        ):
             known.append(self.in_few().pairs(Bound.UPPER, accuracy))
-        remove = k_out_of_t.upper_pair(
-            step.remove,
-            self.num_selected,
-            self.num_steps,
-            [pairs.remove for pairs in known],
-            tail_mass=accuracy.tail_mass,
-        )
+        removed = [pairs.remove for pairs in known]
+        few = _FEW * accuracy.likely_delta**_OF_DELTA
+        if met * draws > few and met * variance > _FLAT:
+            remove = k_out_of_t.upper_pair(
+                step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
+            )
+        elif len(known) == 1:
+            return blocks
+        else:
+            remove = hinges.least([hinges.Hinges.of(pair) for pair in removed])
         added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
         return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
 
@@ -223,6 +240,10 @@ class RandomAllocation(Mechanism):
         usual = 3 if draws == 3 or 10 * draws > 7 * steps else 2
         number, rest = divmod(draws, usual)
         taken = round(rest * steps / draws)
+        # Blocks of one size take half as long as blocks of two sizes.
+        even = steps - number * round((steps - taken) / number)
+        if abs(even - taken) <= _UNEVEN * taken:
+            taken = even
         size, longer = divmod(steps - taken, number)
         blocks = [
             (usual, size, number - longer),

@@ -30,7 +30,10 @@ _NODE_ERROR = 1e-12
 # Certified: smaller losses are raised to this one, in nats, and masses above e^300 are
 # lowered to it, which is far more than a probability. Then quotients fit a float.
 _LEAST_LOSS = -300.0
+_MOST_MASS = math.exp(-_LEAST_LOSS)
 
+# Tuning: the number of losses in a coarse row.
+_LOSSES_OF_ROW = 4
 _NODES = 2048  # Tuning: the number of nodes of each bound.
 
 
@@ -80,7 +83,7 @@ def hinges_of(
         return hinges.TRIVIAL
     infinity_mass += float(masses[beyond].sum())
     losses, masses = losses[~beyond], masses[~beyond]
-    masses = np.minimum(masses, math.exp(-_LEAST_LOSS))
+    masses = np.minimum(masses, _MOST_MASS)
     known = np.append(losses, max(below, _LEAST_LOSS))
     low = float(known.min())
     step = max(float(known.max()) - low, 1e-9) / _NODES
@@ -140,12 +143,47 @@ def by_counts(
         below = float(window.rows[0] - log_chances[0]) + 2 * error
     with np.errstate(over="ignore"):
         masses = window.masses * np.exp(log_weights)
+    losses, masses = _in_line(window, -log_chances, masses)
     return hinges_of(
-        (window.rows[:, np.newaxis] - log_chances).ravel(),
-        masses.ravel(),
+        losses,
+        masses,
         below=below,
         infinity_mass=lost
         + window.mass_above() * floats.exponential(float(log_weights[0])),
-        mass_error=mass_error + window.mass_error + error,
+        mass_error=mass_error
+        + window.mass_error
+        + error
+        + (2 * log_chances.size + tilted_sums.SHARE_ERROR) * floats.UNIT_ROUNDOFF,
         ratio_error=ratio_error + error,
     )
+
+
+def _in_line(
+    window: joint_allocation.Window, added: FloatArray, masses: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (l,) losses and their masses, from those of (m, n) cells.
+
+    The losses are a fraction of a coarse row apart. So all cells of a column are split
+    between losses in the same way.
+
+    Args:
+        window: The joint law of L and V.
+        added: (n,) what the loss of a column's cells is above L.
+        masses: (m, n) masses of the cells.
+    """
+    step = window.row_step / _LOSSES_OF_ROW
+    masses = np.minimum(masses.T, _MOST_MASS)
+    places, shares = tilted_sums.shares(added / step, step)
+    low, size = int(places.min()), _LOSSES_OF_ROW * (window.rows.size - 1) + 1
+    found = np.zeros(size + int(places.max()) - low)
+    for column, firsts, parts in zip(masses, places.T - low, shares.T, strict=True):
+        for first, share in zip(firsts.tolist(), parts.tolist(), strict=True):
+            found[first : first + size : _LOSSES_OF_ROW] += share * column
+    total = float(masses.sum())
+    conservation.check_total(
+        "masses of rows",
+        float(found.sum()),
+        total,
+        total * masses.size * floats.UNIT_ROUNDOFF,
+    )
+    return window.rows[0] + step * (low + np.arange(found.size)), found

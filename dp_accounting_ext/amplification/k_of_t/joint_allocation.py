@@ -31,8 +31,10 @@ Laws = list[tuple[FloatArray, int]]
 
 # Tuning: numbers of fine rows, coarse rows and columns. Rounding to the lattice grows
 # with the root of t. With these numbers it costs about 5e-4 of ε, up to 4000 steps.
-_ROWS_PER_ROOT, _MOST_ROWS = 256.0, 1 << 14
-_COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 256, 1 << 21
+_ROWS_PER_ROOT, _MOST_ROWS = 400.0, 1 << 14
+_COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
+# Tuning: V is rarely above so many of its standard deviations.
+_DEVIATIONS = 6.0
 # Tuning: a window leaves out e^−16 of a tilted law at either end.
 _OUTSIDE = 16.0
 # Tuning: the tilt over that of the saddle point, at which large ratios make a law wide.
@@ -281,12 +283,13 @@ class Grid:
         tilt *= _EASED
         first, second = sums_of_step
         low, high, changes = window(first, laws, tilt)
-        wanted = _ROWS_PER_ROOT * math.sqrt(sum(count for _, count in laws))
-        rows = min(max(1 << math.ceil(math.log2(wanted)), _COARSE_ROWS), _MOST_ROWS)
+        count = sum(count for _, count in laws)
+        height = math.ceil(_ROWS_PER_ROOT * math.sqrt(count) / _COARSE_ROWS)
+        rows = min(height * _COARSE_ROWS, _MOST_ROWS)
         columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
         _, here = tilted_laws(laws, tilt * first)
         middle = mean(here, second)
-        # With its rounding to columns, V is rarely above 9 of these deviations.
+        # Of V with its rounding to columns.
         spread = mean(here, second**2) + 2 * middle**2 / columns
         return cls(
             tilt=tilt,
@@ -294,11 +297,17 @@ class Grid:
             low=low,
             # Sums that the torus folds back are this far beyond the ends.
             row_step=1.125 * (high - low) / rows,
-            column_step=(middle + 9 * math.sqrt(spread)) / columns,
+            column_step=(middle + _DEVIATIONS * math.sqrt(spread)) / columns,
             rows=rows,
             columns=columns,
             height=rows // _COARSE_ROWS,
         )
+
+    def with_fewer_columns(self, width: float) -> "Grid":
+        """Returns the grid with columns no wider than this, if they would be fewer."""
+        whole = self.columns * self.column_step
+        columns = min(math.ceil(whole / width), self.columns)
+        return dataclasses.replace(self, columns=columns, column_step=whole / columns)
 
     @property
     def coarse_step(self) -> float:
@@ -434,6 +443,7 @@ class Window:
 
     Attributes:
         rows: (m,) values of the first sum, one for each coarse row.
+        row_step: The distance of two of these values.
         columns: (n,) values of the second sum, no larger than the true ones.
         masses: (m, n) masses of the rows and columns.
         mass_error: Bound on the relative error of the masses, besides that of the
@@ -453,6 +463,7 @@ class Window:
         self.masses = self._law.masses(grid.tent(), first, height=grid.height)
         rows = first + np.arange(self.masses.shape[0], dtype=np.float64)
         self.rows: FloatArray = grid.coarse_step * rows
+        self.row_step = grid.coarse_step
         columns = np.arange(grid.columns, dtype=np.float64)
         self.columns: FloatArray = grid.column_step * columns
         self.mass_error = self._law.mass_error

@@ -33,6 +33,7 @@ Hinges = hinges.Hinges
 # 21.86 with them.
 _EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
 _MOST_STEPS = 10**7  # With more steps, rounding to the lattice makes bounds useless.
+_WIDTH = 0.1  # The width of a column, times the root of t.
 _RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
 
 
@@ -94,7 +95,7 @@ def _bound(
         joint_allocation.scores(steps.sketch.ratios, rate),
         steps.sketch.laws,
         tilt,
-    )
+    ).with_fewer_columns(_WIDTH / math.sqrt(steps.num_steps))
     scores, total = joint_allocation.scores(steps.ratios, rate), steps.num_steps
     if not grid.holds(scores, total):
         return None
