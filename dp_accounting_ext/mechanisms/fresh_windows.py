@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 
 from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import chain_fits
+from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
@@ -38,7 +40,14 @@ def allocate(
     """
     below, above = (
         subsampled.on_poisson_sample(
-            sampling_probability, _in_window(column, noise_multiplier, window, bound)
+            sampling_probability,
+            _in_window(
+                column,
+                noise_multiplier,
+                window,
+                (num_cycles, sampling_probability),
+                bound,
+            ),
         )
         for bound in (Bound.LOWER, Bound.UPPER)
     )
@@ -47,7 +56,11 @@ def allocate(
 
 
 def _in_window(
-    column: tuple[float, ...], noise_multiplier: float, window: int, bound: Bound
+    column: tuple[float, ...],
+    noise_multiplier: float,
+    window: int,
+    cycles: tuple[int, float],
+    bound: Bound,
 ) -> interface.Mechanism:
     """Returns a bound for a record that takes part in one step of a window."""
     if noise_multiplier == 0:
@@ -57,7 +70,7 @@ def _in_window(
         step = additive_noise.Gaussian(noise_multiplier / column[0])
         return allocated.allocate(step, 1, window)
     if window > 1:
-        return Window(column, noise_multiplier, window, 1)
+        return Window(column, noise_multiplier, window, 1, *cycles)
     alone = Window(column, noise_multiplier, 1, 1)
     return matrix_allocation.independent_bins(alone.gram(bound), bound)
 
@@ -69,7 +82,23 @@ class Window(matrix_allocation.MatrixAllocation):
     `num_bins` is the window, and `num_epochs` is 1. The Gram matrix is Toeplitz, with
     entries ρ(d) = ⟨c_i, c_{i+d}⟩. That of a run that ends with the window has smaller
     entries, so its lower bounds are valid here, too.
+
+    Attributes:
+        num_cycles: How many windows a run has,
+        sampling_probability: and with what probability a record is in each. Both only
+            decide which upper bound is chosen.
     """
+
+    num_cycles: int = 1
+    sampling_probability: float = 1.0
+
+    def chain(self, gram: FloatArray, accuracy: interface.Accuracy) -> chain_fits.Fit:
+        return gauss_markov.fit(
+            gram,
+            delta=accuracy.shared(1 / self.num_cycles).likely_delta,
+            count=self.num_cycles,
+            probability=self.sampling_probability,
+        )
 
     def products(self) -> tuple[FloatArray, float]:
         table, error = by_distance(

@@ -39,7 +39,7 @@ _SMALL_VARIANCE = 1.25
 _FEW_MEET = 0.25
 # Tuning: the probability that blocks leave out, over the tail mass; and the probability
 # that filters leave out, over the most likely δ.
-_BLOCK_TAILS, _LEFT_OUT = 100.0, 1e-6
+_BLOCK_TAILS, _LEFT_OUT = 100.0, 1e-4
 # Tuning: a filter is computed precisely if its rough ε, over that of projections, is at
 # least this.
 _ROUGHLY = 0.98
@@ -90,10 +90,14 @@ class MatrixAllocation(interface.Mechanism):
         nearest, error = self.products()
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
+    def chain(self, gram: FloatArray, accuracy: Accuracy) -> chain_fits.Fit:
+        """Returns the chain above the bins that suits what is likely to be asked."""
+        return gauss_markov.fit(gram, delta=accuracy.likely_delta)
+
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         gram, delta = self.gram(bound), accuracy.likely_delta
         if bound is Bound.UPPER:
-            chain = gauss_markov.fit(gram, delta=delta)
+            chain = self.chain(gram, accuracy)
             return gauss_markov.upper_pairs(chain, tail_mass=accuracy.tail_mass)
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, accuracy)

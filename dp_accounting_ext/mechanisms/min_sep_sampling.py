@@ -38,16 +38,16 @@ _LEAST_ABSENCE = 1e-30
 class Run(output_sums.AboveSum):
     """A run with b-min-sep sampling, 0 < p ≤ 1. Its fields are those of the event.
 
-    The upper bound is the composition of ⌈n / b⌉ blocks of b steps. In each block a
-    record takes part at most once, whatever its state at the start. The lower bound is
-    that of the sum of all outputs.
+    The upper bound is the composition of ⌈n / b⌉ blocks of at most b steps. In each
+    block a record takes part at most once, whatever its state at the start. The lower
+    bound is that of the sum of all outputs.
 
     Source:
         docs/matrix.md, "A record that stays out for b steps".
     """
 
     basis_above = (
-        "blocks of b steps, whose borders are revealed, each from its worst state"
+        "blocks of at most b steps, borders revealed, each from its worst state"
     )
 
     strategy: strategies.Strategy
@@ -62,12 +62,24 @@ class Run(output_sums.AboveSum):
         """The number of blocks. No record takes part in more steps than this."""
         return -(-self.num_steps // self.separation)
 
+    @property
+    def block_length(self) -> int:
+        """The number of steps of a block, at most b.
+
+        Blocks are as short as their number allows. If there are several, they have as
+        many steps as there are bands at least, so that only neighboring blocks share
+        noise.
+        """
+        least = -(-self.num_steps // self.num_blocks)
+        bands = _products(self)[0].size
+        return least if self.num_blocks == 1 else max(least, bands)
+
     def above(self) -> Mapping[interface.Mechanism, int]:
         products, error = _products(self)
         block = Block(
-            tuple((products * (1 + error)).tolist()),
+            tuple((products * (1 + error)).tolist()[: self.block_length]),
             self.sampling_probability,
-            self.separation,
+            self.block_length,
             self.num_blocks,
         )
         if block.absence < _LEAST_ABSENCE:
@@ -95,32 +107,32 @@ class Run(output_sums.AboveSum):
 
 @dataclasses.dataclass(frozen=True)
 class Block(interface.Mechanism):
-    """An upper bound on one of the blocks of b steps, from any state at its start.
+    """An upper bound on one of the blocks of steps, from any state at its start.
 
     Attributes:
         products: For each distance between two columns, the largest of their inner
             products, divided by σ² and rounded up.
         probability: The sampling probability, p.
-        separation: The separation, b.
+        length: The number of steps of the block.
         count: The number of blocks of the run.
     """
 
     products: tuple[float, ...]
     probability: float
-    separation: int
+    length: int
     count: int
 
     @property
     def absence(self) -> float:
         """The smallest probability that a record takes no part in a block."""
-        return math.pow(1 - self.probability, self.separation)
+        return math.pow(1 - self.probability, self.length)
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         chain = min_sep.fit(
             np.array(self.products),
-            self.separation,
+            self.length,
             self.probability,
             self.count,
             delta=accuracy.shared(1 / self.count).likely_delta,
@@ -129,14 +141,14 @@ class Block(interface.Mechanism):
             chain,
             self.probability,
             tail_mass=accuracy.tail_mass,
-            coarser=min_sep.coarseness(self.separation),
+            coarser=min_sep.coarseness(self.length),
         )
 
     def claims(self) -> interface.Claims:
         """Returns the Gaussian precision of any step, with what the cuts add to it."""
         products = np.array(self.products)
-        ends = block_chains.repair(products).diagonal()[: self.separation]
-        added = np.zeros(self.separation)
+        ends = block_chains.repair(products).diagonal()[: self.length]
+        added = np.zeros(self.length)
         if self.count > 1:
             added[: ends.size] += ends
             added += added[::-1].copy()

@@ -29,6 +29,12 @@ def bounds(event, delta=1e-5, relation=Relations.ADD_OR_REMOVE_ONE):
         ((1.0, 0.9, 0.8), 1.0, 0.2, 3, 4, True),
         ((1.0, 0.9, 0.8), 1.5, 0.9, 3, 4, False),
         (BAND, 1.5, 0.2, 4, 4, True),
+        # Blocks are shorter than b: as long as the run, half of it, or all bands.
+        (BAND, 1.5, 0.2, 5, 1, True),
+        ((1.0, 0.9, 0.8), 1.0, 0.3, 5, 2, False),
+        (BAND, 1.0, 0.3, 3, 4, True),
+        ((1.0,), 1.0, 0.3, 3, 4, False),
+        ((1.0, 0.9, 0.8), 1.0, 0.3, 3, 4, True),
         (((1.0, 0.0, 0.0), (0.7, 0.4, 0.0), (0.0, 0.9, 1.0)), 1.0, 0.3, 2, 3, False),
     ],
 )
@@ -105,6 +111,13 @@ def test_other_relations_groups_trees_and_no_noise():
     low, high = nothing.get_delta_bounds(1.0)
     assert low <= 1 - 0.9**9 <= high < low + 1e-9
     assert bounds(Event(BAND, 3.0, 0.0, 3, 9)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("apart", "steps", "most"), [(6, 7, 0.7), (6, 3, 0.57)])
+def test_short_runs_are_no_whole_blocks(apart, steps, most):
+    """With blocks of six steps ε is at most 0.75 and 0.64."""
+    low, high = bounds(Event((1.0,), 1.0, 0.02, apart, steps))
+    assert low < high < most
 
 
 @pytest.mark.parametrize(("rate", "sigma"), [(1e-9, 1.0), (0.999, 0.05), (0.5, 1e4)])

@@ -13,6 +13,7 @@ import dataclasses
 import math
 
 import numpy as np
+from scipy import optimize
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
@@ -25,6 +26,14 @@ _STRIDE = 8
 # Of the largest entry: what is left is not all rounding.
 _MOST_SHARED = 0.9
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
+# Tuning: up to which distance N is a part of what the chain has more, over half of the
+# furthest.
+_KNOWN = (0, 1, 2, 3, 4, 8, 128)
+# Tuning: of N in a linear program: at how many distances it is known, and what it costs
+# beside w; how far r moves in a search, and where to, with A.
+_KNOTS, _PRICE = 32, 1e-6
+_REFINEMENTS = (0.01, 0.0025)
+_DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
 # 4 by up to 8 % for a small δ and a variance near one.
 _ORDERS = (2.0, 4.0)
@@ -89,19 +98,23 @@ def candidates(gram: FloatArray) -> list[Fit]:
         gram: (b, b) entries, rounded up, at least 0.
     """
     largest = float(gram.diagonal().max())
-    # A window of one bin is always one: what is known without amplification.
-    alone = Fit(floats.raised(largest), 0.0, 0.0, 1)
-    found = {order: (math.inf, alone) for order in _ORDERS}
+    best: dict[float, tuple[float, _Line, float]] = {}
     for shared in {0.0, min(float(gram.min()), _MOST_SHARED * largest)}:
         # What every bin has in common need not be a chain's.
         rest = gram - shared
         for window in _windows(rest):
-            for order, cost, fit in _fits(window, float(rest.diagonal().max())):
-                whole = cost + math.expm1(min(order * shared, 300.0)) * (1 + cost)
-                if whole < found[order][0]:
-                    both = dataclasses.replace(fit, shared=floats.raised(shared))
-                    found[order] = whole, both
-    return list(dict.fromkeys(fit for _, fit in found.values()))
+            for line in _lines(window, float(rest.diagonal().max())):
+                more = math.expm1(min(line.order * shared, 300.0))
+                whole = line.cost + more * (1 + line.cost)
+                if line.order not in best or whole < best[line.order][0]:
+                    best[line.order] = whole, line, shared
+    found = [
+        dataclasses.replace(_refined(line).fit(), shared=floats.raised(shared))
+        for _, line, shared in best.values()
+    ]
+    # A window of one bin is always one: what is known without amplification.
+    alone = Fit(floats.raised(largest), 0.0, 0.0, 1)
+    return list(dict.fromkeys(found)) or [alone]
 
 
 def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
@@ -133,14 +146,73 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
             yield Window(table[:half], table[half:][::-1], table.size)
 
 
-def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]:
-    """Yields orders, moments, and the chains above a window that are best by them.
+@dataclasses.dataclass(frozen=True)
+class _Line:
+    """A chain above a window, and its moment.
+
+    Attributes:
+        window: The window.
+        variance: v.
+        order: Exponents count so many times in the moment.
+        correlation: r,
+        share: and A, where the variance is v (A + w).
+        gap: (n,) entries ρ_d at the distances from 1 on, less A r^d, and with N_d. What
+            the chain has more beyond is N's.
+        cost: About what the mean's moment has more than one.
+    """
+
+    window: Window
+    variance: float
+    order: float
+    correlation: float
+    share: float
+    gap: FloatArray
+    cost: float
+
+    @classmethod
+    def of(
+        cls,
+        window: Window,
+        variance: float,
+        order: float,
+        correlation: float,
+        share: float,
+        gap: FloatArray,
+    ) -> "_Line":
+        """Returns the chain with its moment."""
+        power = order * variance
+        between = _between_bins(window, power, correlation, np.array([share]))
+        whole = np.array([max(1 + highest_of_symbol(gap), share)])
+        cost = float((between + grown(power * whole))[0]) / window.length
+        return cls(window, variance, order, correlation, share, gap, cost)
+
+    def fit(self) -> Fit:
+        """Returns the chain, rounded up."""
+        whole = max(1 + highest_of_symbol(self.gap), self.share)
+        excess = self.window.excess(self.correlation)
+        return Fit(
+            floats.raised(self.variance * whole),
+            min(floats.raised(self.share / whole), 1.0),
+            self.correlation,
+            self.window.length,
+            floats.raised(excess / self.share) if self.share else 0.0,
+        )
+
+
+def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
+    """Returns distances from 1 on, up to twice the furthest, and the entries there."""
+    last = int(np.flatnonzero(window.near)[-1])
+    near = window.near[1 : 2 * last + 1]
+    return np.arange(1.0, near.size + 1), near
+
+
+def _lines(window: Window, variance: float) -> Iterator[_Line]:
+    """Yields the chains above a window that are best by the moment of each order.
 
     N is a part of what a chain has more than the window, R is the rest.
     """
+    distances, near = _distances(window)
     last = int(np.flatnonzero(window.near)[-1])
-    near = window.near[1 : 2 * last + 1]
-    distances = np.arange(1, near.size + 1)
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
     best = {order: (math.inf, 0.0, 0.0, 0) for order in _ORDERS}
 
@@ -153,7 +225,7 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
             order: _between_bins(window, order * variance, correlation, shares)
             for order in _ORDERS
         }
-        for known in sorted({0, last // 2, last, 3 * last // 2, 2 * last, 4 * last}):
+        for known in sorted({last * number // 2 for number in _KNOWN}):
             symbols = without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
             for order in _ORDERS:
@@ -176,16 +248,50 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
     for order, (cost, correlation, share, known) in best.items():
         if cost < math.inf:
             gap = without_surplus(near - share * correlation**distances, known)
-            whole = max(1 + highest_of_symbol(gap), share)
-            excess = window.excess(correlation) / share if share else 0.0
-            fit = Fit(
-                floats.raised(variance * whole),
-                min(floats.raised(share / whole), 1.0),
-                correlation,
-                window.length,
-                floats.raised(excess),
-            )
-            yield order, cost / window.length, fit
+            yield _Line.of(window, variance, order, correlation, share, gap)
+
+
+def _refined(line: _Line) -> _Line:
+    """Returns a chain whose N is the best, by a search around a chain.
+
+    For one r and A the least w is that of a linear program.
+    """
+    distances, near = _distances(line.window)
+    if not near.size or not line.share:
+        return line
+    # N is linear between some distances.
+    count = min(near.size, _KNOTS)
+    knots = np.linspace(1, near.size, count)
+    basis = np.array([np.interp(distances, knots, row) for row in np.eye(count)]).T
+    frequencies = np.linspace(0.0, math.pi, 3 * near.size + 2)
+    cosines = 2 * np.cos(np.outer(frequencies, distances))
+    matrix = np.hstack([cosines @ basis, -np.ones((frequencies.size, 1))])
+    prices = np.append(np.full(count, _PRICE), 1.0)
+
+    def look(correlation: float, share: float) -> _Line | None:
+        if not (0 < correlation < 1 and share > 0):
+            return None
+        gap = near - share * correlation**distances
+        bounds = [(0, None)] * count + [(None, None)]
+        found = optimize.linprog(prices, matrix, -cosines @ gap, bounds=bounds)
+        if found.x is None:
+            return None
+        gap = gap + basis @ np.maximum(found.x[:-1], 0.0)
+        of_line = line.window, line.variance, line.order, correlation, share, gap
+        return _Line.of(*of_line)
+
+    best = line
+    for step in _REFINEMENTS:
+        looking = True
+        while looking:
+            looking = False
+            for first, second in _DIRECTIONS:
+                found = look(
+                    best.correlation + first * step, best.share + 5 * second * step
+                )
+                if found is not None and found.cost < best.cost:
+                    best, looking = found, True
+    return best
 
 
 def without_surplus(gaps: FloatArray, known: int) -> FloatArray:

@@ -30,6 +30,7 @@ _PLACES, _LEAST_TOGETHER = 8.0, 2.5
 _ROUGH = 0.5, 64.0  # Of both, where they are wide.
 _MOST_WORK, _MOST_ROUGH_WORK = 2e11, 2e10  # Tuning: products: about 15 s, and 1 s.
 _LEFT_OUT = 1e-9  # Of the tail: P's masses of a state and a place that are dropped.
+_EVERY = 4  # Tuning: steps from one time that small masses are left out to the next.
 # Certified: what products of small masses may lose, once for each final sum.
 _UNDERFLOW = 1e-290
 
@@ -140,7 +141,7 @@ def laws(
 
     used, now = slice(0, 1), np.zeros_like(law)
     for step in range(steps):
-        now[:] = 0.0
+        now[1:, :, : used.start] = now[1:, :, used.stop :] = 0.0
         np.matmul(above, law[0], out=now[0])
         now[1, :, used] = moved(0.0) @ law[1, :, used]
         now[2 + width, :, used] = moved(0.0) @ (
@@ -149,9 +150,10 @@ def laws(
         for position in range(width):
             # Steps go down: the last of a record's is met first.
             entering = position == width - 1
-            before = law[1] if entering else law[3 + position]
             if entering and step > steps - width:
+                now[2 + position] = 0.0
                 continue
+            before = law[1] if entering else law[3 + position]
             shift = float(shifts[steps - 1 - step, position])
             now[2 + position, :, used] = moved(shift) @ before[:, used]
         law, now = now, law
@@ -161,10 +163,12 @@ def laws(
         flat = law.transpose(1, 2, 0)
         for state, addition in enumerate(additions):
             law[:, state] = (addition.matrix @ flat[state]).T
-        below = law[1:]
-        below[below < chain.smallest_mass] = 0.0
-        occupied = np.flatnonzero(below.any(axis=(0, 1)))
-        used = slice(int(occupied[0]), int(occupied[-1]) + 1)
+        if step < width + _EVERY or step % _EVERY == 0:
+            # Until the next time, what gets out of these places is left out.
+            below = law[1:]
+            below[below < chain.smallest_mass] = 0.0
+            occupied = np.flatnonzero(below.any(axis=(0, 1)))
+            used = slice(int(occupied[0]), int(occupied[-1]) + 1)
     totals = law.sum(axis=1)
     most = max(addition.most_terms for addition in additions)
     each = (2 * states + most + 32) * floats.UNIT_ROUNDOFF

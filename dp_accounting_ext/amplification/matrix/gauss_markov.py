@@ -24,21 +24,32 @@ from dp_accounting_ext.pairs import hinges
 
 # Tuning: cells of states, over the innovation's standard deviation, and of factors'
 # logarithms, over the root of the variance. ε grows by half of their squares.
-CELL, _FACTOR_CELL = 0.11, 0.1
+CELL, _FACTOR_CELL = 0.1, 0.1
+# Tuning: by how much more than by a, at least, large sums move the states that decide;
+# how fast cells of states grow away from there; and how wide they are at most, over the
+# innovation's standard deviation.
+_DECIDING, _SPREAD, _WIDEST_CELL = 1.5, 4.0, 0.45
+# Tuning, from above: up to how many times the narrowest cell the widest one is, over a
+# and in all; and up to which length all are alike.
+_WIDER, _WIDEST, _FEW = 3.0, 2.5, 32
 # Tuning, from above: of a cell of sums squared, over the variance of a ratio; and how
 # fast cells grow beyond the mean.
 _PLACE_VARIANCE, _GROWTH = 0.02, 0.006
-# Tuning, from above: of a large variance a cell's share is so many times as large.
-_MOST_PART = 3.0
+# Tuning, from above: of a variance v a cell's share is so many times v as large, from
+# one on up to so much.
+_PART, _MOST_PART = 4.0, 3.0
 # Tuning, from above: up to how many times as large the variance of a factor's cell is,
 # and that of sums is, where steps are correlated: what a step's own noise and splits
 # add is then little of the whole, of so many times as many bins.
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
-# Tuning, from below: cells of sums, relatively, and over the root of a small variance.
-# Cells of 0.025 raise ε by 0.05 % and take twice as long.
-_LOWER_PLACE = 0.05
+# Tuning, from below: cells of states; of sums, relatively, and over the root of a small
+# variance; and the sum below which cells of sums are even, over the mean. Cells of sums
+# of 0.025 raise ε by 0.06 % and take twice as long.
+_LOWER_CELL, _LOWER_PLACE, _LOWER_UNIT = 0.11, 0.06, 0.03
 # Tuning: chains are chosen between with cells so many times as wide.
-_COARSE = 2.5
+_COARSE = 3.0
+# Tuning: Rényi orders at which compositions of coarse pairs are compared.
+_RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 # Tuning, from above: states and factors end where there is so many times the tail. Of
 # the least δ that is asked for it is a thousandth.
 _TAILS = 1e4
@@ -46,22 +57,53 @@ _LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits
 _NO_NOISE = 1e-9  # Of a variance: less is added to the chain's, or left out below.
 
 
-def fit(gram: FloatArray, *, delta: float) -> chain_fits.Fit:
+def fit(
+    gram: FloatArray, *, delta: float, count: int = 1, probability: float = 1.0
+) -> chain_fits.Fit:
     """Returns the chain that suits a Gram matrix best, by coarse bounds.
 
     Args:
         gram: (b, b) entries, rounded up, at least 0.
         delta: About the δ that is to be asked for.
+        count: Of how many such runs that is.
+        probability: With what probability a record is in each of them.
     """
     found = chain_fits.candidates(gram)
     if len(found) == 1:
         return found[0]
 
     def epsilon(chain_fit: chain_fits.Fit) -> float:
-        pairs = upper_pairs(chain_fit, tail_mass=delta / 1e6, coarser=_COARSE)
-        return pairs.remove.epsilon(delta, Direction.REMOVE)
+        tail = delta / count / 1e6
+        pair = upper_pairs(chain_fit, tail_mass=tail, coarser=_COARSE).remove
+        if count == 1 and probability == 1:
+            return pair.epsilon(delta, Direction.REMOVE)
+        return composed_epsilon(pair, count, delta, probability=probability)
 
     return min(found, key=epsilon)
+
+
+def composed_epsilon(
+    pair: dominating_pair.DominatingPair,
+    count: int,
+    delta: float,
+    *,
+    probability: float = 1.0,
+) -> float:
+    """Returns about the ε of a composition, by its Rényi divergences.
+
+    Args:
+        pair: Of one of its parts, for a removed record that is in it.
+        count: How many parts there are.
+        delta: δ.
+        probability: With what probability a record is in each part.
+    """
+    kept = np.minimum(pair.ratios, pair.masses) > 0
+    if not kept.any():
+        return math.inf
+    ratios = 1 - probability + probability * pair.ratios[kept]
+    logs = np.log(ratios)[:, np.newaxis] * _RENYI
+    powers = special.logsumexp(logs + np.log(pair.masses[kept, np.newaxis]), axis=0)
+    return float(((powers * count - math.log(delta)) / (_RENYI - 1)).min())
 
 
 def upper_pairs(
@@ -230,13 +272,22 @@ def _chain_above(
         coarser=coarser * math.sqrt(min(times, _MOST_FACTORS)),
     )
     correlation = chain_fit.correlation
-    grid = states(scale, correlation, each, cell=CELL * coarser, excess=excess)
+    grid = states(
+        scale,
+        correlation,
+        each,
+        cell=CELL * coarser,
+        excess=excess,
+        # Of few bins, or where ratios vary little, bounds for a record that joins are
+        # as large, and the widest cell decides these.
+        widest=min(1 + _WIDER * scale, _WIDEST) if chain_fit.length > _FEW else 1.0,
+    )
     places = sum_places(
         (chain_fit.length + 1) // 2,
         whole,
         each,
         coarser=coarser,
-        together=times * min(max(variance, 1.0), _MOST_PART),
+        together=times * min(max(_PART * variance, 1.0), _MOST_PART),
     )
     chain = markov_sums.Chain(
         states=grid,
@@ -272,9 +323,10 @@ def _lower_chain(
     scale = max(block.scales)
     values, chances, _, error = factors(block.own, block.variance, Bound.LOWER, each)
     cell = _LOWER_PLACE * min(math.sqrt(block.variance), 1.0)
-    logs = np.arange(-highest, highest, cell)
-    places = np.append(0.0, block.length * np.exp(logs))
-    grid = states(scale, block.correlation, each, cell=CELL)
+    unit = _LOWER_UNIT * block.length
+    last = math.log1p(block.length / unit) + highest
+    places = unit * np.expm1(np.arange(0.0, last, cell))
+    grid = states(scale, block.correlation, each, cell=_LOWER_CELL)
     chain = markov_sums.Chain(
         states=grid,
         correlation=block.correlation,
@@ -308,22 +360,36 @@ def _highest_log(variance: float, each: float) -> float:
 
 
 def states(
-    scale: float, correlation: float, each: float, *, cell: float, excess: float = 0.0
+    scale: float,
+    correlation: float,
+    each: float,
+    *,
+    cell: float,
+    excess: float = 0.0,
+    widest: float = 1.0,
 ) -> FloatArray:
-    """Returns evenly spaced states, up to what ratios move the last one to.
+    """Returns states, up to what ratios move the last one to.
+
+    They are nearest to each other where large sums have them.
 
     Args:
         scale: a.
         correlation: r.
         each: Probability that may be beyond on either side.
-        cell: How far they are apart, over the innovation's standard deviation.
+        cell: How far they are apart there, over the innovation's standard deviation.
         excess: At its ends a state is that of so much more variance, less half of a
             times it.
+        widest: How many times as far apart they are elsewhere, at most.
     """
     reach = _reach(each) * math.sqrt(1 + excess) + scale * excess / 2
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
-    count = math.ceil((scale + 2 * reach) / (cell * innovation)) + 1
-    return np.linspace(-reach, scale + reach, count)
+    ends = np.linspace(-reach, scale + reach, 1 << 12)
+    middles = (ends[1:] + ends[:-1]) / 2
+    away = (middles - scale - max(scale, _DECIDING)) / _SPREAD
+    wider = np.minimum(np.exp(away**2), max(min(widest, _WIDEST_CELL / cell), 1.0))
+    counts = np.append(0.0, np.cumsum(np.diff(ends) / (cell * innovation * wider)))
+    numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
+    return np.asarray(np.interp(numbers, counts, ends))
 
 
 def factors(

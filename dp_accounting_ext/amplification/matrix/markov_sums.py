@@ -51,7 +51,7 @@ class Chain:
     """A chain, what its steps add to the sum, and the grids of both.
 
     Attributes:
-        states: (n,) evenly spaced values of x, 0 and a among their range.
+        states: (n,) increasing values of x, 0 and a among their range.
         correlation: r, in [0, 1).
         scale: a ≥ 0.
         factors: (m,) values of W, increasing and positive.
@@ -446,8 +446,8 @@ def lower_sum(chain: Chain, scales: FloatArray) -> tuple[FloatArray, FloatArray,
     """Returns the law of the chain's sum, from below.
 
     Args:
-        chain: Its places are about the lower ends of cells of sums: 0, and then evenly
-            spaced logarithms. Its factors are dominated by the true ones.
+        chain: Its places are about the lower ends of cells of sums: a number times
+            e^x − 1, x = 0, h, 2h, … Its factors are dominated by the true ones.
         scales: (length,) a of each step, up to the chain's.
 
     Returns:
@@ -510,13 +510,14 @@ def _grouped_after(
     means = totals[occupied] / mass
     new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
     added, firsts = ratios[rows], rows * count
-    lowest, highest = np.log(chain.places[[1, -1]])
-    each = (count - 2) / (highest - lowest)
+    first, second = chain.places[1:3].tolist()
+    each = 1 / math.log(second / first - 1)
+    unit = first / math.expm1(1 / each)
     for factor, chance in zip(chain.factors, chain.chances, strict=True):
         sums = means + factor * added
         # Whatever is the cell of a sum, a group has its mean.
-        cells = np.clip((np.log(sums) - lowest) * each + 1, 0, count - 1)
-        cells = cells.astype(np.intp)
+        cells = (np.log1p(sums / unit) * each).astype(np.intp)
+        np.minimum(cells, count - 1, out=cells)
         cells += firsts
         weights = chance * mass
         new_masses += np.bincount(cells, weights, masses.size)

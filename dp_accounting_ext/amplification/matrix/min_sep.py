@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy import special
 
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import gauss_markov
@@ -40,8 +39,6 @@ _COARSE = 3.0
 # that the quadrature takes, and the first order decides. (128 steps: ε 1 % higher, in
 # a quarter of the time.)
 _LONG, _COARSEST = 32, 3.0
-# Tuning: Rényi orders at which compositions of coarse pairs are compared.
-_RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,12 +97,7 @@ def fit(
     def epsilon(chain: block_chains.BlockFit) -> float:
         tail = delta / count / 100
         pair = upper_pairs(chain, probability, tail_mass=tail, coarser=_COARSE).remove
-        kept = np.minimum(pair.ratios, pair.masses) > 0
-        if not kept.any():
-            return math.inf
-        logs = np.log(pair.ratios[kept])[:, np.newaxis] * _RENYI
-        powers = special.logsumexp(logs + np.log(pair.masses[kept, np.newaxis]), axis=0)
-        return float(((powers * count - math.log(delta)) / (_RENYI - 1)).min())
+        return gauss_markov.composed_epsilon(pair, count, delta)
 
     return min(found, key=epsilon)
 

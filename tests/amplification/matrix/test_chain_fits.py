@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.optimize
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 
@@ -71,7 +72,7 @@ def band(bands, bins, variance):
     ("bands", "bins", "variance"), [(8, 96, 0.6), (3, 40, 0.1), (24, 70, 2.0)]
 )
 def test_chains_are_above_in_the_wider_sense(bands, bins, variance):
-    """With an N that grows with the distance R, written out, is semidefinite."""
+    """There is an N with no negative entry whose R, on any line, is semidefinite."""
     gram, table = band(bands, bins, variance)
     for fit in chain_fits.candidates(gram):
         size, half = fit.length, fit.length // 2 + 1
@@ -81,12 +82,26 @@ def test_chains_are_above_in_the_wider_sense(bands, bins, variance):
             known = table[:size]
         chain = fit.variance * fit.share * fit.correlation**distances
         chain[0] = fit.variance
-        least = []
-        for reach in range(1, 4 * size):
-            more = np.maximum(chain - known, 0) * np.minimum(distances / reach, 1)
-            rest = scipy.linalg.toeplitz(chain - known - more)
-            least.append(np.linalg.eigvalsh(rest).min())
-        assert max(least) > -1e-12
+        # The symbol less that of N is to be as high as it can, at its lowest.
+        cosines = np.cos(np.outer(np.linspace(0, np.pi, 8 * size), distances))
+        symbol = cosines[:, 1:] @ (chain - known)[1:] * 2 + (chain - known)[0]
+        columns = np.hstack([2 * cosines[:, 1:], np.ones((len(cosines), 1))])
+        bounds = [(0, None)] * (size - 1) + [(None, None)]
+        found = scipy.optimize.linprog(
+            np.append(np.zeros(size - 1), -1.0), columns, symbol, bounds=bounds
+        )
+        rest = chain - known - np.append(0.0, found.x[:-1])
+        assert np.linalg.eigvalsh(scipy.linalg.toeplitz(rest)).min() > -1e-7
+
+
+def test_refined_chains_have_smaller_moments():
+    """Those of the grid exceed the bins' by 8.1 % and 13.9 % at orders 2 and 4."""
+    gram, _ = band(12, 200, 1 / 3)
+    found = chain_fits.candidates(gram)
+    for order, most in ((2.0, 1.07), (4.0, 1.115)):
+        truth = np.expm1(order * gram).mean()
+        chains = [np.expm1(order * covariance(fit)).mean() for fit in found]
+        assert truth < min(chains) < most * truth
 
 
 def test_both_ends_of_a_cut_circle_vary_enough():

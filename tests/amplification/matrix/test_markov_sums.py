@@ -18,7 +18,7 @@ CHAIN = markov_sums.Chain(
     factors=np.ones(1),
     chances=np.ones(1),
     lost_factor=0.0,
-    places=np.concatenate([[0.0], np.geomspace(1e-2, 3e3, 1500)]),
+    places=0.02 * np.expm1(np.linspace(0.0, 12.0, 1501)),
     length=2,
 )
 
