@@ -8,6 +8,7 @@ import numpy as np
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import blocks_below
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import gauss_markov
@@ -193,8 +194,8 @@ def _blocks_below(
     Correlations between blocks are left out.
     """
     steps = []
-    for block, number in chain_fits.cut_into_blocks(gram).items():
-        pair = gauss_markov.lower_pair(
+    for block, number in blocks_below.cut_into_blocks(gram).items():
+        pair = blocks_below.lower_pair(
             block, tail_mass=_BLOCK_TAILS * tail_mass / len(gram)
         )
         if pair is None:

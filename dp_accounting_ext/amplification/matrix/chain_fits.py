@@ -1,13 +1,12 @@
-"""Gaussian Markov chains whose covariance is above, or below, that of bins.
+"""Gaussian Markov chains whose covariance is above that of bins.
 
 G′ is above G if G′ − G is a positive semidefinite matrix R plus one with no negative
 entry, N: more of what is known, and Kahane's inequality. On a line of bins R may be
 Toeplitz, which asks that its symbol, a cosine sum, is nowhere negative. Where the
 circle is cut, [[0, a bᵀ], [b aᵀ, 0]] is below diag(a aᵀ, b bᵀ): bins near the cut vary
-more. From below, blocks of neighbours are chains that are independent of each other.
+more.
 """
 
-import collections
 from collections.abc import Iterator
 import dataclasses
 import math
@@ -37,9 +36,6 @@ _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
 # 4 by up to 8 % for a small δ and a variance near one.
 _ORDERS = (2.0, 4.0)
-# Tuning: blocks of 53 bins gave 0.1 % more for 64 bands, for half as much time again.
-_LONGEST_BLOCK = 32
-_BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -345,103 +341,3 @@ def _between_bins(
 def grown(exponents: FloatArray) -> FloatArray:
     """Returns e^x − 1, so that many of them have a sum."""
     return np.asarray(np.expm1(np.minimum(exponents, floats.LARGEST_EXPONENT / 2)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A chain of neighbours, from below: G′_ij = a_i a_j r^|i−j| + w 1_{i=j}.
-
-    Attributes:
-        scales: a_i, as a tuple.
-        own: w.
-        correlation: r.
-    """
-
-    scales: tuple[float, ...]
-    own: float
-    correlation: float
-
-    @property
-    def length(self) -> int:
-        """Number of bins."""
-        return len(self.scales)
-
-    @property
-    def variance(self) -> float:
-        """The largest entry."""
-        return max(self.scales) ** 2 + self.own
-
-
-def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
-    """Returns blocks of neighbours that suit a Gram matrix from below.
-
-    Bins differ most at the end of a run. So blocks are taken for alike in groups that
-    are the larger the further they are from the end.
-
-    Args:
-        gram: (b, b) entries, rounded down.
-
-    Returns:
-        How many there are of each block; of all bins together.
-    """
-    longest = min(len(gram), _LONGEST_BLOCK)
-    found = [
-        _cut(gram, length) for length in {int(x) for x in np.geomspace(1, longest, 12)}
-    ]
-    return max(found, key=_whole)
-
-
-def _whole(blocks: dict[Block, int]) -> float:
-    return math.fsum(count * _total(block) for block, count in blocks.items())
-
-
-def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
-    """Returns blocks of one length, but for the first one, which has what is left."""
-    size, found = len(gram), collections.Counter[Block]()
-    count, done = size // length, 0
-    while done < count:
-        number = min(max(done, 1), count - done)
-        starts = size - length * np.arange(done + 1, done + number + 1)
-        parts = [gram[i : i + length, i : i + length] for i in starts]
-        found[_block_of(np.min(parts, axis=0))] += number
-        done += number
-    left = size - count * length
-    if left:
-        found[_block_of(gram[:left, :left])] += 1
-    return found
-
-
-def _block_of(gram: FloatArray) -> Block:
-    """Returns the best chain with no entry above those of a matrix.
-
-    For each r the least w is known: (v_i − w) (v_j − w) r^{2|i−j|} ≤ G_ij² for all
-    pairs, v_i the diagonal.
-    """
-    size = len(gram)
-    gram = gram / (1 + _BLOCK_SLACK)
-    variances = gram.diagonal()
-    rows, columns = np.triu_indices(size, 1)
-    whole = variances[rows] + variances[columns]
-    apart = variances[rows] - variances[columns]
-    best, most = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
-    for correlation in CORRELATIONS[::4].tolist():
-        across = 2 * gram[rows, columns] * correlation ** (rows - columns)
-        roots = (whole - np.hypot(apart, across)) / 2
-        own = max(float(roots.max(initial=0.0)), 0.0)
-        if own > variances.min():
-            continue
-        left = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
-        found = Block(tuple(np.sqrt(left).tolist()), own, correlation)
-        total = _total(found)
-        if total > most:
-            best, most = found, total
-    return best
-
-
-def _total(block: Block) -> float:
-    """Returns Σ_ij (e^{c G′_ij} − 1) with the largest c that decides."""
-    scales, places = np.array(block.scales), np.arange(block.length)
-    powers = block.correlation ** abs(places[:, np.newaxis] - places)
-    covariances = np.outer(scales, scales) * powers
-    covariances[np.diag_indices(block.length)] += block.own
-    return float(grown(_ORDERS[-1] * covariances).sum())

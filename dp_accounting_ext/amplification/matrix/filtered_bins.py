@@ -16,6 +16,7 @@ import math
 import numpy as np
 from scipy import signal
 
+from dp_accounting_ext.amplification.matrix import blocks_below
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import markov_sums
@@ -92,7 +93,7 @@ def lower_pair(
     ratios = p_masses / q_masses
     order = np.argsort(ratios, kind="stable")
     order = order[ratios[order] > 0]
-    return gauss_markov.pair_below(
+    return blocks_below.pair_below(
         ratios[order], q_masses[order], 4 * error + 16 * floats.UNIT_ROUNDOFF
     )
 

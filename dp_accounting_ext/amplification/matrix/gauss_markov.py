@@ -1,9 +1,8 @@
-"""Means of correlated Gaussian ratios: one exponential for all correlations.
+"""Means of correlated Gaussian ratios from above: one exponential for all of them.
 
 Z = (1/b) Σ e^{g_i − G_ii/2} with g ~ N(0, G). A larger G, entry by entry, gives a
 larger Z in the convex order, and of G_ij = v (A r^|i−j| + (1 − A) 1_{i=j}) the law of Z
-is a recursion with two states. From below, blocks of bins are chains with less
-covariance than they have, and independent of each other.
+is a recursion with two states. `blocks_below` has the bounds from below.
 """
 
 import math
@@ -42,10 +41,6 @@ _PART, _MOST_PART = 4.0, 3.0
 # and that of sums is, where steps are correlated: what a step's own noise and splits
 # add is then little of the whole, of so many times as many bins.
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
-# Tuning, from below: cells of states; of sums, relatively, and over the root of a small
-# variance; and the sum below which cells of sums are even, over the mean. Cells of sums
-# of 0.025 raise ε by 0.06 % and take twice as long.
-_LOWER_CELL, _LOWER_PLACE, _LOWER_UNIT = 0.11, 0.06, 0.03
 # Tuning: chains are chosen between with cells so many times as wide.
 _COARSE = 3.0
 # Tuning: Rényi orders at which compositions of coarse pairs are compared.
@@ -53,7 +48,6 @@ _RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 # Tuning, from above: states and factors end where there is so many times the tail. Of
 # the least δ that is asked for it is a thousandth.
 _TAILS = 1e4
-_LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits.
 _NO_NOISE = 1e-9  # Of a variance: less is added to the chain's, or left out below.
 
 
@@ -181,65 +175,6 @@ def _of_mean_one(ratios: FloatArray, masses: FloatArray) -> FloatArray:
     return capped
 
 
-def lower_pair(
-    block: chain_fits.Block, *, tail_mass: float
-) -> dominating_pair.DominatingPair | None:
-    """Returns a pair that is dominated by the mean of a block's ratios, or None.
-
-    The recursion is below in the increasing convex order, and a profile is no less than
-    1 − κ: low sums, and what is missing, may be raised to one number until the mean of
-    all is one.
-
-    Args:
-        block: The chain.
-        tail_mass: Probability that may be left out.
-    """
-    each = tail_of_step(tail_mass, block.length)
-    highest = _highest_log(block.variance, each)
-    if highest > floats.LARGEST_EXPONENT:
-        return None
-    chain, error = _lower_chain(block, each, highest)
-    totals, masses, sum_error = markov_sums.lower_sum(chain, np.array(block.scales))
-    ratios = totals / block.length
-    error = sum_error + block.length * error + markov_sums.place_error(chain)
-    return pair_below(ratios, masses, error)
-
-
-def pair_below(
-    ratios: FloatArray, masses: FloatArray, error: float
-) -> dominating_pair.DominatingPair | None:
-    """Returns a pair below a run, from a law of ratios that is missing some mass.
-
-    Args:
-        ratios: (n,) increasing ratios of what was kept.
-        masses: (n,) their masses under Q, so that f(κ) = Σ masses · (ratios − κ)₊ is
-            at most the profile.
-        error: Bound on the relative error of either.
-
-    Returns:
-        The pair of max(f, 1 − κ): the lowest ratios are raised to one number until the
-        mean is one. None where hardly anything is missing, so that digits are.
-    """
-    mass_above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
-    mean_above = np.append(np.cumsum((ratios * masses)[::-1])[::-1], 0.0)
-    reached = ratios * (1 - mass_above[:-1]) + mean_above[:-1] >= 1
-    reached &= np.minimum(1 - mass_above, 1 - mean_above)[:-1] >= _LEAST_LOST
-    if not reached.any():
-        return None
-    first = int(np.argmax(reached))
-    rest, missing = 1 - mass_above[first], 1 - mean_above[first]
-    error += masses.size * floats.UNIT_ROUNDOFF
-    return dominating_pair.DominatingPair(
-        np.append(missing / rest, ratios[first:]),
-        np.append(rest, masses[first:]),
-        infinity_mass=0.0,
-        zero_mass=0.0,
-        bound=Bound.LOWER,
-        mass_error=error / _LEAST_LOST,
-        ratio_error=3 * error / _LEAST_LOST,
-    )
-
-
 def _chain_above(
     chain_fit: chain_fits.Fit, *, tail_mass: float, coarser: float
 ) -> tuple[markov_sums.Chain, float] | None:
@@ -316,34 +251,6 @@ def together(chain_fit: chain_fits.Fit) -> float:
     return min(times, _MOST_TOGETHER) if chain_fit.length >= _MANY * times else 1.0
 
 
-def _lower_chain(
-    block: chain_fits.Block, each: float, highest: float
-) -> tuple[markov_sums.Chain, float]:
-    """Returns the chain of a block with its grids, and the error of its factors."""
-    scale = max(block.scales)
-    values, chances, _, error = factors(block.own, block.variance, Bound.LOWER, each)
-    cell = _LOWER_PLACE * min(math.sqrt(block.variance), 1.0)
-    unit = _LOWER_UNIT * block.length
-    last = math.log1p(block.length / unit) + highest
-    places = unit * np.expm1(np.arange(0.0, last, cell))
-    grid = states(scale, block.correlation, each, cell=_LOWER_CELL)
-    chain = markov_sums.Chain(
-        states=grid,
-        correlation=block.correlation,
-        scale=scale,
-        factors=values,
-        chances=chances,
-        lost_factor=0.0,
-        places=places,
-        length=block.length,
-        # Of all states and cells together it is as much as a step's tails.
-        smallest_mass=max(
-            8 * each / (grid.size * places.size), markov_sums.SMALLEST_MASS
-        ),
-    )
-    return chain, error
-
-
 def tail_of_step(tail_mass: float, length: int) -> float:
     """Returns what may be lost of a step's state, or of its factor, on either side."""
     return max(tail_mass / length / 8, 1e-280)
@@ -354,7 +261,7 @@ def _reach(each: float) -> float:
     return -float(special.ndtri(each))
 
 
-def _highest_log(variance: float, each: float) -> float:
+def highest_log(variance: float, each: float) -> float:
     """Returns the logarithm of a ratio beyond which P has no more than a tail."""
     return variance / 2 + math.sqrt(variance) * _reach(each)
 
@@ -457,7 +364,7 @@ def sum_places(
     even = math.sqrt(part * math.expm1(min(variance, 40.0)))
     # There are to be 50 cells at least up to the mean, and not too many.
     even = min(max(even, length / 4000), length / 50)
-    highest = min(_highest_log(variance, each), 300.0)
+    highest = min(highest_log(variance, each), 300.0)
     logs = np.linspace(0.0, highest, 1 << 14)
     sums = length * np.exp(logs)
     # In each of these steps there are so many cells.
