@@ -145,7 +145,9 @@ def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
         return
     import distributed
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # Rows report what failed. These report event loops that an interrupt ended.
+    for name in ("distributed", "tornado", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(options.scheduler)
     except Exception as error:
