@@ -33,22 +33,24 @@ Mechanism = interface.Mechanism
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
 # Tuning: blocks of two draws are tried if they have up to `_LONGEST` steps, and if
-# draws that fall into one block matter more than `_LITTLE`, or than `_MUCH` if a block
-# has more than `_LONG` steps. (ε at δ = 1e-6 by blocks of one, by those of two, and by
-# the theorem: 2 of 100 steps, σ = 1: 1.555, 1.533, 1.63; 2 of 1000: .3620, .3634, .54;
-# 2 of 50, σ = 3: .3852, .3863; 4 of 100, σ = 0.8: 4.735, 4.591, 4.535.)
-_LITTLE, _MUCH = 0.02, 0.2
+# draws that fall into one block matter more than `_LITTLE`, or, if a block has more
+# than `_LONG` steps, than `_MUCH` or `_MUCH_OF_DRAW` for each draw. (ε at δ = 1e-6 by
+# blocks of one, by those of two, and by the theorem: 2 of 100 steps, σ = 1: 1.555,
+# 1.533, 1.63; 2 of 1000: .3620, .3634, .54; 2 of 50, σ = 3: .3852, .3863; 4 of 100, σ =
+# 0.8: 4.735, 4.591, 4.535.)
+_LITTLE, _MUCH, _MUCH_OF_DRAW = 0.02, 0.2, 0.035
 _LONG, _LONGEST = 150, 1500
 # Tuning: if k times what such draws matter is above `_MOST`, the variance of a step's
 # ratio is above `_STEEP` times the square of k / t, k is above 3 and k / t at most
 # `_SPARSE`, then the theorem is the smallest bound where a record is removed, and that
 # is the larger direction. So blocks of two draws are not tried.
 _MOST, _STEEP, _SPARSE = 400.0, 600.0, 0.3
-# Tuning: the theorem is tried if k times what such draws matter is above `_FEW` times a
-# power of the likely δ, and the variance times what they matter is above `_FLAT`. It
-# loses most if k is small, and blocks do if δ is. (ε of 5 of 1000 steps, σ = 0.7, δ =
-# 1e-30, by blocks and by the theorem: 16.09, 15.23; σ = 1, 6.91 by either.)
-_FEW, _OF_DELTA, _FLAT = 2.0, 0.1, 0.1
+# Tuning: the theorem is tried if such draws matter as much as for blocks of two draws,
+# k times what they matter is above `_FEW`, and the variance times it is above `_FLAT`.
+# The first two are less, by a power of the likely δ, if that is below `_LIKELY`: there
+# blocks lose most. (ε of 5 of 1000 steps, σ = 0.7, δ = 1e-30, by blocks and by the
+# theorem: 16.09, 15.23; σ = 1, 6.91 by either.)
+_FEW, _FLAT, _LIKELY, _OF_DELTA = 0.5, 0.1, 1e-6, 0.05
 _UNEVEN = 0.05  # Tuning: by so much of it a block may be longer than in proportion.
 
 
@@ -109,7 +111,8 @@ class RandomAllocation(Mechanism):
         blocks = self.blocks().pairs(Bound.UPPER, accuracy)
         known = [blocks]
         is_steep = met * draws > _MOST and variance > _STEEP * (draws / steps) ** 2
-        least = _LITTLE if 2 * steps <= _LONG * draws else _MUCH
+        is_long = 2 * steps > _LONG * draws
+        least = min(_MUCH, _MUCH_OF_DRAW * draws) if is_long else _LITTLE
         if (
             met > least
             and 2 * steps <= _LONGEST * draws
@@ -117,8 +120,9 @@ class RandomAllocation(Mechanism):
         ):
             known.append(self.in_few().pairs(Bound.UPPER, accuracy))
         removed = [pairs.remove for pairs in known]
-        few = _FEW * accuracy.likely_delta**_OF_DELTA
-        if met * draws > few and met * variance > _FLAT:
+        rarer = (accuracy.likely_delta / _LIKELY) ** _OF_DELTA
+        matters = met > least * rarer and met * draws > _FEW * rarer
+        if matters and met * variance > _FLAT:
             remove = k_out_of_t.upper_pair(
                 step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
             )
