@@ -101,7 +101,8 @@ class PLDSubsampleEvent(dp_event.DpEvent):
 
     Every record is in the sample with probability `sampling_probability`,
     independently of all others; the whole of `event`, composed or not, runs on that
-    one sample. The sample is secret.
+    one sample. The sample is secret. Batches of fixed size inside of it are drawn from
+    the places of all records; an absent record leaves its place empty.
 
     With (P, Q) the dominating pair of `event`, P with the record, a run has the
     pair ((1 − λ) Q + λ P, Q).
