@@ -45,6 +45,7 @@ _FINAL_NODES = 4096
 # are enough, as it hardly moves the sum's: (c, number of values). The same ε with all
 # values is 4.157, in four times the time.
 _VALUES = (0.0, 24), (1.0, 8), (4.0, 4)
+_VALUES_OF_THREE = (1.0, 16), (4.0, 8)
 _LEAST_SHARE = 0.2  # Tuning: of a row's values, so many are at even distances.
 
 
@@ -140,8 +141,9 @@ class _Law:
         """
         if self.rows.size == self.means.size:
             return [_Version.of(self, 0.0)]
-        found = [_Version.of(self.coarser(most), least) for least, most in _VALUES]
-        return [_Version.of(self, 0.0), *found[1:]] if draws > 2 else found
+        values = _VALUES if draws == 2 else _VALUES_OF_THREE
+        found = [_Version.of(self.coarser(most), least) for least, most in values]
+        return found if draws == 2 else [_Version.of(self, 0.0), *found]
 
     def coarser(self, most: int) -> "_Law":
         """Returns the law with at most about so many values of E at each H.
