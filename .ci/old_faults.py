@@ -143,8 +143,8 @@ FAULTS = [
     ),
     fault(
         "directions: one pair serves both where Q is far from P",
-        "        given = found.zero_mass - chance\n",
-        "        return found, True\n        given = found.zero_mass - chance\n",
+        "        given = found.zero_mass - probability\n",
+        "        return found, True\n        given = found.zero_mass - probability\n",
         "float(np.minimum(q[gone], 1.0).sum())\n",
         "0.0\n",
     ),

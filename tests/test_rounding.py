@@ -531,7 +531,7 @@ def ratios_of_chains():
         correlation=0.5,
         scale=1.7,
         factors=np.ones(1),
-        chances=np.ones(1),
+        probabilities=np.ones(1),
         lost_factor=0.0,
         places=np.arange(3.0),
         length=1,

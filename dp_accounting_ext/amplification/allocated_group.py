@@ -166,7 +166,7 @@ def counted_members(
     together = int(2 * replaced_allocation.LARGEST_SHIFT / furthest)
     numbers = np.arange(1, min(members, MOST_MEMBERS) + 1)
     crowded = sum(
-        each.count * special.bdtrc(together, numbers, min(each.chance, 1.0))
+        each.count * special.bdtrc(together, numbers, min(each.probability, 1.0))
         for each in allocation.steps
     )
     few = (crowded <= CROWDED) | (numbers <= together)
@@ -201,7 +201,7 @@ def _atoms(
     cells = normal_cells.NormalCells.of(
         [j * shift for j in range(together + 1)], low, high
     )
-    weight = members * steps.chance
+    weight = members * steps.probability
     masses = np.zeros((members + 1, cells.masses.shape[1]))
     for number, row in enumerate(cells.masses):
         masses[number] = _power(weight, number) * row
@@ -300,7 +300,7 @@ def counted(
     Returns:
         (n,) values, (n,) variances, and a bound on the absolute error of a value.
     """
-    shift, log_rate = steps.shift, math.log(rate * steps.chance)
+    shift, log_rate = steps.shift, math.log(rate * steps.probability)
     top = max(float(places[-1]), 0.0)
     # From this n on, each term is at most 1 / e of the one before.
     number = 1
@@ -317,5 +317,5 @@ def counted(
     variances = ((counts - mean) ** 2 * weights).sum(axis=0) / total
     size = float((np.abs(counts * log_rate) + factorials + counts * shift * top).max())
     off = (_TERMS + 8 * size + 4 * counts.size) * floats.UNIT_ROUNDOFF
-    values = largest + np.log(total) - rate * steps.chance
+    values = largest + np.log(total) - rate * steps.probability
     return np.maximum.accumulate(values), variances * (1 - off), off

@@ -167,7 +167,7 @@ class _Noise:
     ) -> "_Noise":
         """Returns the noise in cells that are fine and far enough for a given −ln δ."""
         others = np.arange(members + 1.0)
-        rate = min(floats.raised(steps.chance), 1.0)
+        rate = min(floats.raised(steps.probability), 1.0)
         # The largest probability that a step with j or more members is above.
         bounds = steps.count * special.binom(members, others) * rate**others
         share = math.exp(-exponent - _RARE) / others.size
@@ -212,10 +212,10 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     """
     steps, g = noise.steps, noise.members
     exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
-    if steps.chance * math.exp(min(exponents[-1], _LARGEST_LOG)) > _LARGEST_LOG:
+    if steps.probability * math.exp(min(exponents[-1], _LARGEST_LOG)) > _LARGEST_LOG:
         return None
     off = replaced_allocation.EXPONENTIAL + 2 * 4 * (np.abs(exponents) + steps.shift**2)
-    first = steps.chance * np.exp(exponents) * (1 + off * floats.UNIT_ROUNDOFF)
+    first = steps.probability * np.exp(exponents) * (1 + off * floats.UNIT_ROUNDOFF)
     # A square is below its chord by at most a quarter of the squared width: lowered by
     # `bits`, the chords of a cell are below it.
     curved = -math.expm1(-(steps.shift**2))
@@ -228,16 +228,16 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     second[0] = 0.0
     base, moved = noise.cells.masses
     mean = (
-        steps.chance
+        steps.probability
         * moved
         / base
         * (1 + 4 * noise.cells.mass_error + 16 * floats.UNIT_ROUNDOFF)
     )
     share = (mean - first[:-1]) / np.diff(first)
-    largest = steps.chance * math.exp(
+    largest = steps.probability * math.exp(
         steps.shift * noise.cells.ends[-1] - steps.shift**2 / 2
     )
-    usual = steps.count * steps.chance**2 * math.expm1(steps.shift**2)
+    usual = steps.count * steps.probability**2 * math.expm1(steps.shift**2)
     window = _window(
         (first, second),
         noise.at_ends(share),

@@ -77,12 +77,12 @@ class Steps:
 
     Attributes:
         shift: How far a record moves the noise, in standard deviations, in (0, 12].
-        chance: The probability that a given one of the steps is drawn.
+        probability: The probability that a given one of the steps is drawn.
         count: The number of steps.
     """
 
     shift: float
-    chance: float
+    probability: float
     count: int
 
 
@@ -178,7 +178,7 @@ class _Above:
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
-        unit = max(each.chance for each in allocation.steps)
+        unit = max(each.probability for each in allocation.steps)
         self._null_probability = allocation.null_probability / unit
         self._mean = (1 - allocation.infinity_mass) / unit
         law = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
@@ -248,7 +248,7 @@ class _Below:
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
-        unit = max(each.chance for each in allocation.steps)
+        unit = max(each.probability for each in allocation.steps)
         law = _sum_of(allocation, kappa, tail_mass, Bound.LOWER)
         masses, q, p = law.masses
         p = unit * p + allocation.null_probability * masses
@@ -344,17 +344,17 @@ def _sum_of(
 ) -> lattice_law.Atoms:
     """Returns the law of Σ r_i (X_i / κ − X′_i)."""
     number = sum(each.count for each in allocation.steps)
-    unit = max(each.chance for each in allocation.steps)
+    unit = max(each.probability for each in allocation.steps)
     parts, means = [], []
     for steps in allocation.steps:
         sign = 1 if bound is Bound.UPPER else -1
         shift = steps.shift * (1 + sign * SHIFT * floats.UNIT_ROUNDOFF)
         low, high = _ends(steps, number, tail_mass)
         noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
-        chance = steps.chance / unit
-        make = functools.partial(_atoms, noise, shift, kappa, chance, bound)
+        probability = steps.probability / unit
+        make = functools.partial(_atoms, noise, shift, kappa, probability, bound)
         parts.append((make, steps.count))
-        means.append(steps.count * chance * _kept_mean(noise, shift, kappa))
+        means.append(steps.count * probability * _kept_mean(noise, shift, kappa))
     tail = max(tail_mass / (unit * kappa), floats.SMALLEST_MASS)
     accurate = accuracy.Accuracy(tail).with_cells(accuracy.SCORE_CELLS)
     law = law_sums.sum_of(parts, bound, accurate, both=False)
@@ -410,7 +410,7 @@ def _deviation(allocation: Allocation) -> float:
     """Returns the standard deviation of S, computed so that no square underflows."""
     return math.hypot(
         *(
-            each.chance * math.sqrt(each.count * math.expm1(each.shift**2))
+            each.probability * math.sqrt(each.count * math.expm1(each.shift**2))
             for each in allocation.steps
         )
     )
@@ -424,7 +424,7 @@ def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
     deviations = -float(special.ndtri(tail_mass))
     highest = 0.0
     for steps in allocation.steps:
-        one = steps.shift * (deviations + steps.shift / 2) + math.log(steps.chance)
+        one = steps.shift * (deviations + steps.shift / 2) + math.log(steps.probability)
         alone = float(np.logaddexp(0.0, one)) + 2
         furthest = 2 * steps.shift * (deviations + steps.shift)
         highest = max(highest, min(alone, furthest))

@@ -299,7 +299,7 @@ class ReplacedDraws(Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         (drawn,) = self.step.steps
         pair = allocation_by_sum.replaced_pair(
-            (drawn.shift, drawn.chance, self.step.null_probability),
+            (drawn.shift, drawn.probability, self.step.null_probability),
             self.mechanism.num_selected,
             self.mechanism.num_steps,
             tail_mass=accuracy.tail_mass,

@@ -181,7 +181,7 @@ def one_drawn(
         if inner is None:
             return None
         for each in inner.steps:
-            key = each.shift, probability * each.chance
+            key = each.shift, probability * each.probability
             counts[key] = counts.get(key, 0) + number * each.count
         null_probability += number * probability * inner.null_probability
         infinity_mass += number * probability * inner.infinity_mass

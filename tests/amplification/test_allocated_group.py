@@ -29,7 +29,7 @@ Steps = replaced_allocation.Steps
 def _law(allocation, members):
     """Returns ratios of two steps' outputs on a grid, and weights on either axis."""
     each = [
-        (steps.shift, steps.chance)
+        (steps.shift, steps.probability)
         for steps in allocation.steps
         for _ in range(steps.count)
     ]

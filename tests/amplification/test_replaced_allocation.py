@@ -47,7 +47,7 @@ def _nodes(number):
 def _profile(allocation, kappa):
     """Returns H_κ of up to three steps, by the trapezoidal rule over all but one."""
     each = [
-        (steps.shift, steps.chance)
+        (steps.shift, steps.probability)
         for steps in allocation.steps
         for _ in range(steps.count)
     ]

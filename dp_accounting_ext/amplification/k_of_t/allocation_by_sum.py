@@ -246,7 +246,7 @@ def lower_pair(
         zero_mass=pair.zero_mass if num_selected < num_steps else 0.0,
     )
     steps = joint_allocation.Steps.of(given, num_selected, num_steps)
-    if not joint_allocation.tells(steps, 1e-9):
+    if not joint_allocation.is_informative(steps, 1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
     # Masses of a step count as exact. Those under P of k steps have errors of ratios.
     of_ratios = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
@@ -294,14 +294,14 @@ def _of_largest(gained: Laws, spent: Laws, error: float = 0.0) -> FloatArray:
         spent: (n,) masses of steps under the law that is bounded from above.
         error: A further relative error of the quotient of the two probabilities.
     """
-    p, q = _chances_of_any(gained), _chances_of_any(spent)
+    p, q = _probabilities_of_any(gained), _probabilities_of_any(spent)
     steps = sum(count for _, count in gained)
     rounding = error + (4 * p.size + 8 * steps + 4096) * floats.UNIT_ROUNDOFF
     p, q = p * math.exp(-rounding), np.maximum(q, floats.TINY) * math.exp(rounding)
     return np.array([p, q])[:, (p > floats.TINY) & (q <= _MOST_LIKELY)]
 
 
-def _chances_of_any(laws: Laws) -> FloatArray:
+def _probabilities_of_any(laws: Laws) -> FloatArray:
     """Returns (n,) probabilities that some step's output is the j-th or later.
 
     If the masses of a step sum to less than one, outputs without a mass do not count.
@@ -428,15 +428,15 @@ def replaced_pair(
     Source:
         docs/mathematics.md, "A replaced record under random allocation".
     """
-    shift, chance, null_probability = step
+    shift, probability, null_probability = step
     shift *= 1 - _SHIFT * floats.UNIT_ROUNDOFF
     rarest = max(tail_mass / num_steps, floats.TINY)
     high = min(shift - float(special.ndtri(rarest)), normal_cells.FURTHEST - shift)
     cells = normal_cells.NormalCells.of((0.0, -shift, shift), -high, high)
     base, new, old = cells.masses
-    new, old = (chance * law + null_probability * base for law in (new, old))
+    new, old = (probability * law + null_probability * base for law in (new, old))
     losses = shift * (cells.ends[:-1] + cells.ends[1:]) / 2 - shift**2 / 2
-    ratios = null_probability + chance * np.exp(losses)
+    ratios = null_probability + probability * np.exp(losses)
     others = (base, num_steps - num_selected)
     gained: Laws = [(old, num_selected), others]
     spent: Laws = [(new, num_selected), others]

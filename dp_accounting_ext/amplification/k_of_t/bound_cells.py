@@ -111,7 +111,7 @@ def hinges_of(
 
 def by_counts(
     window: joint_allocation.Window,
-    log_chance: float,
+    log_probability: float,
     *,
     is_of_p: bool,
     added: float = 0.0,
@@ -123,7 +123,7 @@ def by_counts(
 
     Args:
         window: The joint law of L and V.
-        log_chance: ln c, the logarithm of the probability of the number k.
+        log_probability: ln c, the logarithm of the probability of the number k.
         is_of_p: Whether the window's law is that of P. Otherwise it is that of Q, times
             e^L.
         added: A constant that is added to V.
@@ -131,19 +131,19 @@ def by_counts(
         mass_error: A further relative error of masses.
         ratio_error: A further absolute error of L.
     """
-    log_chances = log_reciprocal(window.columns + added) + log_chance
-    if not is_of_p and log_chances.min() < -floats.LARGEST_EXPONENT:
+    logs = log_reciprocal(window.columns + added) + log_probability
+    if not is_of_p and logs.min() < -floats.LARGEST_EXPONENT:
         return None
-    log_weights = np.zeros_like(log_chances) if is_of_p else -log_chances
-    largest = float(np.abs(window.rows[[0, -1]]).max()) + abs(log_chance) + 16
+    log_weights = np.zeros_like(logs) if is_of_p else -logs
+    largest = float(np.abs(window.rows[[0, -1]]).max()) + abs(log_probability) + 16
     error = (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
     below = -math.inf
     if window.is_tilted:
         # Below the window, V may have any value, even zero.
-        below = float(window.rows[0] - log_chances[0]) + 2 * error
+        below = float(window.rows[0] - logs[0]) + 2 * error
     with np.errstate(over="ignore"):
         masses = window.masses * np.exp(log_weights)
-    losses, masses = _in_line(window, -log_chances, masses)
+    losses, masses = _in_line(window, -logs, masses)
     return hinges_of(
         losses,
         masses,
@@ -153,7 +153,7 @@ def by_counts(
         mass_error=mass_error
         + window.mass_error
         + error
-        + (2 * log_chances.size + tilted_sums.SHARE_ERROR) * floats.UNIT_ROUNDOFF,
+        + (2 * logs.size + tilted_sums.SHARE_ERROR) * floats.UNIT_ROUNDOFF,
         ratio_error=ratio_error + error,
     )
 

@@ -111,8 +111,8 @@ class Steps:
             P or under Q, that any step has a ratio that was left out.
         """
         others = self.num_steps - self.num_selected
-        chances = self.num_selected * np.maximum(self.p_masses, self.masses)
-        above = np.cumsum((chances + others * self.masses)[::-1])[::-1]
+        probabilities = self.num_selected * np.maximum(self.p_masses, self.masses)
+        above = np.cumsum((probabilities + others * self.masses)[::-1])[::-1]
         first = max(int(np.searchsorted(-above, -mass)), 2)
         kept = dataclasses.replace(
             self,
@@ -182,7 +182,7 @@ class Steps:
         return math.exp(root(excess, centre - 4, centre + 4))
 
 
-def tells(steps: Steps, least: float) -> bool:
+def is_informative(steps: Steps, least: float) -> bool:
     """Returns whether the standard deviation of L under P is above `least`."""
     if steps.ratios.size < 2 or not steps.p_masses.any():
         return False

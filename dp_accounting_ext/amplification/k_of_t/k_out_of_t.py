@@ -66,7 +66,7 @@ def upper_pair(
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
     found = [Hinges.of(each) for each in known]
-    if num_steps > _MOST_STEPS or not joint_allocation.tells(steps, 1e-6):
+    if num_steps > _MOST_STEPS or not joint_allocation.is_informative(steps, 1e-6):
         return hinges.least(found)
     for exponent in joint_allocation.exponents_up_to(_EXPONENTS, tail_mass):
         bound = _bound(pair, steps, exponent)

@@ -32,7 +32,7 @@ _LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A chain of neighbours, from below: G′_ij = a_i a_j r^|i−j| + w 1_{i=j}.
+    """A chain of neighbors, from below: G′_ij = a_i a_j r^|i−j| + w 1_{i=j}.
 
     Attributes:
         scales: a_i, as a tuple.
@@ -56,7 +56,7 @@ class Block:
 
 
 def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
-    """Returns blocks of neighbours that suit a Gram matrix from below.
+    """Returns blocks of neighbors that suit a Gram matrix from below.
 
     Bins differ most at the end of a run. So blocks are taken for alike in groups that
     are the larger the further they are from the end.
@@ -194,7 +194,7 @@ def _lower_chain(
 ) -> tuple[markov_sums.Chain, float]:
     """Returns the chain of a block with its grids, and the error of its factors."""
     scale = max(block.scales)
-    values, chances, _, error = gauss_markov.factors(
+    values, probabilities, _, error = gauss_markov.factors(
         block.own, block.variance, Bound.LOWER, each
     )
     cell = _PLACE * min(math.sqrt(block.variance), 1.0)
@@ -207,7 +207,7 @@ def _lower_chain(
         correlation=block.correlation,
         scale=scale,
         factors=values,
-        chances=chances,
+        probabilities=probabilities,
         lost_factor=0.0,
         places=places,
         length=block.length,

@@ -17,7 +17,7 @@ from scipy import optimize
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Tuning: what is tried. Correlations of neighbours; shares of the least A that is above
+# Tuning: what is tried. Correlations of neighbors; shares of the least A that is above
 # all entries, or of 2; frequencies at which a symbol is looked at to choose among them.
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
 _SHARES = np.linspace(0.05, 1.0, 39)
@@ -64,7 +64,7 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """The largest entries of neighbours on a line, over the largest of all.
+    """The largest entries of neighbors on a line, over the largest of all.
 
     Attributes:
         near: (n,) by distance along the line; beyond there are none.
@@ -87,7 +87,7 @@ class Window:
 def candidates(gram: FloatArray) -> list[Fit]:
     """Returns chains above the mean of b ratios, each the best by another moment.
 
-    The mean over all b bins is the mean over all windows of l neighbours, on a circle,
+    The mean over all b bins is the mean over all windows of l neighbors, on a circle,
     of the window's mean: by Jensen's inequality the worst window dominates it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Bins of correlated noise from below: what an exponential filter of the noise tells.
+"""Bins of correlated noise from below: what an exponential filter of the noise shows.
 
 For a banded Toeplitz strategy with column c, y_t = Σ_j y_{t + jb} / √k over the epochs
 is N(0, 1) under Q, and bin i moves it by √k c_{t−i}. What a bin does after the last
@@ -75,7 +75,7 @@ def lower_pair(
         correlation=correlation,
         scale=scale,
         factors=np.ones(1),
-        chances=np.ones(1),
+        probabilities=np.ones(1),
         lost_factor=0.0,
         places=gauss_markov.sum_places(
             num_bins,

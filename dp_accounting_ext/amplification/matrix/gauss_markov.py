@@ -126,8 +126,8 @@ def upper_pairs(
     if chain_fit.shared:
         each = tail_of_step(_TAILS * tail_mass, 1)
         of_all = chain_fit.shared, chain_fit.shared, Bound.UPPER, each
-        values, chances, missing, error = factors(*of_all, coarser=coarser)
-        law = markov_sums.times(chain, law, values, chances, missing)
+        values, probabilities, missing, error = factors(*of_all, coarser=coarser)
+        law = markov_sums.times(chain, law, values, probabilities, missing)
         factor_error += error
     mass_error = law.mass_error + chain.length * factor_error
     rounding = floats.raised(1 + mass_error)
@@ -199,7 +199,7 @@ def _chain_above(
     scale, excess = math.sqrt(variance * share), chain_fit.excess
     each = tail_of_step(_TAILS * tail_mass, chain_fit.length)
     times = together(chain_fit)
-    values, chances, lost, error = factors(
+    values, probabilities, lost, error = factors(
         own,
         variance,
         Bound.UPPER,
@@ -229,7 +229,7 @@ def _chain_above(
         correlation=correlation,
         scale=scale,
         factors=values,
-        chances=chances,
+        probabilities=probabilities,
         lost_factor=lost,
         places=places,
         length=chain_fit.length,
@@ -327,8 +327,13 @@ def factors(
     error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF
     if bound is Bound.LOWER:
         starts = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf))
-        chances = np.add.reduceat(law.masses, starts)
-        return np.add.reduceat(law.p_masses, starts) / chances, chances, 0.0, error
+        probabilities = np.add.reduceat(law.masses, starts)
+        return (
+            np.add.reduceat(law.p_masses, starts) / probabilities,
+            probabilities,
+            0.0,
+            error,
+        )
     whole = np.arange(math.floor(numbers[0]) + 1, math.ceil(numbers[-1]))
     inner = np.exp(own / 2 + even * np.sinh(whole * step / even))
     lowest, highest = law.ratios[[0, -1]]
@@ -338,9 +343,9 @@ def factors(
     low = np.clip(low, 0, factors.size - 2)
     share = (law.ratios - factors[low]) / (factors[low + 1] - factors[low])
     share = np.clip(share, 0.0, 1.0)
-    chances = sums.gather(low, law.masses * (1 - share), factors.size)
-    chances += sums.gather(low + 1, law.masses * share, factors.size)
-    return factors, chances, law.infinity_mass, error
+    probabilities = sums.gather(low, law.masses * (1 - share), factors.size)
+    probabilities += sums.gather(low + 1, law.masses * share, factors.size)
+    return factors, probabilities, law.infinity_mass, error
 
 
 def sum_places(

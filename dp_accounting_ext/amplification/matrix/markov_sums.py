@@ -55,7 +55,7 @@ class Chain:
         correlation: r, in [0, 1).
         scale: a ≥ 0.
         factors: (m,) values of W, increasing and positive.
-        chances: (m,) their probabilities; the rest is that of W = 0.
+        probabilities: (m,) their probabilities; the rest is that of W = 0.
         lost_factor: What the mean of W lacks to one, at most.
         places: (l,) values of S, or of that of one side, increasing from 0.
         length: Number of steps, at least 1.
@@ -63,14 +63,14 @@ class Chain:
         smallest_mass: Of a state and a cell of sums: less is left out, and from above
             counted as lost. There it is of the larger of Q's mass and P's.
         factor_gap: From above, factors that are nearer to each other than that many
-            cells of sums, times a state's ratio, are split between their neighbours.
+            cells of sums, times a state's ratio, are split between their neighbors.
     """
 
     states: FloatArray
     correlation: float
     scale: float
     factors: FloatArray
-    chances: FloatArray
+    probabilities: FloatArray
     lost_factor: float
     places: FloatArray
     length: int
@@ -125,8 +125,8 @@ class Chain:
     def variances(self) -> FloatArray:
         """(length,) of x_i. States are x_i less half of a times what is above one.
 
-        At distance d from an end that is e r^{2d}, e the excess. A thousandth is not
-        told from less, so that most steps are alike.
+        At distance d from an end that is e r^{2d}, e the excess. A thousandth is as
+        good as less, so that most steps are alike.
         """
         places = np.arange(self.length)
         distances = np.minimum(places, places[::-1])
@@ -392,7 +392,11 @@ def _moved(rows: slice, moves: "Moves", side: _Side, steps: int) -> _Side:
 
 
 def times(
-    chain: Chain, law: SumLaw, factors: FloatArray, chances: FloatArray, lost: float
+    chain: Chain,
+    law: SumLaw,
+    factors: FloatArray,
+    probabilities: FloatArray,
+    lost: float,
 ) -> SumLaw:
     """Returns the law of a chain's sum times an independent factor, from above.
 
@@ -400,11 +404,11 @@ def times(
         chain: The chain.
         law: Of its sum.
         factors: (m,) values of the factor, increasing and positive.
-        chances: (m,) their probabilities; the rest is that of 0.
+        probabilities: (m,) their probabilities; the rest is that of 0.
         lost: What the mean of the factor lacks to one, at most.
     """
     values = np.outer(law.places, np.append(factors, 0.0))
-    moved, above = split(law.places, values, chances)
+    moved, above = split(law.places, values, probabilities)
     terms = int(np.diff(moved.indptr).max()) + 16
     gone = float(law.masses @ (above + lost * law.places))
     found = dataclasses.replace(
@@ -513,13 +517,13 @@ def _grouped_after(
     first, second = chain.places[1:3].tolist()
     each = 1 / math.log(second / first - 1)
     unit = first / math.expm1(1 / each)
-    for factor, chance in zip(chain.factors, chain.chances, strict=True):
+    for factor, probability in zip(chain.factors, chain.probabilities, strict=True):
         sums = means + factor * added
         # Whatever is the cell of a sum, a group has its mean.
         cells = (np.log1p(sums / unit) * each).astype(np.intp)
         np.minimum(cells, count - 1, out=cells)
         cells += firsts
-        weights = chance * mass
+        weights = probability * mass
         new_masses += np.bincount(cells, weights, masses.size)
         new_totals += np.bincount(cells, weights * sums, masses.size)
     return new_masses.reshape(masses.shape), new_totals.reshape(masses.shape)
@@ -612,7 +616,7 @@ def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
 def hats(
     states: FloatArray, means: FloatArray, spread: float, *, raised: bool
 ) -> FloatArray:
-    """Returns (means, states) shares of N(mean, spread²) split between its neighbours.
+    """Returns (means, states) shares of N(mean, spread²) split between its neighbors.
 
     Args:
         states: (n,) where it is split to.
@@ -691,7 +695,9 @@ class Addition:
         even = float(
             cells.max(where=places[1:] <= (chain.length + 1) // 2, initial=0.0)
         )
-        factors, chances = _thinned(chain, chain.factor_gap * even / float(ratios[-1]))
+        factors, probabilities = _thinned(
+            chain, chain.factor_gap * even / float(ratios[-1])
+        )
         size, count, number = ratios.size, places.size, factors.size
         steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
         added = np.minimum(places[:, np.newaxis] + steps, places[-1])
@@ -706,9 +712,9 @@ class Addition:
         np.add(low, firsts[:, :, np.newaxis], out=goals[:, :, :number])
         np.add(goals[:, :, :number], 1, out=goals[:, :, number:-1])
         goals[:, :, -1] = firsts + np.arange(count)
-        np.multiply(chances, share, out=shares[:, :, number:-1])
-        np.subtract(chances, shares[:, :, number:-1], out=shares[:, :, :number])
-        shares[:, :, -1] = max(1 - float(chances.sum()), 0.0)
+        np.multiply(probabilities, share, out=shares[:, :, number:-1])
+        np.subtract(probabilities, shares[:, :, number:-1], out=shares[:, :, :number])
+        shares[:, :, -1] = max(1 - float(probabilities.sum()), 0.0)
         starts = np.arange(size * count + 1, dtype=np.int32) * goals.shape[2]
         columns = shares.ravel(), goals.ravel(), starts
         matrix = sparse.csc_matrix(columns, shape=(size * count,) * 2).tocsr()
@@ -719,7 +725,7 @@ class Addition:
         for row, ratio in zip(lost, ratios.tolist(), strict=True):
             first = np.searchsorted(places, places[-1] - ratio * factors[-1])
             above = places[first:, np.newaxis] + ratio * factors - places[-1]
-            row[first:] += np.maximum(above, 0.0) @ chances
+            row[first:] += np.maximum(above, 0.0) @ probabilities
         return cls(rows, matrix, most_terms, lost)
 
     def apply(self, masses: FloatArray, out: FloatArray) -> FloatArray:
@@ -735,8 +741,8 @@ class Addition:
 
 
 def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
-    """Returns fewer factors and their chances, the rest split between neighbours."""
-    factors, chances = chain.factors, chain.chances
+    """Returns fewer factors and their probabilities; others are split between these."""
+    factors, probabilities = chain.factors, chain.probabilities
     kept, last = [0], float(factors[0])
     for index, factor in enumerate(factors.tolist()):
         if factor >= last + gap and index:
@@ -745,32 +751,32 @@ def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
     if kept[-1] != factors.size - 1:
         kept.append(factors.size - 1)
     if len(kept) == factors.size:
-        return factors, chances
+        return factors, probabilities
     few = factors[kept]
     low = np.clip(np.searchsorted(few, factors, side="right") - 1, 0, few.size - 2)
     share = (factors - few[low]) / (few[low + 1] - few[low])
     share = np.clip(share, 0.0, 1.0)
-    found = sums.gather_quickly(low, chances * (1 - share), few.size)
-    found += sums.gather_quickly(low + 1, chances * share, few.size)
+    found = sums.gather_quickly(low, probabilities * (1 - share), few.size)
+    found += sums.gather_quickly(low + 1, probabilities * share, few.size)
     return few, found
 
 
 def split(
-    places: FloatArray, sums: FloatArray, chances: FloatArray
+    places: FloatArray, sums: FloatArray, probabilities: FloatArray
 ) -> tuple[sparse.csr_matrix, FloatArray]:
-    """Returns where sums go, each split between its neighbours so that its mean stays.
+    """Returns where sums go, each split between its neighbors so that its mean stays.
 
     Args:
         places: (l,) increasing from 0.
         sums: (l, m + 1) at least 0, of each place by what is drawn.
-        chances: (m,) of what is drawn; the rest is that of the last column.
+        probabilities: (m,) of what is drawn; the rest is that of the last column.
 
     Returns:
         The (l, l) matrix from masses to masses; and (l,) means of what is above the
         highest place.
     """
     count, number = sums.shape
-    weights = np.append(chances, max(1 - float(chances.sum()), 0.0))
+    weights = np.append(probabilities, max(1 - float(probabilities.sum()), 0.0))
     above = np.maximum(sums - places[-1], 0.0)
     sums = sums - above
     low = np.searchsorted(places, sums, side="right") - 1

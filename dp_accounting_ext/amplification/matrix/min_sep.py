@@ -1,4 +1,4 @@
-"""One block of b-min-sep sampling: pairs above what it tells, from any state.
+"""One block of b-min-sep sampling: pairs above what it reveals, from any state.
 
 From a start at u of a block's b steps, a record that is ready takes part in step a ≥ u
 with probability p (1 − p)^{a − u}, and in none with (1 − p)^{b − u}:
@@ -142,7 +142,7 @@ def upper_pairs(
     ratio_error = markov_sums.place_error(chain) + factor_error
     ratio_error += 8 * (chain.length + 2) * floats.UNIT_ROUNDOFF
     rounding = floats.raised(1 + mass_error)
-    silent = np.power(1 - probability, np.arange(1, chain.length + 1))
+    absent = np.power(1 - probability, np.arange(1, chain.length + 1))
     shrink = math.exp(-markov_sums.drift(chain))
     removed, added = [], []
     for number, masses in enumerate(laws.masses):
@@ -150,7 +150,7 @@ def upper_pairs(
         gone = float(masses[~kept].sum())
         lost = float(laws.lost_mass[number]) + gone
         mean = float(laws.lost_mean[number]) + gone * float(chain.places[-1])
-        never = float(silent[number])
+        never = float(absent[number])
         ratios = never + probability * chain.places[kept]
         sink = floats.raised((probability * mean + never * lost) * rounding)
         removed.append(
@@ -196,7 +196,7 @@ def _chain_of(
     if whole > floats.LARGEST_EXPONENT:
         return None
     each = gauss_markov.tail_of_step(tail_mass, chain_fit.length)
-    factors, chances, lost, error = gauss_markov.factors(
+    factors, probabilities, lost, error = gauss_markov.factors(
         own, variance, Bound.UPPER, each, coarser=coarser
     )
     scale, correlation = math.sqrt(common), chain_fit.correlation
@@ -211,7 +211,7 @@ def _chain_of(
         correlation=correlation,
         scale=scale,
         factors=factors,
-        chances=chances,
+        probabilities=probabilities,
         lost_factor=lost,
         places=gauss_markov.sum_places(chain_fit.length, whole, each, coarser=coarser),
         length=chain_fit.length,
@@ -274,12 +274,12 @@ def _times_shared(
         coarser: As of `gauss_markov.upper_pairs`.
     """
     each = gauss_markov.tail_of_step(tail_mass, 1)
-    factors, chances, lost, error = gauss_markov.factors(
+    factors, probabilities, lost, error = gauss_markov.factors(
         shared, shared, Bound.UPPER, each, coarser=coarser
     )
     places = chain.places
     moved, above = markov_sums.split(
-        places, np.outer(places, _with_zero(factors)), chances
+        places, np.outer(places, _with_zero(factors)), probabilities
     )
     found = laws._replace(
         masses=np.array([moved @ row for row in laws.masses]),
@@ -312,7 +312,7 @@ def _adders(
     found, lost = [], np.empty((chain.states.size, chain.places.size))
     for index, ratio in enumerate(chain.ratios.tolist()):
         sums = before + ratio * factors
-        moved, above = markov_sums.split(chain.places, sums, chain.chances)
+        moved, above = markov_sums.split(chain.places, sums, chain.probabilities)
         lost[index] = above + chain.lost_factor * ratio
         found.append(moved)
     return found, lost
@@ -324,5 +324,5 @@ def _most_terms(added: Sequence[sparse.csr_matrix]) -> int:
 
 
 def _with_zero(factors: FloatArray) -> FloatArray:
-    """Returns factors and 0, which has the rest of their chances."""
+    """Returns factors and 0, which has the rest of their probabilities."""
     return np.append(factors, 0.0)

@@ -18,7 +18,7 @@ def statistic(bins, correlation=0.5, scale=0.7):
         correlation=correlation,
         scale=scale,
         factors=np.ones(1),
-        chances=np.ones(1),
+        probabilities=np.ones(1),
         lost_factor=0.0,
         places=np.concatenate([np.arange(0.0, 10.0, 0.01), np.geomspace(10, 1e4, 500)]),
         length=length,

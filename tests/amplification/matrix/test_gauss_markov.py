@@ -70,7 +70,7 @@ def test_sums_on_uneven_states_against_quadrature(length):
         correlation=0.6,
         scale=1.0,
         factors=np.ones(1),
-        chances=np.ones(1),
+        probabilities=np.ones(1),
         lost_factor=0.0,
         places=np.concatenate([np.arange(0, 5, 0.01), np.geomspace(5, 1e5, 900)]),
         length=length,

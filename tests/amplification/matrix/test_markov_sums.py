@@ -16,7 +16,7 @@ CHAIN = markov_sums.Chain(
     correlation=0.6,
     scale=1.0,
     factors=np.ones(1),
-    chances=np.ones(1),
+    probabilities=np.ones(1),
     lost_factor=0.0,
     places=0.02 * np.expm1(np.linspace(0.0, 12.0, 1501)),
     length=2,
@@ -137,7 +137,7 @@ def test_what_is_left_out_is_counted(excess):
         states=np.linspace(-7.0, 8.0, 101),
         places=np.concatenate([[0.0], np.geomspace(1e-2, 3e3, 300)]),
         factors=np.array([0.5, 1.5]),
-        chances=np.array([0.5, 0.5]),
+        probabilities=np.array([0.5, 0.5]),
     )
     full = markov_sums.upper_sum(chain)
     cut = markov_sums.upper_sum(dataclasses.replace(chain, smallest_mass=1e-6))
@@ -169,7 +169,7 @@ def test_fewer_factors_have_the_mean_of_all():
         CHAIN,
         length=3,
         factors=factors / factors.mean(),
-        chances=chances,
+        probabilities=chances,
         factor_gap=1.0,
         places=np.concatenate([np.arange(0, 3.0, 0.1), np.geomspace(3.0, 3e3, 600)]),
     )
@@ -190,7 +190,7 @@ def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
         length=length,
         excess=excess,
         factors=np.array([0.5, 1.5]),
-        chances=np.array([0.5, 0.5]),
+        probabilities=np.array([0.5, 0.5]),
         places=np.concatenate([np.arange(0.0, 12.0, 0.01), np.geomspace(12, 1e4, 500)]),
     )
     law = markov_sums.upper_sum(chain)
