@@ -164,7 +164,8 @@ def _in_line(
     """Returns (l,) losses and their masses, from those of (m, n) cells.
 
     The losses are a fraction of a coarse row apart. So all cells of a column are split
-    between losses in the same way.
+    between losses in the same way. Cells stay as they are if there would be more losses
+    than cells, which is so where rows are close to each other and columns are not.
 
     Args:
         window: The joint law of L and V.
@@ -173,8 +174,11 @@ def _in_line(
     """
     step = window.row_step / _LOSSES_OF_ROW
     masses = np.minimum(masses.T, _MOST_MASS)
+    size = _LOSSES_OF_ROW * (window.rows.size - 1) + 1
+    if (added.max() - added.min()) / step + size > masses.size:
+        return np.add.outer(added, window.rows).ravel(), masses.ravel()
     places, shares = tilted_sums.shares(added / step, step)
-    low, size = int(places.min()), _LOSSES_OF_ROW * (window.rows.size - 1) + 1
+    low = int(places.min())
     found = np.zeros(size + int(places.max()) - low)
     for column, firsts, parts in zip(masses, places.T - low, shares.T, strict=True):
         for first, share in zip(firsts.tolist(), parts.tolist(), strict=True):
