@@ -61,6 +61,8 @@ _LARGEST_LOG = 600.0
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 _RARE = 7.0
 _FEW_PLACES = 512  # Tuning: the places of each bound, if it may be rough.
+# Tuning: V is rarely above so many of its standard deviations at any of these δ.
+_DEVIATIONS = 9.0
 _ROUGHER = 4  # Tuning: how many columns are merged, if a bound may be rough.
 # Tuning: the best λ for one −ln δ is used for one that is larger by this.
 _EARLIER = 1.5
@@ -295,7 +297,7 @@ def _window(
             the value is then chosen here.
     """
     count = noise.steps.count
-    grid = joint_allocation.Grid.of(sums_of_step, [(masses, count)], tilt)
+    grid = joint_allocation.Grid.of(sums_of_step, [(masses, count)], tilt, _DEVIATIONS)
     if noise.is_rough:
         grid = dataclasses.replace(
             grid,

@@ -272,6 +272,7 @@ class Grid:
         sums_of_step: tuple[FloatArray, FloatArray],
         laws: Laws,
         tilt: float,
+        deviations: float = _DEVIATIONS,
     ) -> "Grid":
         """Returns a grid for a law, tilted a little less than to its saddle point.
 
@@ -279,6 +280,7 @@ class Grid:
             sums_of_step: (n,) terms of a step's outputs in either sum.
             laws: (n,) masses of steps, with counts.
             tilt: The tilt of the saddle point.
+            deviations: How many standard deviations of the second sum have columns.
         """
         tilt *= _EASED
         first, second = sums_of_step
@@ -297,7 +299,7 @@ class Grid:
             low=low,
             # Sums that the torus folds back are this far beyond the ends.
             row_step=1.125 * (high - low) / rows,
-            column_step=(middle + _DEVIATIONS * math.sqrt(spread)) / columns,
+            column_step=(middle + deviations * math.sqrt(spread)) / columns,
             rows=rows,
             columns=columns,
             height=rows // _COARSE_ROWS,
