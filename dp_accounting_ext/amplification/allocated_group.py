@@ -145,7 +145,7 @@ def _mixed(
 def _in_floats(p: FloatArray, q: FloatArray) -> BoolArray:
     """Returns which of (n,) masses and of their quotients fit a float."""
     fit = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # Where a mass is zero.
         return np.asarray(fit & (np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS))
 
 

@@ -17,6 +17,8 @@ DominatingPair = dominating_pair.DominatingPair
 
 # Certified: smaller positive values are raised to this, where floats have all digits.
 SMALLEST = 1e-250
+# Tuning: rounding lowers a corner by less than this share; underflow may lower it more.
+_ROUNDED = 1e-6
 
 
 def values_at(
@@ -101,6 +103,10 @@ def atoms_above(
     masses = np.maximum(slopes[:-1] - slopes[1:], 0.0)
     infinity_mass = float(heights[-1])
     found = values_at(places, places[1:], masses, infinity_mass)
+    # Where masses have underflowed, the value beyond the atoms takes their place.
+    short = np.where(heights > (1 + _ROUNDED) * found, heights - found, 0.0)
+    beyond = (1 + _ROUNDED) * float(short.max())
+    infinity_mass, found = infinity_mass + beyond, found + beyond
     # If rounding has lowered a corner, all masses are raised.
     rise = floats.raised(
         float((heights / np.maximum(found, floats.SMALLEST_MASS)).max(initial=1.0))

@@ -130,3 +130,13 @@ def test_two_profiles_joined_are_each_above_its_own(above, below, epsilon):
             assert both.delta(epsilon, direction) >= min(truth, 1.0)
     assert both.masses.sum() + both.zero_mass >= 1.0 - 1e-15
     assert both.p_masses.sum() + both.infinity_mass >= 1.0 - 1e-15
+
+
+def test_where_masses_underflow_corners_are_held_by_the_value_beyond():
+    """Slopes of 1e-130 over 1e250 are none in floats: all masses grew 1e21 times."""
+    places = np.array([1.0, 1e20, 1e200, 1e250])
+    bounds = np.array([0.5, 1e-10, 1e-130, 1e-140])
+    pair = profile_pairs.pair_above(places, bounds)
+    found = pair.profile(Direction.REMOVE).deltas(np.log(places))
+    assert (found >= bounds).all()
+    assert (found <= [0.501, 1.01e-10, 1e-22, 2e-130]).all()
