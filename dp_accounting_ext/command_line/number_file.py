@@ -244,7 +244,7 @@ def _is_index(column: Column) -> bool:
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Returns whether cells are 0, 1 and so on."""
+    """Returns whether cells are the numbers 0, 1, 2, … in this order."""
     return list(cells) == [str(place) for place in range(len(cells))]
 
 

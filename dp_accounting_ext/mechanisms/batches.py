@@ -26,7 +26,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_of_pairs
-from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import few_atoms
 from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
 
@@ -206,14 +206,12 @@ class RandomChoice(Mechanism):
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
             pair = dominating_pair.mixture(pairs, weights)
             pair = dataclasses.replace(pair, mass_error=pair.mass_error + self.error)
-            return chained_pairs.on_few_atoms(pair)
+            return few_atoms.reduced(pair)
 
         # There may be dozens, each of which has a quarter of a million atoms where
         # there is little noise.
         each = [
-            interface.pairs_of_part(part, bound, accuracy).map(
-                chained_pairs.on_few_atoms
-            )
+            interface.pairs_of_part(part, bound, accuracy).map(few_atoms.reduced)
             for part, _ in self.drawn
         ]
         return DirectedPairs.combined(each, mixed)

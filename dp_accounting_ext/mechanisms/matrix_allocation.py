@@ -158,7 +158,10 @@ class MatrixAllocation(interface.Mechanism):
 
 
 def _is_sparse(gram: FloatArray) -> bool:
-    """Returns whether few pairs of bins are correlated; else projections are better."""
+    """Returns whether few pairs of bins are correlated.
+
+    Where many are, projections of the noise give better lower bounds.
+    """
     return int(np.count_nonzero(gram)) <= _FEW_MEET * gram.size
 
 

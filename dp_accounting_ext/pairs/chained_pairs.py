@@ -1,31 +1,15 @@
 """Chains of pairs: upper bounds for two datasets from those through a third one."""
 
-import dataclasses
-
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import output_pairs
-from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.pairs import few_atoms
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
-
-# Tuning: a chain has the atoms of both pairs, which for a large group would be
-# millions. On a grid of this many atoms the loss moves by 1e-10 times its range
-# squared.
-_MOST_ATOMS = 1 << 16
-# Certified: if cells are this wide relative to a loss, floats hold their indices
-# exactly.
-_NARROWEST = 2.0**-48
-# Certified: the error of the share of a mass, a quotient of two exponentials, and of
-# the sum of shares; such a sum is made of this many partial sums.
-_SPLIT_ERROR, _CHUNKS = 64 * floats.UNIT_ROUNDOFF, 8
 
 
 def chain(first: DirectedPairs, second: DirectedPairs) -> DirectedPairs:
@@ -54,7 +38,10 @@ def chain(first: DirectedPairs, second: DirectedPairs) -> DirectedPairs:
 
 
 def chain_one_way(
-    first: DominatingPair, second: DominatingPair, *, most_atoms: int = _MOST_ATOMS
+    first: DominatingPair,
+    second: DominatingPair,
+    *,
+    most_atoms: int = few_atoms.MOST_ATOMS,
 ) -> DominatingPair:
     """Returns an upper pair of (M₁, M₃) from those of (M₁, M₂) and (M₂, M₃).
 
@@ -113,7 +100,7 @@ def chain_one_way(
     ratios, spent = _without_excess(gain / cost, spent)
     errors = first.mass_error + second.mass_error
     ratio_errors = first.ratio_error + second.ratio_error
-    return on_few_atoms(
+    return few_atoms.reduced(
         DominatingPair(
             ratios,
             spent,
@@ -129,7 +116,7 @@ def chain_one_way(
 
 
 def powers(
-    pair: DominatingPair, number: int, *, most_atoms: int = _MOST_ATOMS
+    pair: DominatingPair, number: int, *, most_atoms: int = few_atoms.MOST_ATOMS
 ) -> DominatingPair:
     """Returns the chain of a pair with itself, by repeated doubling.
 
@@ -176,74 +163,3 @@ def _without_excess(
     masses[lowest] *= factor
     order = np.argsort(ratios, kind="stable")
     return ratios[order], masses[order]
-
-
-def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> DominatingPair:
-    """Returns the pair with fewer atoms if it has too many.
-
-    The ratios of an upper pair are split onto a grid. The atoms of a lower pair that
-    are close to each other become one, which is what a mechanism does that does not
-    release which of their outputs it had.
-    """
-    if pair.ratios.size <= most_atoms:
-        return pair
-    if pair.bound is Bound.LOWER:
-        return _merged(pair, most_atoms)
-    law = law_sums.of_pair(pair, atom_laws.Axis.LOSS)
-    # Losses may all be zero, or so close that floats cannot number the cells.
-    largest = float(np.abs(law.values).max(initial=0.0))
-    width = max(pair.loss_range() / most_atoms, _NARROWEST * largest) or 1.0
-    q_mass = law.q_mass()
-    start, masses = _placed_in_turn(law, width)
-    kept = masses[0] > 0
-    places = np.arange(masses.shape[1])[kept]
-    nodes = width * (start + places)
-    rounding = 4 * floats.UNIT_ROUNDOFF * float(np.abs(nodes).max())
-    law = dataclasses.replace(
-        law,
-        values=nodes,
-        masses=masses[:, kept],
-        mass_error=law.mass_error + _SPLIT_ERROR,
-        ratio_error=law.ratio_error + rounding,
-    )
-    return output_pairs.of_losses(law_sums.read(law.without_tiny(q_mass)))
-
-
-def _merged(pair: DominatingPair, cells: int) -> DominatingPair:
-    """Returns a lower pair with one atom for all ratios in a cell of losses."""
-    losses = np.log(pair.ratios)
-    losses -= losses[0]
-    # Which atoms share a cell is tuning: rounding decides nothing else.
-    places = (losses * ((cells - 1) / max(losses[-1], floats.TINY))).astype(np.int64)
-    masses = sums.gather(places, pair.masses)
-    p_masses = sums.gather(places, pair.p_masses)
-    kept = np.minimum(masses, p_masses) > 0
-    rounding = 8 * floats.UNIT_ROUNDOFF
-    return dataclasses.replace(
-        pair,
-        ratios=p_masses[kept] / masses[kept],
-        masses=masses[kept],
-        mass_error=pair.mass_error + rounding,
-        ratio_error=pair.ratio_error + rounding,
-    )
-
-
-def _placed_in_turn(law: atom_laws.Atoms, width: float) -> tuple[int, FloatArray]:
-    """Returns what `atom_laws.placed` does, with an eighth of the memory.
-
-    The mass of a node is a sum of at most eight partial sums.
-    """
-    chunks = [
-        atom_laws.placed(dataclasses.replace(law, values=values, masses=masses), width)
-        for values, masses in zip(
-            np.array_split(law.values, _CHUNKS),
-            np.array_split(law.masses, _CHUNKS, axis=1),
-            strict=True,
-        )
-    ]
-    start = min(begin for begin, _ in chunks)
-    size = max(begin + masses.shape[1] for begin, masses in chunks) - start
-    placed = np.zeros((len(law.masses), size))
-    for begin, masses in chunks:
-        placed[:, begin - start : begin - start + masses.shape[1]] += masses
-    return start, placed

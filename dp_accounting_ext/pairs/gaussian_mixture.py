@@ -24,8 +24,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 # Tuning. With half or twice as many points, brackets change by less than 5 % of their
 # width, except for one or two runs, whose brackets are about 1e-6 wide.
 _POINTS = 10_000
-# Where there would be more points than this, they are 1.5 times as far apart: brackets
-# are still less than 1e-4 of δ wide at δ = 1e-290.
+# Where there would be more points than this, they are up to 1.5 times as far apart.
+# Brackets of δ are still less than 1e-4 of it wide at δ = 1e-290.
 _MANY_POINTS = 60_000
 # A limit of time and memory: shifts further apart have the trivial pair.
 _LONGEST_REACH = 200.0

@@ -200,7 +200,13 @@ def bounding(channel: Channel, side: Side) -> Channel:
 
 
 def alike(channels: Sequence[Channel]) -> list[Channel]:
-    """Returns the channels on one side: exact ones become bounds if any other is."""
+    """Returns channels all of which are exact, or all of which are bounds on one side.
+
+    If some are bounds, the exact ones among the others are relabeled as such bounds.
+
+    Args:
+        channels: Channels that are exact or bounds; all bounds are on the same side.
+    """
     sides = {channel.side for channel in channels} - {Side.EXACT}
     if not sides:
         return list(channels)

@@ -17,7 +17,7 @@ def test_mechanisms_that_differ_are_as_tight_as_runs_of_one():
 
 
 GAUSSIAN, LAPLACE = dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent
-ALLOCATED = ext.RandomAllocationEvent
+ALLOCATED, GROUP = ext.RandomAllocationEvent, ext.GroupSubsampledEvent
 RARE = dp_accounting.PoissonSampledDpEvent(1e-4, GAUSSIAN(0.08))
 
 
@@ -44,6 +44,13 @@ RARE = dp_accounting.PoissonSampledDpEvent(1e-4, GAUSSIAN(0.08))
             1,
             1e-12,
             3e-4,
+        ),
+        # 9 % wide if the second sum has columns over six deviations only.
+        (
+            ext.GroupSubsampledEvent(2, ALLOCATED(GAUSSIAN(0.6916), 1, 1481)),
+            5,
+            1.2e-11,
+            0.07,
         ),
     ],
 )

@@ -128,3 +128,17 @@ def test_extremes(rate, sigma):
         assert 0 <= low <= high
     low, high = accountant.get_delta_bounds(1.0)
     assert 0 <= low <= high <= 1
+
+
+def test_blocks_hold_the_run_and_only_neighbors_share_noise():
+    """What the proof asks of their length; a run of one block may be shorter."""
+    for bands, apart, steps in itertools.product(
+        range(1, 6), range(1, 7), range(1, 15)
+    ):
+        if bands > apart:
+            continue
+        column = tuple(0.9**lag for lag in range(bands))
+        run = min_sep_sampling.Run(column, 1.0, 0.2, apart, steps, True)
+        assert run.num_blocks * run.block_length >= steps
+        assert run.block_length <= apart
+        assert run.num_blocks == 1 or run.block_length >= bands

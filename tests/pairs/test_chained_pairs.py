@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 import math
-import tracemalloc
 
 from hypothesis import given
 import numpy as np
@@ -14,6 +13,7 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import few_atoms
 from dp_accounting_ext.pairs import gaussian
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -67,39 +67,6 @@ def test_gaussians_are_exact(sigma, members):
             assert found <= upper * (1 + 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("loss", "span"), [(0.0, 0.0), (5.0, 1e-15), (600.0, 1e-9), (0.1, 50.0)]
-)
-def test_losses_that_hardly_differ_are_split_as_others(loss, span):
-    losses = np.linspace(loss, loss + span, 70_000)
-    masses = np.exp(-losses) / losses.size
-    rest = max(1 - float(masses.sum()), 0.0)
-    many = dominating_pair.DominatingPair(
-        np.exp(losses), masses, 0.0, rest, Bound.UPPER
-    )
-    few = chained_pairs.on_few_atoms(many)
-    for epsilon in (loss / 2, loss + span / 2, loss + span + 0.1):
-        truth = float(oracles.stored_delta(many, epsilon, Direction.REMOVE))
-        found = few.delta(epsilon, Direction.REMOVE)
-        assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-6) + 1e-9
-
-
-def test_many_atoms_are_split_in_little_memory():
-    losses = np.linspace(-5.0, 5.0, 1_000_000)
-    q = np.exp(-(losses**2) - losses / 2)
-    q /= (1 + 1e-12) * max(q.sum(), (q * np.exp(losses)).sum())
-    rest = [1 - float(mass.sum()) for mass in (q * np.exp(losses), q)]
-    many = dominating_pair.DominatingPair(np.exp(losses), q, *rest, Bound.UPPER)
-    tracemalloc.start()
-    try:
-        assert chained_pairs.on_few_atoms(many).ratios.size < 70_000
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    # Eight arrays of a million numbers; all at once they were seventeen.
-    assert most < 9 * losses.nbytes
-
-
 def test_masses_above_one_make_no_rare_loss():
     """By rounding, the masses of a pair may sum to more than one."""
     losses = np.linspace(-0.01, 0.01, 2_001)
@@ -117,27 +84,12 @@ def test_masses_above_one_make_no_rare_loss():
     assert chained.loss_range() <= 2 * pair.loss_range() + 1e-8
 
 
-@pytest.mark.parametrize("span", [1e-12, 0.1, 20.0])
-def test_atoms_of_lower_pairs_that_share_a_cell_become_one(span):
-    losses = np.sort(np.random.default_rng(1).uniform(-span, span, 5_000))
-    q = np.exp(-((losses / span) ** 2) - losses / 2)
-    q /= (1 + 1e-12) * max(q.sum(), (q * np.exp(losses)).sum())
-    many = dominating_pair.DominatingPair(np.exp(losses), q, 0.0, 0.0, Bound.LOWER)
-    few = chained_pairs.on_few_atoms(many, 500)
-    assert few.ratios.size <= 500
-    for direction in Direction:
-        for epsilon in (-span / 2, 0.0, span / 3, 0.9 * span):
-            truth = float(oracles.stored_delta(many, epsilon, direction))
-            found = few.delta(epsilon, direction)
-            assert 0.995 * truth - 1e-13 <= found <= truth
-
-
 @pytest.mark.parametrize("members", [1, 2, 3, 7, 8])
 def test_powers_are_chains_of_one_pair(members):
     """Of few atoms the bound is hardly above, and never below, the closed form."""
     sigma = 5.0
     pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-60)
-    few = chained_pairs.on_few_atoms(pair, 512)
+    few = few_atoms.reduced(pair, 512)
     found = chained_pairs.powers(few, members, most_atoms=512)
     assert found.ratios.size <= 514
     for delta in (1e-2, 1e-6, 1e-12):

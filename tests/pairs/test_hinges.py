@@ -7,7 +7,7 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import few_atoms
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import hinges
 
@@ -16,7 +16,7 @@ from dp_accounting_ext.pairs import hinges
 def test_the_minimum_of_profiles(sigma, one, other):
     """It is a bound on what either bounds, and hardly above the less."""
     pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-20)
-    pairs = [chained_pairs.on_few_atoms(pair, atoms) for atoms in (one, other)]
+    pairs = [few_atoms.reduced(pair, atoms) for atoms in (one, other)]
     least = hinges.minimum([dominating_pair.DirectedPairs.same(each) for each in pairs])
     for epsilon in np.linspace(0, 4, 21):
         truth = gaussian.delta(1 / sigma, epsilon, Bound.LOWER)

@@ -44,6 +44,15 @@ def test_schemes_are_what_the_accountant_composes(scheme, group):
 DATASET = {"dataset_size": 1000, "batch_size": 30, "noise_multiplier": 2.0}
 
 
+def test_its_accountant_is_as_coarse_as_asked_for():
+    run = run_of(training_run.POISSON_SAMPLING, 1.5, steps_per_epoch=30, epochs=4)
+    fine, coarse = (
+        run.accountant(value_discretization_interval=interval).get_epsilon_bounds(1e-6)
+        for interval in (1e-4, 1e-3)
+    )
+    assert coarse[1] - coarse[0] > 3 * (fine[1] - fine[0])
+
+
 def test_batches_of_a_dataset():
     """The rate is exact for Poisson's samples, the steps whole for an allocation."""
     run = training_run.TrainingRun(**DATASET, epochs=7, sampling="Poisson sampling")

@@ -89,13 +89,7 @@ def hinges_of(
     step = max(float(known.max()) - low, 1e-9) / _NODES
     places, shares = tilted_sums.shares((losses - low) / step, step)
     found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
-    total = float(masses.sum())
-    conservation.check_total(
-        "masses of cells",
-        float(found.sum()),
-        total,
-        total * places.size * floats.UNIT_ROUNDOFF,
-    )
+    _check_kept("masses of cells", found, masses, places.size)
     if below > -math.inf:
         found[math.ceil((known[-1] - low) / step)] += 1.0
     (kept,) = np.nonzero(found)
@@ -107,6 +101,15 @@ def hinges_of(
         mass_error=mass_error + places.size * floats.UNIT_ROUNDOFF,
         ratio_error=ratio_error + _NODE_ERROR,
     )
+
+
+def _check_kept(
+    name: str, found: FloatArray, masses: FloatArray, additions: int
+) -> None:
+    """Checks that splits kept the whole of some masses, but for rounding."""
+    whole = float(masses.sum())
+    error = whole * additions * floats.UNIT_ROUNDOFF
+    conservation.check_total(name, float(found.sum()), whole, error)
 
 
 def by_counts(
@@ -183,11 +186,5 @@ def _in_line(
     for column, firsts, parts in zip(masses, places.T - low, shares.T, strict=True):
         for first, share in zip(firsts.tolist(), parts.tolist(), strict=True):
             found[first : first + size : _LOSSES_OF_ROW] += share * column
-    total = float(masses.sum())
-    conservation.check_total(
-        "masses of rows",
-        float(found.sum()),
-        total,
-        total * masses.size * floats.UNIT_ROUNDOFF,
-    )
+    _check_kept("masses of rows", found, masses, masses.size)
     return window.rows[0] + step * (low + np.arange(found.size)), found

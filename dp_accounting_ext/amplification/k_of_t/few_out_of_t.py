@@ -30,8 +30,8 @@ from dp_accounting_ext.kernel import sums
 
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified, in units of rounding: the relative error of a vector or a share that one
-# step of the sum adds.
+# Certified, in units of rounding: how much each step of the sum adds to the relative
+# error of a vector or of a share.
 _ROUNDING = 64.0
 # Certified: the largest loss, in nats, so that products of three ratios fit a float;
 # and a bound on the sum of all products of masses that underflow.

@@ -56,10 +56,10 @@ class Block:
 
 
 def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
-    """Returns blocks of neighbors that suit a Gram matrix from below.
+    """Returns blocks of neighboring bins, as chains below those of a Gram matrix.
 
-    Bins differ most at the end of a run. So blocks are taken for alike in groups that
-    are the larger the further they are from the end.
+    Bins differ most at the end of a run. So blocks are treated as equal in groups, and
+    a group is the larger, the further it is from the end.
 
     Args:
         gram: (b, b) entries, rounded down.
@@ -95,7 +95,7 @@ def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
 
 
 def _block_of(gram: FloatArray) -> Block:
-    """Returns the best chain with no entry above those of a matrix.
+    """Returns the chain with the largest moment whose entries are at most a matrix's.
 
     For each r the least w is known: (v_i − w) (v_j − w) r^{2|i−j|} ≤ G_ij² for all
     pairs, v_i the diagonal.

@@ -58,7 +58,7 @@ class Means:
 
     @property
     def size(self) -> int:
-        """The number of random numbers in a draw of noise."""
+        """The number of normal variables in one draw of the noise."""
         return len(self.gram)
 
     @property

@@ -72,7 +72,7 @@ class Draws:
 
     @property
     def size(self) -> int:
-        """The number of random numbers in a draw of noise."""
+        """The number of normal variables in one draw of the noise."""
         return len(self.columns)
 
     @functools.cached_property
