@@ -41,14 +41,14 @@ SCORE_CELLS = accuracy.SCORE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified, in units of rounding: the error of values that are computed from a mass and
-# probabilities; and the error of a term of h, and of values computed from such terms.
+# Certified, in units of rounding: the error of a value that is computed from a mass and
+# probabilities; and the error of a term of h_i, or of a value computed from such terms.
 _MASS, _TERMS = 32, 64
-# Certified: an upper bound on the masses that are left out as they underflow.
+# Certified: an upper bound on the sum of all masses that underflow.
 _TINY = 1e-260
 # A limit: further members are assumed to contribute nothing.
 MOST_MEMBERS = 64
-# Tuning: the probability that a step has more members than floats can hold.
+# Tuning: the largest probability that some step has more members than floats allow.
 CROWDED = 0.01
 
 
@@ -76,7 +76,7 @@ def lower_pairs(
     rate = members / 2
     if len(allocation.steps) == 1:
         (steps,) = allocation.steps
-        # λ is the best one for this δ.
+        # λ is chosen for this δ.
         exponent = max(-math.log(accuracy.frequent_delta), 4.0)
         rate, _ = rate_and_tilt(steps, allocation.null_probability, members, exponent)
     parts = [
@@ -86,7 +86,7 @@ def lower_pairs(
         )
         for each in allocation.steps
     ]
-    # For each number of members at most `tail_mass` is left out.
+    # At most `tail_mass` is left out for each number of members.
     share = Accuracy(tail_mass / (8 * (members + 1))).with_cells(SCORE_CELLS)
     law = law_sums.sum_of(parts, Bound.LOWER, share, both=False)
     error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
@@ -107,7 +107,7 @@ def lower_pairs(
         mass_error=error,
         ratio_error=2 * error,
     )
-    # Masses of P were left out: the true probability of an event may be larger.
+    # Some of P's mass was left out, so the true probability under P may be larger.
     lost = tail_mass + _TINY
     join = q > floats.SMALLEST_MASS
     gains, costs = q[join], fewer[join]
@@ -152,11 +152,11 @@ def _in_floats(p: FloatArray, q: FloatArray) -> BoolArray:
 def counted_members(
     allocation: replaced_allocation.Allocation, members: int
 ) -> tuple[int, int]:
-    """Returns how many members count, and how many of them in any one step.
+    """Returns how many members a lower bound counts, in all and in any one step.
 
-    If many members move the noise of one step, masses do not fit a float. So as many
-    members count as are hardly ever together in one step. This number does not decrease
-    as the group grows.
+    If many members move the noise of one step, masses do not fit a float. So a lower
+    bound counts only as many members as are rarely too many in one step. This number
+    does not decrease as the group grows.
 
     Args:
         allocation: The steps.
@@ -190,8 +190,8 @@ def _atoms(
     Args:
         steps: The steps.
         members: The number of members.
-        together: The largest number of them in this step; more are left out.
-        rate: λ.
+        together: The largest number of them in this step. Larger numbers are left out.
+        rate: The mean λ of the number of members.
         tail_mass: The probability that may lie beyond the cells.
     """
     shift = steps.shift * (1 - replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
@@ -225,7 +225,10 @@ def rate_and_tilt(
     members: int,
     exponent: float,
 ) -> tuple[float, float]:
-    """Returns λ, and the tilt of L, that suit a δ: the mean number of members is g.
+    """Returns the λ and the tilt of L that suit a δ.
+
+    Under the law of L with this tilt, the mean number of members in all steps is g. The
+    profile at the mean of L is then about δ.
 
     Args:
         steps: The steps.
@@ -233,7 +236,8 @@ def rate_and_tilt(
         members: The number of members g.
         exponent: The approximate −ln δ.
     """
-    # A rough law of the noise; more than three members are rarely in one step.
+    # This is a rough law of the noise. It suffices for up to three members in one step,
+    # as more are rare.
     ends = np.linspace(-7.0, min(7.0 + 3 * steps.shift, normal_cells.FURTHEST), 160)
     weights = np.exp(-(ends**2) / 2)
     weights /= weights.sum()
@@ -290,12 +294,14 @@ def log_poisson(members: int, rate: float) -> float:
 def counted(
     places: FloatArray, steps: replaced_allocation.Steps, rate: float
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Returns ln h(λ) − λ w, and the variance of the number of members in a step.
+    """Returns ln h_i(λ) − λ w_i, and the variance of the number of members in a step.
+
+    Both are as in `allocated_group_above`.
 
     Args:
         places: (n,) values of the step's noise.
         steps: The steps.
-        rate: λ.
+        rate: The mean λ of the number of members.
 
     Returns:
         (n,) values, (n,) variances, and a bound on the absolute error of a value.

@@ -60,11 +60,11 @@ _LARGEST_LOG = 600.0
 # Tuning: values of −ln δ at which bounds are accurate. Smaller δ are not considered.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 _RARE = 7.0
-_FEW_PLACES = 512  # Tuning: the places of each bound, if it may be rough.
-# Tuning: V is rarely above so many of its standard deviations at any of these δ.
+_FEW_PLACES = 512  # Tuning: the number of places of each bound, if it may be rough.
+# Tuning: at these δ, V is rarely more than this many deviations above its mean.
 _DEVIATIONS = 9.0
-_ROUGHER = 4  # Tuning: how many columns are merged, if a bound may be rough.
-# Tuning: the best λ for one −ln δ is used for one that is larger by this.
+_ROUGHER = 4  # Tuning: the number of columns that are merged, if a bound may be rough.
+# Tuning: the λ for a given −ln δ is the best one for a value that is smaller by this.
 _EARLIER = 1.5
 
 
@@ -97,7 +97,7 @@ def upper_pair(
     (steps,) = allocation.steps
     shift = steps.shift * (1 + replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
     steps = dataclasses.replace(steps, shift=shift)
-    # Places are computed down to a millionth of the smallest δ that is asked for.
+    # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
     exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
     remove = Direction.REMOVE
@@ -112,7 +112,7 @@ def upper_pair(
         epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
         kappa = np.array([math.exp(epsilon)])
         made = [(bound, bound(noise, exponent)) for bound in bounds]
-        # A bound that is no improvement would only make the compared places coarser.
+        # A bound without an improvement would only add places to compare.
         found += [each for _, each in made if each and each.values(kappa)[0] < goal]
         if is_rough:
             # Which of the two bounds is better changes slowly with δ.
@@ -170,7 +170,7 @@ class _Noise:
         """Returns the noise in cells that are fine and far enough for a given −ln δ."""
         others = np.arange(members + 1.0)
         rate = min(floats.raised(steps.probability), 1.0)
-        # The largest probability that a step with j or more members is above.
+        # A bound on the probability that some step has j or more members, for each j.
         bounds = steps.count * special.binom(members, others) * rate**others
         share = math.exp(-exponent - _RARE) / others.size
         with np.errstate(divide="ignore"):
@@ -218,15 +218,16 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         return None
     off = replaced_allocation.EXPONENTIAL + 2 * 4 * (np.abs(exponents) + steps.shift**2)
     first = steps.probability * np.exp(exponents) * (1 + off * floats.UNIT_ROUNDOFF)
-    # A square is below its chord by at most a quarter of the squared width: lowered by
-    # `bits`, the chords of a cell are below it.
+    # The chord of a square over a cell is above the square by at most a quarter of the
+    # squared width. If the values at the ends are lowered by `bits`, the chord is below
+    # the square.
     curved = -math.expm1(-(steps.shift**2))
     widths = np.pad(np.diff(first), 1, mode="edge")
     bits = np.maximum(widths[1:], widths[:-1]) ** 2 / 4
     second = curved * np.maximum(
         first**2 * (1 - 8 * off * floats.UNIT_ROUNDOFF) - bits, 0.0
     )
-    # The noise below all cells is at the first end, and may have the value zero.
+    # The first end stands for all noise below the cells, where the value may be zero.
     second[0] = 0.0
     base, moved = noise.cells.masses
     mean = (
@@ -287,14 +288,14 @@ def _window(
     """Returns the joint law of two sums over the steps, or None if it is too large.
 
     Args:
-        sums_of_step: (n,) contributions of one step to either sum; those to the first
-            increase.
+        sums_of_step: (n,) contributions of one step to the first sum, which increase;
+            and (n,) contributions to the second sum.
         masses: (n,) masses of the contributions.
         noise: The noise of a step.
         tilt: The tilt of the first sum at which the answer lies.
-        most: The largest value of the second sum that has a column of its own, if the
-            mean of the first sum is kept. None if the mean of its exponential is kept;
-            the value is then chosen here.
+        most: If positive, splits keep the mean of the first sum, and this is the
+            largest value of the second sum that has a column. If 0, splits keep the
+            mean of e^{−L}, where L is the first sum, and the columns are chosen here.
     """
     count = noise.steps.count
     grid = joint_allocation.Grid.of(sums_of_step, [(masses, count)], tilt, _DEVIATIONS)
@@ -349,13 +350,15 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     if first[-1] > _LARGEST_LOG:
         return None
     width = float(ends[1] - ends[0])
-    # A lower bound on the variance in a cell, by the derivatives of its logarithm.
+    # This is a lower bound on the variance in a cell, by bounds on the derivatives of
+    # its logarithm.
     second = np.minimum(
         variances, np.minimum(np.roll(variances, 1), np.roll(variances, -1))
     )
     second *= 1 - (steps.shift * width) ** 2
     second[[0, -1]] = 0.0
-    # Below zero the density grows, so that the mean of a cell is above its middle.
+    # Where the noise is negative, its density increases. So the mean of a cell is above
+    # the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     masses = noise.at_ends(share) * np.exp(first)
     window = _window((first, np.maximum(second, 0.0)), masses, noise, tilt)

@@ -55,19 +55,19 @@ LARGEST_SHIFT = 12.0
 # exponent; of a threshold, a sum of a few products; of a shift; and of a probability.
 EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
 # Certified: the relative error of sums of thousands of masses and of rounded
-# probabilities; and what is knowingly added to the mass below all cells.
+# probabilities; and more than the mass that `_BELOW` adds.
 _CHECKED, _MOST_RAISED = 1e-12, 1e-7
 # Certified: the factor by which the mass below all cells is raised.
 _BELOW = 1 + 1e-9
 
-# Tuning: the probability, over all steps, of noise that is in one cell at either end.
+# Tuning: the probability, over all steps, of noise below all cells.
 RARE = 1e-6
 # Tuning: the values of m that are tried, relative to the mean of S′.
 _MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]]).T
 # Tuning: the number of κ at which the profile is computed; the gap between bounds
 # there, relative to ε; and the largest number of κ_j.
 _PLACES, _APART, _MOST = 2048, 4e-4, 48
-_USUAL = -14.0  # Tuning: the logarithm of a usual δ.
+_USUAL = -14.0  # Tuning: where ln δ is lower, bounds may be further apart.
 _LEAST_LOSS = 1e-14  # Tuning: the smallest loss at which the profile is computed.
 
 
@@ -366,8 +366,8 @@ def _sum_of(
 def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> float:
     """Returns the mean of X / κ − X′ over noise that is not above the last cell.
 
-    Noise below all cells counts as the lower end of the first cell, where the mean is
-    negative and large: as much mass is counted there as the law has.
+    Noise below all cells counts as the lower end of the first cell. The value there is
+    negative and large, so the mass there must be exactly that of the law.
     """
     low, high = float(noise.ends[0]), float(noise.ends[-1])
     old, new = special.ndtr([[high - shift, low - shift], [high + shift, low + shift]])
@@ -429,7 +429,8 @@ def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
         furthest = 2 * steps.shift * (deviations + steps.shift)
         highest = max(highest, min(alone, furthest))
     highest = min(max(highest, 100 * _LEAST_LOSS), floats.LARGEST_LOSS)
-    # The deviation of S, which is that of the loss if it is small. Closer κ are one.
+    # If the standard deviation of S is small, it is about that of the loss. Losses far
+    # below it need no places of their own.
     deviation = min(_deviation(allocation), 1.0)
     lowest = max(min(deviation / 16, highest / 100), _LEAST_LOSS)
     return np.append(0.0, np.geomspace(lowest, highest, _PLACES))
@@ -471,10 +472,10 @@ def _refined(
         start, after = known[low].value(), known[middle].value()
         rest = math.inf
         if min(start, before, after) > 0:
-            # Two sums may have rising bounds, though the profile falls.
+            # The bounds of two sums may rise with κ, although the profile decreases.
             fall = max(math.log(start / after), 0.0) / (half - losses[low]) * half
             rest = abs(math.log(before / after)) / (1 + fall) / 2
-            # Fewer questions are asked far out.
+            # Places at which the profile is very small are rarely asked for.
             rest /= max(1.0, math.log(after) / _USUAL) ** 2
         waiting.append((rest, low, middle))
         if after > tail_mass:

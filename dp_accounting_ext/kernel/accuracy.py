@@ -9,20 +9,23 @@ k of t steps and for correlated noise have constants of their own in their modul
 import dataclasses
 import math
 
-# All of it is tuning.
-# The number of cells in a scale for compositions that are read,
+# Tuning, all of these constants.
+# The number of cells in a scale of a composition whose bounds are released. A scale is
+# about a standard deviation of the law's middle.
 CELLS = 144
-# for bounds that need not be tight,
+# The number of cells in a scale for bounds that need not be tight.
 ROUGH_CELLS = 16
-# for compositions that run on a sample or in an allocation as a whole,
+# The number of cells in a scale of a composition that runs on a sample, or in a step of
+# an allocation.
 WHOLE_CELLS = 192
-# and for sums of scores of a record's steps, which are computed for each ratio.
+# The number of cells in a scale for sums of scores of a record's steps. Such a sum is
+# computed many times for one answer.
 SCORE_CELLS = 32
-# The fewest and the most cells in a scale, for any loss interval; and the interval for
-# which there are `CELLS` of them, which is the stock accountant's default.
+# The fewest and the most cells in a scale, for any discretization interval of the stock
+# accountant; and its default interval, for which there are `CELLS` cells.
 FEWEST_CELLS, MOST_CELLS, STOCK_INTERVAL = 32, 512, 1e-4
-# The scales on which cells are narrow for trade-off curves, which are queried far from
-# the median.
+# The number of scales with narrow cells for trade-off curves, which are queried far
+# from the median.
 CURVE_SCALES = 6
 # (smallest δ, scales) of each level. A question about a δ that is at least a level's
 # smallest δ is answered from a law whose tails are far below this δ, and which is fine
@@ -36,7 +39,7 @@ TAIL_SHARE = 1e-7
 COARSE_TAIL_SHARE = 1e-6
 # A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
-# The exponent of the least δ that gives the likely δ.
+# The likely δ is the least δ to this power.
 _LIKELY = 0.4
 # The δ for which groups are tuned, divided by the least δ.
 _FREQUENT = 1e9

@@ -25,9 +25,9 @@ DominatingPair = dominating_pair.DominatingPair
 Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
 
 # Tuning: the law of REMOVE is also used for ADD only if P's and Q's medians are near
-# each other, if Q's sink gained at most this many times `tail_mass`,
+# each other, if Q's sink gained at most `_GIVEN` times `tail_mass`, and if at most the
+# share `_SEEN` of Q's mass is missing.
 _GIVEN = 100.0
-# and if at most this share of Q's mass is missing.
 _SEEN = 1e-7
 
 

@@ -149,11 +149,12 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
         MassError: If they hold less.
     """
     if infinity_mass >= ledger.p_gone and zero_mass >= ledger.q_gone:
-        return  # Most laws, and hundreds of them for one answer.
+        return  # One answer may need hundreds of laws, and this holds for most of them.
     q_gone = min(ledger.q_gone, 1.0)
-    # A ledger is not capped where the masses of a term have more than one, and counts
-    # what is cut off of one term as often as the other terms have mass. Of ratios P's
-    # whole is how many there are.
+    # If the masses of a term sum to more than one, the ledger multiplies what other
+    # terms cut off by this sum, while a sink is at most one. So the sinks may hold less
+    # by this excess. P's whole of a law of ratios is the number of its terms, so Q's is
+    # used there.
     share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
     p_whole = ledger.p_whole if ledger.p_whole < _MANY_RATIOS else ledger.q_whole
     for name, sink, gone, whole in (

@@ -186,7 +186,7 @@ class LatticeLaw(atom_laws.Law):
         if self.bound is Bound.UPPER or self.axis is Axis.RATIO or not self.pieces:
             return self
         first, last = sum(masses.sum(axis=1) for _, masses in self.pieces.values())
-        rare = min(first, last) < floats.TINY  # It is trimmed away anyway.
+        rare = min(first, last) < floats.TINY  # Such a law is trimmed away later.
         moved = 0.0 if rare else math.log(first / last)
         if abs(moved) < 1:
             return self

@@ -39,7 +39,7 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
         moved = math.exp(-width) if law.axis is Axis.LOSS else 1.0
         out[1:, :number] += moved * odd[1:]
         if law.keeps_rests:
-            # What the merged ratios exceed the lower node by.
+            # Each odd node is one width above the lower node that it joins.
             out[1, :number] += width * odd[0]
     return start >> 1, out
 

@@ -45,7 +45,7 @@ class Memory(Generic[Value]):
         with self._lock:
             found = self._values.pop(key, None)
             if found is not None:
-                self._values[key] = found  # Last in line again.
+                self._values[key] = found  # The last one is forgotten last.
                 return found
         value = make()
         with self._lock:

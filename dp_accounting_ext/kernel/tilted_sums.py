@@ -26,20 +26,22 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
-# Certified, in units of rounding: a butterfly level, relative to the sum of the
-# absolute inputs below it (Higham, Accuracy and Stability of Numerical Algorithms,
-# Theorem 24.2, has 7 for radix 2 with accurate twiddle factors), and a product of
-# spectra.
+# Certified, in units of rounding: the error of one butterfly level of a Fourier
+# transform, relative to the sum of the absolute inputs below it (Higham, Accuracy and
+# Stability of Numerical Algorithms, Theorem 24.2, has 7 for radix 2 with accurate
+# twiddle factors); and the error of a product of spectra.
 _LEVEL_ERROR, _MULTIPLY_ERROR = 8.0, 4.0
-SHARE_ERROR = 32.0  # Of a product of two shares, in units of rounding.
-_KERNEL_ERROR = 64.0  # Of the tilted shares of a coarse row, in units of rounding.
-# Of a tilted mass, in units of rounding: an exponential and its sum; and what each term
-# of its exponent adds.
+# Certified, in units of rounding: the error of a product of two shares.
+SHARE_ERROR = 32.0
+# Certified, in units of rounding: the error of the tilted shares of a coarse row.
+_KERNEL_ERROR = 64.0
+# Certified, in units of rounding: the error of a tilted mass, from an exponential and
+# the sum that it is divided by; and what each unit of its exponent adds to this error.
 _TILTING_ERROR, _OF_EXPONENT = 16.0, 4.0
 # Certified: the relative error of a sum of thousands of shares.
 _SHARED = 1e-10
-# The logarithm of the mean magnitude that is left out of a spectrum. It counts as
-# noise.
+# Frequencies at which a spectrum is small are left out, and count as an error. This is
+# the logarithm of their mean magnitude.
 _NEGLIGIBLE_EXPONENT = -70.0
 
 
@@ -123,9 +125,10 @@ class TiltedSum:
 
     Attributes:
         mass_error: A bound on the relative rounding error of a mass, besides the errors
-            of the factors: from the exponents of tilts, from shares, and from adding
-            them up in cells. Undoing a tilt multiplies by e^±745 at most; masses that
-            need more do not count.
+            of the factors. It comes from the exponents of tilts, from the shares into
+            which masses are split, and from adding these up in cells. It holds where
+            undoing the tilt multiplies a mass by at most e^±745; other masses are not
+            used.
     """
 
     def __init__(

@@ -142,10 +142,12 @@ def _without_excess(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns (n,) ratios and Q-masses that sum to at most one.
 
-    Intervals that are no longer than their rounding have few digits, and at small
-    ratios their masses may be too large. Lowering a Q-mass, with P's kept, lowers no
-    divergence: the bound stays one. The lowest half is lowered, so that a small excess
-    hardly moves a ratio: halved, the lowest masses would become rare large losses.
+    Masses are lengths of intervals. An interval that is no longer than its rounding
+    error has few digits, so the masses may sum to more than one. Lowering a Q-mass and
+    keeping its P-mass lowers no divergence, so the result is still an upper bound. The
+    lower half of the masses is lowered by a common factor, so that a small excess
+    hardly moves any ratio. If it were taken off the very lowest masses, their ratios
+    would become rare large losses.
 
     Args:
         ratios: (n,) ratios, increasing.

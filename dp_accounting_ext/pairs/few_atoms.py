@@ -30,9 +30,9 @@ _SPLIT_ERROR, _CHUNKS = 64 * floats.UNIT_ROUNDOFF, 8
 def reduced(pair: DominatingPair, most_atoms: int = MOST_ATOMS) -> DominatingPair:
     """Returns the pair with fewer atoms if it has too many.
 
-    The ratios of an upper pair are split onto a grid. The atoms of a lower pair that
-    are close to each other become one, which is what a mechanism does that does not
-    release which of their outputs it had.
+    The ratios of an upper pair are split onto a grid. Atoms of a lower pair that are
+    close to each other are merged into one. The merged pair is that of a mechanism that
+    releases the same output for all of them, so it is dominated by the pair.
     """
     if pair.ratios.size <= most_atoms:
         return pair

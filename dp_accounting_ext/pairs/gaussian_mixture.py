@@ -33,7 +33,7 @@ _LONGEST_REACH = 200.0
 
 @dataclasses.dataclass(frozen=True)
 class Mixture(shifts.Mixture):
-    """The law N(shift, 1) with a random shift, as (shift, weight) that sum to one."""
+    """The law N(shift, 1) with a random shift: a tuple of (shift, weight)."""
 
     def below(self, point: float) -> float:
         """Returns the probability below a point."""
@@ -48,9 +48,9 @@ class Mixture(shifts.Mixture):
     ) -> tuple[FloatArray, FloatArray]:
         """Returns densities relative to N(0, 1) at points, and their growth from there.
 
-        Within a block of points, each shift has one exponential for the beginning of
-        the block and one for the place in it, so that a matrix product gives all of
-        them.
+        The exponential for a shift and a point is a product of two: one for the
+        beginning of a block of points, and one for the place within the block. So a
+        matrix product computes all of them.
 
         Args:
             points: (n,) equally spaced values of the noise, at least two.
@@ -103,8 +103,8 @@ def dominating_pair_of(
         bound: The side. An upper pair splits each cell of the noise between its ends, a
             lower one merges it at its mean.
         tail_mass: The probability outside of the grid at either end, at least 1e-300.
-        rest: What the weights of P, and those of Q, lack to one. Its shifts may have
-            any size.
+        rest: The probabilities that the weights of P and of Q leave out. The shifts
+            that are left out may have any size.
 
     Returns:
         A pair with some thousand atoms, from equally spaced noise. Losses beyond ±690
@@ -192,7 +192,7 @@ def _pair_of(
             lowered = (1 - 4 * mass_error) * p_high / q_high
             means, masses = np.append(means, lowered), np.append(masses, q_high)
         found = shifts.lower_pair(means, masses, mass_error, ratio_error)
-        # What a lower pair leaves out lies beyond the grid.
+        # A lower pair leaves out only what lies beyond the grid.
         claimed = whole_laws.Closeness(1.01 * (6 * mass_error + ratio_error))
         outside = max(p_low, p_high, q_low, q_high) + found.masses.size * floats.RARE
         return found.as_close_as(claimed.without(outside))

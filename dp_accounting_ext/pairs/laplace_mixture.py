@@ -18,7 +18,7 @@ _CELLS = 1 << 14
 
 @dataclasses.dataclass(frozen=True)
 class Mixture(shifts.Mixture):
-    """The law Lap(shift, 1) with a random shift, as (shift, weight) that sum to one."""
+    """The law Lap(shift, 1) with a random shift: a tuple of (shift, weight)."""
 
     def coefficients(self, left: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) a and b of the density a e^{x − left} + b e^{left − x}.
@@ -82,8 +82,8 @@ def dominating_pair_of(
         q: The law Q, with shifts of at most 0.
         bound: The side. An upper pair splits each cell of the noise between its ends, a
             lower one merges it at its mean.
-        rest: What the weights of P, and those of Q, lack to one. Its shifts may have
-            any size.
+        rest: The probabilities that the weights of P and of Q leave out. The shifts
+            that are left out may have any size.
 
     Returns:
         The pair, or the trivial one if shifts are more than 700 apart.

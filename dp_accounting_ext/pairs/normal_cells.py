@@ -12,7 +12,7 @@ from dp_accounting_ext.kernel import floats
 
 # Certified: `tail_error` is assumed up to this many standard deviations.
 FURTHEST = 37.0
-# Tuning.
+# Tuning: the number of cells.
 _CELLS = 2048
 
 

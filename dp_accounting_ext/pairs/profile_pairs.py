@@ -88,8 +88,8 @@ def atoms_above(
         of each atom, and at least one at `start`.
 
     Source:
-        https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order: the minorant
-        of the least of two upper bounds is one.
+        https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order: the greatest
+        convex minorant of the smaller of two upper bounds is an upper bound.
     """
     places = np.append(start, places)
     raised = np.where(bounds > 0, np.maximum(bounds, SMALLEST), 0.0)
@@ -266,7 +266,7 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
         pair).
     """
-    # Around κ = 1 the profile is a line, whose value at κ = −1 is one.
+    # Around κ = 1 the profile is a line. By symmetry, this line is one at κ = −1.
     places, masses, infinity_mass = atoms_above(kappas, deltas, -1.0)
     ratios = np.concatenate([1 / places[::-1], places])
     masses = np.concatenate([(places * masses)[::-1], masses])

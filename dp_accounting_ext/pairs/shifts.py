@@ -17,7 +17,10 @@ MOST_SHIFTS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Symmetric noise around a random shift, as (shift, weight) that sum to one."""
+    """Symmetric noise around a random shift: a tuple of (shift, weight).
+
+    The weights sum to one, unless some of their probability is left out.
+    """
 
     shifts: Shifts
 

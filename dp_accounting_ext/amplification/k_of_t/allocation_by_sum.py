@@ -48,22 +48,24 @@ _STEEPEST = 50.0
 # Certified: tests whose rounded probability under Q is larger are left out.
 _MOST_LIKELY = floats.lowered(1.0)
 
-# Tuning.
+# Tuning, all of these constants.
 # The values of −ln δ for which tests are made, up to that of the tail mass.
 _EXPONENTS = (0.0, 3.0, 7.0, 11.0, 16.0, 28.0)
-_EASED = 0.75  # The tilt over that of the saddle point, where a law may be wide.
+# The tilt over that of the saddle point, if large ratios make a law wide there.
+_EASED = 0.75
 _RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
 _OUTSIDE = 45.0  # A window leaves out a probability of e^−45 at either end.
 _MARGIN = 1.05  # The size of the torus over that of the window.
-# For a single sum: the number of fine rows, which grows as the rounding of t steps, its
-# least and largest values; and the number of blocks of rows.
+# For a single sum: the number of fine rows over the root of t, as the rounding of t
+# steps grows with this root; the least and the largest number of fine rows; and the
+# number of blocks of rows.
 _ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 17, 1 << 12
 # For two sums: the numbers of rows and columns; and the largest number of steps, up to
 # which rounding to so few rows costs less than the second sum gains.
 _ROWS_OF_TWO, _COLUMNS, _MOST_STEPS_OF_TWO = 1 << 11, 64, 128
 _ODDS_OF_SECOND = 3.0  # Odds of a step in the second sum, over those in the first.
-# The odds in the statistics for a replaced record, over k / (t − k). One of them is
-# near the best, which is larger if the noise is large.
+# The odds θ that are tried in the statistics for a replaced record, over k / (t − k).
+# The best one is larger if the noise is larger.
 _SHARES = 0.06, 0.3, 0.6, 1.0
 _TESTS = 4096  # The number of tests of a sum.
 
@@ -200,7 +202,7 @@ class _Look:
 
 
 def _levels(p: FloatArray, losses: FloatArray) -> FloatArray:
-    """Returns (n,) levels that increase from test to test: one test a level suffices.
+    """Returns (n,) increasing levels of tests, of which one test per level suffices.
 
     Args:
         p: (n,) probabilities of the tests under the first law, increasing.
@@ -248,7 +250,8 @@ def lower_pair(
     steps = joint_allocation.Steps.of(given, num_selected, num_steps)
     if not joint_allocation.is_informative(steps, 1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
-    # Masses of a step count as exact. Those under P of k steps have errors of ratios.
+    # Masses of a step under Q count as exact. Those of the k steps under P have the
+    # errors of ratios.
     of_ratios = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     errors = (
         num_steps * (pair.mass_error + of_ratios),

@@ -27,8 +27,9 @@ STEEPEST = 1.2001
 _BESSEL_ERROR = 64.0
 # Certified: the error of a loss of up to 700 nats and of its position among the nodes.
 _NODE_ERROR = 1e-12
-# Certified: smaller losses are raised to this one, in nats, and masses above e^300 are
-# lowered to it, which is far more than a probability. Then quotients fit a float.
+# Certified: smaller losses are raised to this one, in nats, so that quotients of masses
+# and ratios fit a float. For the same reason masses above e^300 are lowered to e^300,
+# which is still far above any probability.
 _LEAST_LOSS = -300.0
 _MOST_MASS = math.exp(-_LEAST_LOSS)
 
@@ -166,13 +167,14 @@ def _in_line(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns (l,) losses and their masses, from those of (m, n) cells.
 
-    The losses are a fraction of a coarse row apart. So all cells of a column are split
-    between losses in the same way. Cells stay as they are if there would be more losses
-    than cells, which is so where rows are close to each other and columns are not.
+    The new losses are equally spaced, and a coarse row is a whole number of spaces. So
+    all cells of a column are split between losses in the same way. If there would be
+    more losses than cells, the cells are returned as they are. This happens if rows are
+    much closer to each other than columns.
 
     Args:
         window: The joint law of L and V.
-        added: (n,) what the loss of a column's cells is above L.
+        added: (n,) the difference of a cell's loss and L, for each column.
         masses: (m, n) masses of the cells.
     """
     step = window.row_step / _LOSSES_OF_ROW

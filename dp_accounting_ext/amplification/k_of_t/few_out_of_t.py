@@ -37,16 +37,18 @@ _ROUNDING = 64.0
 # and a bound on the sum of all products of masses that underflow.
 _LARGEST_LOSS, _UNDERFLOW = 200.0, 1e-290
 
-# Tuning: six groups are combined from two laws of three groups each. (ε of 2 of 10
-# steps, σ = 1, δ = 1e-6: 4.158; with 32 shares 4.163; with 192 nodes 4.18.)
+# Tuning: the number of groups, which are combined from two laws of half as many; the
+# number of values of H in a law; and the number of values of E / H². (ε of 2 of 10
+# steps, σ = 1, δ = 1e-6: 4.158; with 32 values of E / H² 4.163; with 192 of H 4.18.)
 _GROUPS, _NODES, _SHARES = 6, 256, 48
+# Tuning: the number of ratios of the result.
 _FINAL_NODES = 4096
-# Tuning: where a law's mean is less than 1 / c of the other's, so many values of its E
-# are enough, as it hardly moves the sum's: (c, number of values). The same ε with all
-# values is 4.157, in four times the time.
+# Tuning: (c, number). If a value of H in one law is less than 1 / c of that in the
+# other, its E hardly moves the E of the sum. So this number of values of E is enough.
+# (With all values the same ε is 4.157, in four times the time.)
 _VALUES = (0.0, 24), (1.0, 8), (4.0, 4)
 _VALUES_OF_THREE = (1.0, 16), (4.0, 8)
-_LEAST_SHARE = 0.2  # Tuning: of a row's values, so many are at even distances.
+_LEAST_SHARE = 0.2  # Tuning: the share of a row's values of E at equal distances.
 
 
 def few_out_of_t(
@@ -85,7 +87,7 @@ def few_out_of_t(
 
 
 def _moderate(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair with ratios whose cubes overflow split to 0 and infinity."""
+    """Returns the pair with ratios whose cubes overflow split into 0 and infinity."""
     gone = np.abs(np.log(pair.ratios)) > _LARGEST_LOSS
     if not gone.any():
         return pair
@@ -134,10 +136,13 @@ class _Law:
         return (sum(self.sizes) ** 2 - squares) // 2
 
     def versions(self, draws: int) -> list["_Version"]:
-        """Returns the law with fewer and fewer values of E, for a sum with another.
+        """Returns versions of the law with fewer and fewer values of E.
 
-        If E of the sum is that of three draws, the first has all values: nothing else
-        keeps its smallest ratios from 0.
+        They are for a sum with another law. For the ratio of three draws the first
+        version has all values, as fewer values would move the smallest ratios to 0.
+
+        Args:
+            draws: The number of draws whose ratio the sum computes, 2 or 3.
         """
         if self.rows.size == self.means.size:
             return [_Version.of(self, 0.0)]
@@ -146,7 +151,7 @@ class _Law:
         return found if draws == 2 else [_Version.of(self, 0.0), *found]
 
     def coarser(self, most: int) -> "_Law":
-        """Returns the law with at most about so many values of E at each H.
+        """Returns the law with about `most` values of E or fewer at each H.
 
         A row keeps its first and its last value, and values that are dense where its
         masses are. Each other atom is split between the kept values around it, which
@@ -213,11 +218,12 @@ def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], _Law]) -> _Law:
 
 @dataclasses.dataclass(frozen=True)
 class _Version:
-    """A law with fewer values of E, for a sum with a law whose H is larger.
+    """A version of a law with fewer values of E, for a sum with another law.
 
     Attributes:
         law: The law.
-        least: The least H of the other law over this one's.
+        least: The version is used where the other law's H is at least this many times
+            the H of this one.
         starts: (n + 1,) index of the first atom of each row, and the number of atoms.
     """
 
@@ -243,7 +249,7 @@ class _Sum:
     Args:
         first: The law of the first set.
         second: The law of the second set, which may be the same object.
-        draws: The number of draws whose ratio E is, 2 or 3.
+        draws: The number of draws whose likelihood ratio is E, 2 or 3.
     """
 
     def __init__(self, first: _Law, second: _Law, draws: int = 2) -> None:
@@ -253,13 +259,14 @@ class _Sum:
         one, other = sum(first.sizes), sum(second.sizes)
         self._of_means = one / (one + other), other / (one + other)
         pairs = first.pairs + one * other + second.pairs
-        # The weights of E₁ and E₂, and of H₁ H₂; for 3 draws of E₁ H₂ and E₂ H₁.
+        # The weight of H₁ H₂, and those of E₁ and E₂. For 3 draws, the latter are those
+        # of E₁ H₂ and E₂ H₁.
         self._of_both, self._draws = one * other / pairs, draws
         self._of_products = first.pairs / pairs, second.pairs / pairs
         if draws > 2:
             ways = first.pairs * other, one * second.pairs
             self._of_products = ways[0] / sum(ways), ways[1] / sum(ways)
-        # A mass adds up those of all its cells in a row, and the rows.
+        # A mass is a sum over all cells of a row, and over all rows.
         widest = int(np.bincount(first.rows).max())
         terms = second.masses.size * widest + first.means.size
         self.errors = {
@@ -273,7 +280,7 @@ class _Sum:
         }
 
     def means(self) -> tuple[FloatArray, FloatArray]:
-        """Returns (n, m) values of H, for rows of either law, and their masses."""
+        """Returns (n, m) values of H for each pair of rows, and their masses."""
         first, second = self._laws
         mine, theirs = self._of_means
         values = np.add.outer(mine * first.means, theirs * second.means)
@@ -285,7 +292,7 @@ class _Sum:
         means: tuple[FloatArray | float, FloatArray],
         products: tuple[FloatArray, FloatArray],
     ) -> FloatArray:
-        """Returns E from H and E of both sets."""
+        """Returns E of the union from H and E of both sets."""
         mine, theirs = self._of_products
         if self._draws > 2:
             return products[0] * (mine * means[1]) + (theirs * means[0]) * products[1]
@@ -303,9 +310,11 @@ class _Sum:
         return math.prod(least) ** (self._draws / 2) / 8, floats.raised(float(most[0]))
 
     def tops(self) -> tuple[float, float]:
-        """The most that E / H² can be, which splits may exceed, and more than they do.
+        """Returns two bounds on E / H².
 
-        By Maclaurin's inequality; and twice the most of its terms over those of H².
+        The first holds for the exact law, by Maclaurin's inequality, but splits may
+        exceed it. The second also holds after splits: it is twice the largest quotient
+        of a term of E and the same term of H².
         """
         mine, theirs = self._of_means
         first, second = self._laws
@@ -321,10 +330,11 @@ class _Sum:
         return limit, 2 * most
 
     def parts(self) -> Iterator[tuple[int, IntArray, FloatArray, FloatArray]]:
-        """Returns one row of the first law, with some rows of the second.
+        """Yields each row of the first law with some rows of the second.
 
-        The law whose H is smaller is one with fewer values of E. Where both are one law
-        a pair of rows is met once, with twice its mass.
+        Of two rows, the one with the smaller H is taken from a version with fewer
+        values of E. If both laws are the same object, each pair of different rows comes
+        once, with twice its mass.
 
         Yields:
             The row of the first law, with a atoms; (b,) rows of the second, one for
@@ -360,14 +370,15 @@ class _Sum:
 
 
 def _split_sum(both: _Sum) -> _Law:
-    """Returns a law on fewer vectors, with the same means as that of the sum."""
+    """Returns the law of the sum, split onto fewer vectors with its means kept."""
     means, weights = both.means()
     nodes = _nodes(means.ravel(), weights.ravel())
     cells, lower, upper = _split(nodes, means)
     squares = lower * nodes[cells] ** 2 + upper * nodes[cells + 1] ** 2
     squares = np.maximum(squares, floats.SMALLEST_MASS)
     limit, top = both.tops()
-    # Dense at the limit, where groups have one mean; to e^−100 of it.
+    # E / H² is near the limit if all groups have nearly the same mean. So values are
+    # dense there. The least positive one is about e^−100 of the limit.
     depths = 0.1 * np.expm1(np.linspace(0.0, 7.0, _SHARES))
     shares = np.concatenate([[0.0], limit * np.exp(-depths[::-1]), [top]])
     found = np.zeros(nodes.size * shares.size)
@@ -393,7 +404,7 @@ def _split_sum(both: _Sum) -> _Law:
 
 
 def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
-    """Returns the pair of all draws, whose ratios are split to nodes."""
+    """Returns the pair of all draws, with its ratios split between nodes."""
     least, most = both.ends()
     if not most > 0:  # The masses of all other ratios have underflowed.
         return dominating_pair.trivial_pair(Bound.UPPER)
@@ -417,7 +428,7 @@ def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
 def _gathered(
     cells: IntArray, lower: FloatArray, upper: FloatArray, size: int
 ) -> FloatArray:
-    """Returns (size,) masses in cells, and in those after them."""
+    """Returns (size,) sums of masses: `lower` in cells, `upper` in the cells after."""
     cells = cells.ravel()
     found = sums.gather_quickly(cells, lower.ravel(), size)
     return found + sums.gather_quickly(cells + 1, upper.ravel(), size)
@@ -426,7 +437,10 @@ def _gathered(
 def _split(
     nodes: FloatArray, values: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Returns the node below each value, and its shares of this and the next."""
+    """Returns the index of the node below each value, and the shares of two nodes.
+
+    A value is the mean of the node below it and the next one, with these shares.
+    """
     cells = np.searchsorted(nodes, values, side="right") - 1
     np.minimum(cells, nodes.size - 2, out=cells)
     below, above = nodes[cells], nodes[cells + 1]
@@ -435,16 +449,17 @@ def _split(
 
 
 def _nodes(values: FloatArray, masses: FloatArray) -> FloatArray:
-    """Returns 0, nodes that are dense where values are, and one above the largest."""
+    """Returns nodes from 0 to above the largest value, dense where masses are."""
     seen = values > 0
     logs = np.log(values[seen])
     low, high = float(logs.min()), floats.raised(float(values.max()))
     ends = np.linspace(low, math.log(high), _FINAL_NODES)
     p = masses * values
-    # Either law may have no mass that a float holds: then all nodes serve as well.
+    # If all masses of a law underflow, this law has no influence on the nodes.
     wholes = [max(float(law.sum()), floats.SMALLEST_MASS) for law in (masses, p)]
     found = masses[seen] / wholes[0] + p[seen] / wholes[1]
-    # Splits cost least with nodes as dense as the third root; what is rare counts too.
+    # Splits cost least if the density of nodes is proportional to the third root of the
+    # density of mass. A constant is added for rare values.
     wanted = np.cbrt(np.histogram(logs, ends, weights=found)[0])
     wanted += 0.25 * wanted.max()
     known = np.append(0.0, np.cumsum(wanted))

@@ -37,7 +37,7 @@ _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
 _DEVIATIONS = 6.0
 # Tuning: a window leaves out e^−16 of a tilted law at either end.
 _OUTSIDE = 16.0
-# Tuning: the tilt over that of the saddle point, at which large ratios make a law wide.
+# Tuning: the tilt over that of the saddle point, if large ratios make a law wide there.
 _EASED = 0.75
 # Tuning: the largest λ.
 HIGHEST_RATE = 0.98
@@ -190,7 +190,7 @@ def is_informative(steps: Steps, least: float) -> bool:
 
 
 def exponents_up_to(first: Sequence[float], tail_mass: float) -> list[float]:
-    """Returns exponents and larger ones, up to a little less than −ln(tail_mass)."""
+    """Returns values of −ln δ: the given ones, continued to nearly −ln(tail_mass)."""
     last = -math.log(tail_mass) - 6.0
     exponents = list(first)
     while exponents[-1] * 1.5 < last:
@@ -291,13 +291,14 @@ class Grid:
         columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
         _, here = tilted_laws(laws, tilt * first)
         middle = mean(here, second)
-        # Of V with its rounding to columns.
+        # This is the variance of V, with what rounding to columns adds to it.
         spread = mean(here, second**2) + 2 * middle**2 / columns
         return cls(
             tilt=tilt,
             changes=changes,
             low=low,
-            # Sums that the torus folds back are this far beyond the ends.
+            # The torus is larger than the window by an eighth, so that sums which go
+            # round it are at least this far beyond the ends.
             row_step=1.125 * (high - low) / rows,
             column_step=(middle + deviations * math.sqrt(spread)) / columns,
             rows=rows,

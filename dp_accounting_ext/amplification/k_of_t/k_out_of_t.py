@@ -26,11 +26,11 @@ from dp_accounting_ext.pairs import hinges
 DominatingPair = dominating_pair.DominatingPair
 Hinges = hinges.Hinges
 
-# Tuning.
+# Tuning, all of these constants.
 # The values of −ln δ at which upper bounds are tight, for a δ of one run from 1 to
-# 1e-12. Negative values stand for losses below the mean, which matter in a composition:
-# for 10 runs of 5 of 391 steps, σ = 0.55 and δ = 1e-5, ε is 21.93 without them and
-# 21.86 with them.
+# 1e-12. A negative value stands for losses below the mean that are as rare as those
+# above the mean for the positive value. They matter in a composition: for 10 runs of 5
+# of 391 steps, σ = 0.55 and δ = 1e-5, ε is 21.93 without them and 21.86 with them.
 _EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
 _MOST_STEPS = 10**7  # With more steps, rounding to the lattice makes bounds useless.
 _WIDTH = 0.1  # The width of a column, times the root of t.
@@ -83,12 +83,13 @@ def _bound(
     Args:
         pair: One step.
         steps: Its ratios.
-        exponent: −ln δ where the bound is to be tight; below 0, about losses that are
-            as rare below the mean.
+        exponent: −ln δ where the bound is to be tight. A negative value −x stands for
+            losses below the mean that are as rare as those above it are for x.
     """
     tilt = math.copysign(steps.sketch.tilt(abs(exponent)), exponent)
     rate = steps.sketch.rate(tilt)
-    # Below the mean too the whole law is looked at: nothing is below its window.
+    # For losses below the mean only λ is chosen differently. The window is that of the
+    # whole law.
     exponent, tilt = max(exponent, 0.0), max(tilt, 0.0)
     steps, lost = steps.without_largest(math.exp(-exponent - _RARE))
     grid = joint_allocation.Grid.of(
@@ -101,10 +102,10 @@ def _bound(
         return None
     factors = [grid.factor(scores, masses, count) for masses, count in steps.laws]
     log_binomial, error = joint_allocation.log_binomial(steps.num_selected, total, rate)
-    # What L errs by from the rounding of scores and of their places.
+    # The error of L also comes from rounding the scores and their places.
     largest = float(np.abs(scores[0]).max())
     error += total * joint_allocation.error_of_score(largest)
-    # Of a step's mass, under P or Q.
+    # The relative error of a mass of a step, under P or Q.
     error_of_mass = pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     return bound_cells.by_counts(
         joint_allocation.Window(grid, factors, total),

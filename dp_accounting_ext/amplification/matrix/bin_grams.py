@@ -14,8 +14,9 @@ from dp_accounting_ext.kernel import floats
 def of_toeplitz(column: FloatArray, num_bins: int, num_epochs: int) -> FloatArray:
     """Returns the (b, b) inner products of a lower triangular Toeplitz matrix.
 
-    With e_s = Σ_j c_{s − jb}, m_i is e shifted by i and cut after n steps. So m_i ·
-    m_{i+d} is the sum of the first n − i − d products e_s e_{s+d}.
+    Let e_s = Σ_j c_{s − jb}, where c is the first column. Then m_i is e, shifted by i
+    and cut after n steps. So m_i · m_{i+d} is the sum of the first n − i − d products
+    e_s e_{s+d}.
 
     Args:
         column: (p,) the first column of the matrix, p ≤ n.
@@ -36,12 +37,17 @@ def of_toeplitz(column: FloatArray, num_bins: int, num_epochs: int) -> FloatArra
 
 
 def of_matrix(rows: FloatArray, num_bins: int) -> FloatArray:
-    """Returns the (b, b) inner products of the bins of an (n, n) matrix."""
+    """Returns the (b, b) inner products of the bins of an (n, n) strategy matrix.
+
+    Args:
+        rows: (n, n) entries of the matrix.
+        num_bins: The number b of bins, which divides n.
+    """
     steps = len(rows)
     added = rows.reshape(steps, steps // num_bins, num_bins).sum(axis=1)
     return np.asarray(added.T @ added)
 
 
 def error(num_steps: int) -> float:
-    """Returns a bound on the relative error of such a product of n steps."""
+    """Returns a bound on the relative error of an inner product over n steps."""
     return 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF

@@ -1,12 +1,14 @@
-"""Gaussian Markov chains above a block of steps that is made orthogonal to the others.
+"""Gaussian Markov chains that bound a block of steps from above.
 
-A record takes part at most once in a block of b steps. In two neighboring blocks, the
-columns i and j steps away from the cut have the inner product ρ(i + j + 1). These form
-a symmetric matrix S. Let D = |S|. The matrix [[D, −S], [−S, D]] is positive
-semidefinite, as D + S and D − S are. If it is added to the Gram matrix, the blocks
-become orthogonal, and D is added at both ends of each block. If S is positive
-semidefinite, as it is for slowly decaying columns, D is S, and no sum of a row of the
-whole matrix grows. The matrix of a block is then bounded from above by that of a Markov
+A record takes part at most once in a block of b steps. Let i and j be the distances of
+two columns from the cut between two neighboring blocks, one on each side. Their inner
+product is ρ(i + j + 1). These products form a symmetric matrix S.
+
+Let D = |S|. The matrix [[D, −S], [−S, D]] is positive semidefinite, as D + S and D − S
+are. Adding it to the Gram matrix makes the blocks orthogonal to each other, and adds D
+at both ends of each block. If S is positive semidefinite, as it is for slowly decaying
+columns, then D = S, and no sum of a row of the whole matrix grows. The Gram matrix of
+each block, with its ends, is then bounded from above by the covariances of a Markov
 chain.
 """
 
@@ -22,7 +24,8 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import floats
 
 _LEAST_SHARE = 0.02
-# Tuning: the number of steps of which moments are computed.
+# Tuning: the largest number of steps for which moments are computed. A longer chain is
+# extended in its middle.
 _PLACES = 65
 _SMALLEST_POWER = 1e-60  # The least correlation: no good chain has a smaller one.
 # Certified: a bound on the error, in the spectral norm, of a matrix composed of
@@ -31,7 +34,14 @@ _SLACK = 1e-9
 
 
 class _Grid(NamedTuple):
-    """Parameters that are tried: B over ρ(0), r, and v over its least valid value."""
+    """The parameters of chains that are tried.
+
+    Attributes:
+        shared: Values of B, over ρ(0).
+        correlations: Values of r.
+        shares: Values of v, over the least one with which v r^d is above ρ(d) − B for
+            all distances d, or over 2 (ρ(0) − B) if that is smaller.
+    """
 
     shared: FloatArray
     correlations: FloatArray
@@ -51,8 +61,8 @@ _FINE_SHARES = np.linspace(0.4, 1.0, 16)
 class BlockFit:
     """A chain in which step i has the variance B + w + v V_i.
 
-    Steps i < j have the covariance B + v V_i Π s_k over i ≤ k < j, with s_k the
-    correlation r times V_{k+1} / V_k where that is above one.
+    Steps i < j have the covariance B + v V_i Π s_k, where k runs from i to j − 1, and
+    s_k = r max(V_{k+1} / V_k, 1).
 
     Attributes:
         shared: The part B of the covariance that all steps have in common.
@@ -107,7 +117,7 @@ def repair(products: FloatArray) -> FloatArray:
 def fits(
     products: FloatArray, length: int, orders: tuple[float, ...], *, is_alone: bool
 ) -> list[BlockFit]:
-    """Returns the best chain above a block by each of several moments.
+    """Returns chains above a block, the best one by each of several moments.
 
     Args:
         products: (p,) inner products of columns by distance over σ², rounded up, at
@@ -144,7 +154,7 @@ def fits(
 
 
 class _Block(NamedTuple):
-    """The block that a chain must be above: products by distance, and added ends."""
+    """The block that a chain must be above: inner products, and what its ends add."""
 
     products: FloatArray
     size: int
@@ -198,15 +208,15 @@ def _best(block: _Block, grid: _Grid, orders: tuple[float, ...]) -> list[_Found]
 
 
 def _lines(block: _Block, grid: _Grid) -> Iterator[tuple[float, float, float, float]]:
-    """Yields B, w, v and r of chains above a line of steps without its added ends.
+    """Yields B, w, v and r of chains above the block without what its ends add.
 
-    Either v r^d is at least ρ(d) − B for all d, or a positive semidefinite Toeplitz
-    matrix is added, as in `chain_fits`.
+    Either v r^d is at least ρ(d) − B at all distances d, or it is so after a positive
+    semidefinite Toeplitz matrix is added, as in `chain_fits`.
     """
     products, size = block.products, block.size
     table = np.zeros(2 * size)
     table[: min(products.size, size)] = products[:size]
-    # What is shared is so by steps that are far apart, too.
+    # All steps share B, even the furthest ones. So B is useful only for short blocks.
     is_short = size == block.length and products.size > 1
     shares = np.unique(grid.shared) if is_short else np.zeros(1)
     for shared in (products[0] * shares).tolist():
@@ -231,11 +241,11 @@ def _lines(block: _Block, grid: _Grid) -> Iterator[tuple[float, float, float, fl
 def _variances(more: FloatArray, correlation: float) -> FloatArray:
     """Returns (n,) variances of a chain that is nearly above r^|i−j| + more_ij.
 
-    They decrease towards the middle, by a factor of at least r in each step, and are
-    the same from both ends.
+    They are symmetric about the middle, and decrease towards it. No variance is less
+    than r times the one before it.
 
     Args:
-        more: (n, n) the entries that the ends add, the same from both ends.
+        more: (n, n) entries that the ends add. They are the same from both ends.
         correlation: The correlation r.
     """
     size = len(more)
@@ -261,8 +271,8 @@ def _covariances(
 
     Args:
         correlation: The correlation r.
-        variances: (n,) variances, at least 1, which decrease towards the middle and are
-            the same from both ends.
+        variances: (n,) variances, at least 1. They are symmetric about the middle, and
+            decrease towards it.
         places: (m,) the places.
     """
     middle = (variances.size - 1) / 2

@@ -1,7 +1,10 @@
-"""Means of correlated Gaussian ratios from below: blocks of neighboring bins.
+"""Lower bounds on means of correlated Gaussian ratios, by blocks of neighboring bins.
 
-A block of bins is a Gaussian Markov chain with no larger covariances, and blocks are
-independent of each other. The law of a block's sum is a recursion with two states.
+A Gram matrix with smaller entries has smaller divergences (docs/matrix.md). So the
+products between bins of different blocks are lowered to zero, and the products within a
+block to the covariances of a Gaussian Markov chain. Blocks are then independent of each
+other. The law of the sum of a block's ratios is computed by a recursion over the state
+of the chain and the sum so far.
 """
 
 import collections
@@ -18,26 +21,31 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: cells of states; of sums, relatively, and over the root of a small
-# variance; and the sum below which cells of sums are even, over the mean. Cells of sums
-# of 0.025 raise ε by 0.06 % and take twice as long.
+# Tuning: the width of a cell of states, in standard deviations of a move; the relative
+# width of a cell of large sums, over the standard deviation of a ratio's exponent if
+# that is below one; and the sum below which all cells of sums are about equally wide,
+# over the mean sum. With a relative width of 0.025, ε is 0.06 % higher, in twice the
+# time.
 _CELL, _PLACE, _UNIT = 0.11, 0.06, 0.03
-# Tuning: blocks of 53 bins gave 0.1 % more for 64 bands, for half as much time again.
+# Tuning: the largest number of bins in a block. With 53 bins and 64 bands, ε was 0.1 %
+# higher, in one and a half times the time.
 _LONGEST_BLOCK = 32
-# Tuning: exponents count so many times in the moment that decides.
+# Tuning: the factor of the covariances in the moment by which chains are compared.
 _ORDER = 4.0
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
-_LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits.
+# Certified: the least mass, and the least mean, that must be missing, so that its
+# difference from one keeps its digits.
+_LEAST_LOST = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A chain of neighbors, from below: G′_ij = a_i a_j r^|i−j| + w 1_{i=j}.
+    """A chain of neighboring bins with the covariances a_i a_j r^|i−j| + w 1_{i=j}.
 
     Attributes:
-        scales: a_i, as a tuple.
-        own: w.
-        correlation: r.
+        scales: The scale a_i of each bin.
+        own: The part w of the variance that each bin has alone.
+        correlation: The correlation r of neighbors, in [0, 1).
     """
 
     scales: tuple[float, ...]
@@ -51,21 +59,21 @@ class Block:
 
     @property
     def variance(self) -> float:
-        """The largest entry."""
+        """The largest variance of a bin."""
         return max(self.scales) ** 2 + self.own
 
 
 def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
-    """Returns blocks of neighboring bins, as chains below those of a Gram matrix.
+    """Returns chains for blocks of neighboring bins, with covariances below a matrix.
 
-    Bins differ most at the end of a run. So blocks are treated as equal in groups, and
-    a group is the larger, the further it is from the end.
+    Bins differ most at the end of a run. So groups of blocks share one chain, and a
+    group is larger if it is further from the end.
 
     Args:
-        gram: (b, b) entries, rounded down.
+        gram: (b, b) inner products of the bins, rounded down.
 
     Returns:
-        How many there are of each block; of all bins together.
+        The number of blocks that each chain is for. Together they have b bins.
     """
     longest = min(len(gram), _LONGEST_BLOCK)
     found = [
@@ -79,7 +87,7 @@ def _whole(blocks: dict[Block, int]) -> float:
 
 
 def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
-    """Returns blocks of one length, but for the first one, which has what is left."""
+    """Returns blocks of one length, and a shorter one for bins left at the start."""
     size, found = len(gram), collections.Counter[Block]()
     count, done = size // length, 0
     while done < count:
@@ -95,10 +103,10 @@ def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
 
 
 def _block_of(gram: FloatArray) -> Block:
-    """Returns the chain with the largest moment whose entries are at most a matrix's.
+    """Returns the chain with the largest moment among those below a Gram matrix.
 
-    For each r the least w is known: (v_i − w) (v_j − w) r^{2|i−j|} ≤ G_ij² for all
-    pairs, v_i the diagonal.
+    The chain has the diagonal v of the matrix G. For each r, its w is the least one
+    with (v_i − w) (v_j − w) r^{2|i−j|} ≤ G_ij² for all pairs i < j.
     """
     size = len(gram)
     gram = gram / (1 + _BLOCK_SLACK)
@@ -122,7 +130,10 @@ def _block_of(gram: FloatArray) -> Block:
 
 
 def _total(block: Block) -> float:
-    """Returns Σ_ij (e^{c G′_ij} − 1) with the largest c that decides."""
+    """Returns the moment Σ_ij (e^{c G′_ij} − 1), where c is `_ORDER`.
+
+    G′ are the covariances of the block.
+    """
     scales, places = np.array(block.scales), np.arange(block.length)
     powers = block.correlation ** abs(places[:, np.newaxis] - places)
     covariances = np.outer(scales, scales) * powers
@@ -133,15 +144,17 @@ def _total(block: Block) -> float:
 def lower_pair(
     block: Block, *, tail_mass: float
 ) -> dominating_pair.DominatingPair | None:
-    """Returns a pair that is dominated by the mean of a block's ratios, or None.
+    """Returns a pair that is dominated by the mean of a block's ratios.
 
-    The recursion is below in the increasing convex order, and a profile is no less than
-    1 − κ: low sums, and what is missing, may be raised to one number until the mean of
-    all is one.
+    The recursion computes a lower bound of the sum's law in the increasing convex
+    order. `pair_below` makes a pair of it.
 
     Args:
         block: The chain.
-        tail_mass: Probability that may be left out.
+        tail_mass: The probability that may be left out.
+
+    Returns:
+        The pair, or None if sums do not fit a float, or if hardly any mass is missing.
     """
     each = gauss_markov.tail_of_step(tail_mass, block.length)
     highest = gauss_markov.highest_log(block.variance, each)
@@ -157,17 +170,20 @@ def lower_pair(
 def pair_below(
     ratios: FloatArray, masses: FloatArray, error: float
 ) -> dominating_pair.DominatingPair | None:
-    """Returns a pair below a run, from a law of ratios that is missing some mass.
+    """Returns a lower pair of a run, from a law of ratios that lacks some mass.
+
+    Let f(κ) = Σ masses · (ratios − κ)₊, which is at most the profile. The profile is
+    also at least 1 − κ. The pair has the profile max(f, 1 − κ): the missing mass and
+    that of the lowest ratios get one common ratio, such that the mean is one.
 
     Args:
-        ratios: (n,) increasing ratios of what was kept.
-        masses: (n,) their masses under Q, so that f(κ) = Σ masses · (ratios − κ)₊ is
-            at most the profile.
-        error: Bound on the relative error of either.
+        ratios: (n,) ratios, increasing.
+        masses: (n,) masses of the ratios under Q.
+        error: A bound on the relative error of a ratio or of a mass.
 
     Returns:
-        The pair of max(f, 1 − κ): the lowest ratios are raised to one number until the
-        mean is one. None where hardly anything is missing, so that digits are.
+        The pair, or None if so little is missing that differences from one would lose
+        their digits.
     """
     mass_above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     mean_above = np.append(np.cumsum((ratios * masses)[::-1])[::-1], 0.0)
@@ -192,7 +208,13 @@ def pair_below(
 def _lower_chain(
     block: Block, each: float, highest: float
 ) -> tuple[markov_sums.Chain, float]:
-    """Returns the chain of a block with its grids, and the error of its factors."""
+    """Returns the chain of a block with its grids, and the error of its factors.
+
+    Args:
+        block: The block.
+        each: The probability that may be lost in a step on either side.
+        highest: The largest logarithm of a ratio for which sums have places.
+    """
     scale = max(block.scales)
     values, probabilities, _, error = gauss_markov.factors(
         block.own, block.variance, Bound.LOWER, each
@@ -211,7 +233,7 @@ def _lower_chain(
         lost_factor=0.0,
         places=places,
         length=block.length,
-        # Of all states and cells together it is as much as a step's tails.
+        # Over all states and cells, this adds up to as much as the tails of a step.
         smallest_mass=max(
             8 * each / (grid.size * places.size), markov_sums.SMALLEST_MASS
         ),

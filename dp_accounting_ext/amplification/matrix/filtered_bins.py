@@ -1,14 +1,21 @@
-"""Bins of correlated noise from below: what an exponential filter of the noise shows.
+"""Lower bounds for balls in bins, from an exponential filter of the outputs.
 
-For a banded Toeplitz strategy with column c, y_t = Σ_j y_{t + jb} / √k over the epochs
-is N(0, 1) under Q, and bin i moves it by √k c_{t−i}. What a bin does after the last
-step of an epoch, in the next one, happens there in k − 1 epochs: it is put on steps of
-its own, which leaves out products of no negative numbers.
+The strategy is a banded Toeplitz matrix. Let c_0, …, c_{p−1} be its first column over
+σ. Let y_t be the sum over the k epochs of the outputs of step t, divided by √k. Under
+Q, y_t is N(0, 1). A record of bin i moves it by √k c_{t−i}.
 
-Whoever sees only S = Σ e^{a x_t − a²/2} over the b steps at which bins start, with x an
-exponential filter of y, sees less. The law of S is a recursion over (x, S), and P's is
-one for each position within the band. States are split between the points of a grid at
-random, which is seen less still: no error, from below.
+The last p − 1 bins also move the first steps of the next epoch, in k − 1 epochs. These
+moves are put on p − 1 further steps, which come after the b steps of the epoch. This
+only removes terms, none of them negative, from the inner products of bins. So the run
+with b + p − 1 steps gives a lower bound (docs/matrix.md).
+
+Let x be an exponential filter of y with variance one, and a the most by which a record
+moves it. The sum S = Σ e^{a x_t − a²/2} over the b steps at which bins start is a
+function of the outputs. By data processing, its laws under P and Q are a lower bound.
+They are computed by a recursion over (x, S). For P there is one law for each position
+of a step among the p steps of a record. A value of x between two points of the grid is
+moved to one of them at random. This is data processing, too, so it costs no error in a
+lower bound.
 """
 
 import math
@@ -24,15 +31,20 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-_CELL = 0.25  # Tuning: of states, over the innovation's standard deviation.
-# Tuning: cells of sums, from above, are those of sums that vary so many times as much,
-# at least of sums that vary so much. With 1 ε is 0.1 % higher, in twice as long.
+# Tuning: the width of a cell of x, in standard deviations of the filter's innovation.
+_CELL = 0.25
+# Tuning: the variance of a cell of sums is this many times that of the cells for upper
+# bounds; and the least value of `gauss_markov.together` with which it is computed. With
+# a factor of 1, ε is 0.1 % higher, in twice the time.
 _PLACES, _LEAST_TOGETHER = 8.0, 2.5
-_ROUGH = 0.5, 64.0  # Of both, where they are wide.
-_MOST_WORK, _MOST_ROUGH_WORK = 2e11, 2e10  # Tuning: products: about 15 s, and 1 s.
-_LEFT_OUT = 1e-9  # Of the tail: P's masses of a state and a place that are dropped.
-_EVERY = 4  # Tuning: steps from one time that small masses are left out to the next.
-# Certified: what products of small masses may lose, once for each final sum.
+_ROUGH = 0.5, 64.0  # Tuning: _CELL and _PLACES of a rough bound.
+# Tuning: the largest number of products, which take about 15 s; and that of a rough
+# bound, which take 1 s.
+_MOST_WORK, _MOST_ROUGH_WORK = 2e11, 2e10
+# Tuning: smaller masses of a state and a place are dropped, over the tail mass.
+_LEFT_OUT = 1e-9
+_EVERY = 4  # Tuning: small masses are dropped once in this many steps.
+# Certified: a bound on what products of small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
 
 
@@ -47,19 +59,22 @@ def lower_pair(
     """Returns a pair that is dominated by the run, in both directions.
 
     Args:
-        column: (p,) first column of the strategy over σ, p ≤ num_bins.
-        num_bins: b.
-        num_epochs: k.
-        tail_mass: Probability that may be left out.
-        is_rough: Whether cells are wide: ε is a few percent lower, in a tenth of the
+        column: (p,) the first column c of the strategy over σ, p ≤ b.
+        num_bins: The number b of bins.
+        num_epochs: The number k of epochs.
+        tail_mass: The probability that may be left out.
+        is_rough: Whether an ε that is a few percent lower suffices, in a tenth of the
             time.
 
     Returns:
-        The pair, or None where it would take too long.
+        The pair, or None if it would take too long.
 
     Guarantees:
-        A larger Gram matrix has a larger ratio in the convex order (docs/matrix.md),
-        and whoever sees only a function of the output sees no larger one.
+        H(P‖Q) and H(Q‖P) of the pair are at most those of the run, at every κ ≥ 0.
+
+    Source:
+        docs/matrix.md: smaller inner products of bins have smaller divergences. Data
+        processing, for the function S of the outputs.
     """
     length = num_bins + column.size - 1
     epochs = np.full((length, 1), float(num_epochs))
@@ -101,19 +116,20 @@ def lower_pair(
 def laws(
     chain: markov_sums.Chain, shifts: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Returns masses of the places of S.
+    """Returns the masses of S at the places of a grid, under P and under Q.
 
     Args:
-        chain: x and S, with its factors all one. Its length is b + p − 1.
-        shifts: (b + p − 1, p) by which y_t moves if t is the j-th step of the record's.
+        chain: The chain x, and the grids of x and of S. Its length is b + p − 1, and
+            all of its factors are one.
+        shifts: (b + p − 1, p) how far y_t moves if t is the j-th step of a record.
 
     Returns:
-        (l,) P's masses, from below; (l,) Q's, from above; and a bound on the relative
-        error of any of them.
+        (l,) lower bounds on P's masses; (l,) upper bounds on Q's masses; and a bound on
+        the relative error of any of them.
 
     Guarantees:
-        For every κ, Σ (P − κ Q)₊ is at most the profile of the run, once masses are
-        moved by their error.
+        If P's masses are lowered by their error, and Q's are raised by it, then
+        Σ (P − κ Q)₊ is at most the profile of the run, at every κ ≥ 0.
     """
     steps, width = shifts.shape
     states, places = chain.states.size, chain.places.size
@@ -123,8 +139,9 @@ def laws(
     ]
     innovation = math.sqrt((1 - chain.correlation) * (1 + chain.correlation))
     means = chain.correlation * chain.states
-    # Laws: Q's from above, Q's from below, who is yet to move y, p who do, and who did.
-    # From below hardly anything is left out at either end.
+    # Row 0 is Q's law, rounded up. The others are rounded down: row 1 is Q's law, which
+    # is also P's before the record's first step. Rows 2 to p + 1 are P's at each of the
+    # record's p steps, and row p + 2 is P's after them.
     law = np.zeros((width + 3, states, places))
     for row, raised in ((0, True), (1, False)):
         law[row, :, 0] = markov_sums.hats(
@@ -149,7 +166,7 @@ def laws(
             law[2 + width, :, used] + law[2, :, used]
         )
         for position in range(width):
-            # Steps go down: the last of a record's is met first.
+            # Steps are in reverse order, so the last step of a record comes first.
             entering = position == width - 1
             if entering and step > steps - width:
                 now[2 + position] = 0.0
@@ -159,13 +176,13 @@ def laws(
             now[2 + position, :, used] = moved(shift) @ before[:, used]
         law, now = now, law
         if step < width - 1:
-            # No bin starts here: it would add noise to the sum, and nothing else.
+            # No bin starts here, so a term of this step would only add noise to S.
             continue
         flat = law.transpose(1, 2, 0)
         for state, addition in enumerate(additions):
             law[:, state] = (addition.matrix @ flat[state]).T
         if step < width + _EVERY or step % _EVERY == 0:
-            # Until the next time, what gets out of these places is left out.
+            # Until this is repeated, masses that leave these places are dropped.
             below = law[1:]
             below[below < chain.smallest_mass] = 0.0
             occupied = np.flatnonzero(below.any(axis=(0, 1)))
@@ -180,14 +197,15 @@ def laws(
 
 
 def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
-    """Returns a and r: of all filters, what moves S most over its standard deviation.
+    """Returns a and r of the filter that suits best.
 
-    a is how far a record moves x where it moves it most.
+    Under it a record moves the mean of S by the most standard deviations. The filter
+    has the correlation r, and a is the most by which a record moves x.
     """
     best, most = (0.0, 0.0), 0.0
     apart = np.arange(1, num_bins)
     for correlation in chain_fits.CORRELATIONS.tolist():
-        # Σ_{j ≥ t} r^{j − t} c_j: what x_t is moved by.
+        # A record moves x_t by √(1 − r²) Σ_{j ≥ t} r^{j − t} c_j.
         within = signal.lfilter([1.0], [1.0, -correlation], column[::-1])[::-1]
         within *= math.sqrt((1 - correlation) * (1 + correlation))
         scale = float(within[0])

@@ -1,13 +1,15 @@
-"""One block of b-min-sep sampling: pairs above what it reveals, from any state.
+"""Upper pairs for one block of b-min-sep sampling.
 
-From a start at u of a block's b steps, a record that is ready takes part in step a ≥ u
-with probability p (1 − p)^{a − u}, and in none with (1 − p)^{b − u}:
+A record that becomes ready at step u of a block's b steps takes part in step a ≥ u with
+probability p (1 − p)^{a − u}, and in no step of the block with probability
+(1 − p)^{b − u}. Let X_a be the likelihood ratio of taking part in step a. The ratios of
+different steps are correlated. The likelihood ratio of the block is
 
-    A_u = (1 − p)^{b − u} + p S_u,    S_u = X_u + (1 − p) S_{u + 1},    S_b = 0,
+    A_u = (1 − p)^{b − u} + p S_u,    S_u = X_u + (1 − p) S_{u + 1},    S_b = 0.
 
-with X_a the correlated ratios of the steps. Backwards in time, which a chain does not
-tell from forwards, that is one recursion for all u. The pair has a profile that is at
-least that of every A_u.
+A Markov chain has the same law backwards in time. So one recursion, from the last step
+to the first, computes the laws of S_u for all u. The pair that is returned has a
+profile of at least that of every A_u.
 """
 
 from collections.abc import Sequence
@@ -30,23 +32,23 @@ from dp_accounting_ext.pairs import profile_pairs
 
 DirectedPairs = dominating_pair.DirectedPairs
 
-# Tuning: the orders of the moments by which chains are chosen, and how coarse chains
-# are compared: with cells so many times as wide.
+# Tuning: the orders of the moments by which chains are chosen.
 _ORDERS = (1.0, 2.0)
-_CELL = 0.1  # Tuning: of states, over the innovation's standard deviation.
+_CELL = 0.1  # Tuning: the width of a cell of states, in standard deviations of a move.
+# Tuning: cells are this many times as wide when chains are compared.
 _COARSE = 3.0
-# Tuning: of longer blocks cells grow with the root of the length, up to the coarsest
-# that the quadrature takes, and the first order decides. (128 steps: ε 1 % higher, in
-# a quarter of the time.)
+# Tuning: for longer blocks, only the first order is used, and cells grow with the root
+# of the length, up to this factor, at which the quadrature is still certified. With 128
+# steps ε is 1 % higher, in a quarter of the time.
 _LONG, _COARSEST = 32, 3.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Chain(markov_sums.Chain):
-    """A chain with the variances of a block's ends, symmetric about its middle.
+    """A chain whose states have larger variances near both ends of the block.
 
     Attributes:
-        heights: (length,) variances of x, the least of them 1.
+        heights: (length,) variances of x, symmetric about the middle. The least is 1.
     """
 
     heights: tuple[float, ...] = ()
@@ -56,14 +58,15 @@ class _Chain(markov_sums.Chain):
 
 
 class _Laws(NamedTuple):
-    """Laws of S_u for all u, larger than the true ones, by the steps from u on.
+    """Upper laws of S_u for all u. Index k of an array is for u = b − 1 − k.
 
     Attributes:
-        masses: (b, l) of the chain's places; row k is of k + 1 steps.
-        lost_mean: (b,) bounds on what of the mean of S is at infinity.
-        lost_mass: (b,) bounds on the probability that was lost above,
-        lifted_mass: (b,) and on that which was lifted from below the lowest state.
-        mass_error: Bound on the relative error of any mass.
+        masses: (b, l) masses of the chain's l places.
+        lost_mean: (b,) bounds on the part of the mean of S that was moved to infinity.
+        lost_mass: (b,) bounds on the probability that was moved to infinity.
+        lifted_mass: (b,) bounds on the probability that was moved up to the lowest
+            state.
+        mass_error: A bound on the relative error of any mass.
     """
 
     masses: FloatArray
@@ -81,14 +84,16 @@ def fit(
     *,
     delta: float,
 ) -> block_chains.BlockFit:
-    """Returns the chain above a block that suits a composition best, by coarse bounds.
+    """Returns the chain above a block with the smallest ε of the run.
+
+    Chains are compared by rough bounds.
 
     Args:
-        products: (p,) inner products of columns by distance over σ², rounded up.
-        length: b ≥ p.
-        probability: p, in (0, 1).
-        count: Of how many blocks the run is.
-        delta: About the δ that is to be asked for.
+        products: (m,) inner products of columns by distance over σ², rounded up.
+        length: The number b ≥ m of steps of a block.
+        probability: The probability p, in (0, 1).
+        count: The number of blocks of the run.
+        delta: The approximate δ of later queries.
     """
     found = block_chains.fits(products, length, _ORDERS, is_alone=count == 1)
     if len(found) == 1 or length > _LONG:
@@ -103,7 +108,7 @@ def fit(
 
 
 def coarseness(length: int) -> float:
-    """Returns how many times as wide cells are for a block of so many steps."""
+    """Returns the factor by which cells are wider for a block of some length."""
     return min(max(math.sqrt(length / _LONG), 1.0), _COARSEST)
 
 
@@ -118,14 +123,15 @@ def upper_pairs(
 
     Args:
         chain_fit: The chain above the block's ratios.
-        probability: p, in (0, 1).
-        tail_mass: Probability that may be moved to the sinks.
-        coarser: As of `gauss_markov.upper_pairs`.
+        probability: The probability p, in (0, 1).
+        tail_mass: The probability that may be moved to the sinks.
+        coarser: As in `gauss_markov.upper_pairs`.
 
     Guarantees:
         The profile of each pair, in its direction, is at least that of A_u for every
-        u. In the direction REMOVE splits of states raise it; in the direction ADD the
-        X_a are divided by the most by which their means may grow, whatever the path.
+        u. In the direction REMOVE, rounding states to the grid only raises the profile.
+        In the direction ADD, the sums are divided by a bound on the factor by which
+        this rounding raises the mean of any X_a.
 
     Source:
         docs/matrix.md, "A record that stays out for b steps".
@@ -171,10 +177,11 @@ def upper_pairs(
 
 
 def _largest(each: Sequence[hinges.Hinges]) -> dominating_pair.DominatingPair:
-    """Returns a pair whose profile is at least all of several, of a removed record.
+    """Returns a pair with H(P‖Q) of at least the largest of several bounds.
 
-    It is looked at where the last of them, which is the largest but for little, has
-    atoms. A convex function is below the lines between its values there.
+    The bounds are compared at the atoms of the last one, which is nearly the largest
+    everywhere. Between two atoms, a convex function is below the line through its
+    values there.
     """
     places = each[-1].ratios
     values = np.max([hinges.values(places) for hinges in each], axis=0)
@@ -184,9 +191,9 @@ def _largest(each: Sequence[hinges.Hinges]) -> dominating_pair.DominatingPair:
 def _chain_of(
     chain_fit: block_chains.BlockFit, *, tail_mass: float, coarser: float
 ) -> tuple[_Chain, float] | None:
-    """Returns the chain with its grids, and the error of its factors' masses.
+    """Returns the chain with its grids, and the error of its factors' probabilities.
 
-    None where its sums do not fit a float.
+    The result is None if sums do not fit a float.
     """
     heights = np.array(chain_fit.variances)
     excess = float(heights.max()) - 1
@@ -222,10 +229,12 @@ def _chain_of(
 
 
 def _laws(chain: _Chain, decay: float) -> _Laws:
-    """Returns the laws of S after 1, 2, … steps, S → decay · S + ratio.
+    """Returns the laws of S after 1, 2, … steps, each of which adds a ratio.
 
-    As in `markov_sums.upper_sum`, whose guarantees hold for each of them: a value is
-    convex and increasing in the sum, and convex in the state.
+    A step multiplies S by `decay` before it adds its ratio. The guarantees of
+    `markov_sums.upper_sum` hold for each law, for the same reason: a convex increasing
+    function of the final sum is convex and increasing in the sum so far, and convex in
+    the state.
     """
     states, places = chain.states, chain.places
     added, lost_by_adding = _adders(chain, decay)
@@ -264,14 +273,17 @@ def _laws(chain: _Chain, decay: float) -> _Laws:
 def _times_shared(
     laws: _Laws, chain: _Chain, shared: float, tail_mass: float, coarser: float
 ) -> tuple[_Laws, float]:
-    """Returns the laws of S times what all steps share, and the error of its masses.
+    """Returns the laws of S times the factor that all steps share.
+
+    The factor is e^{g − B/2} with g ~ N(0, B). The second result is the error of the
+    probabilities of its values.
 
     Args:
-        laws: Of S, of the chain's places.
+        laws: The laws of S.
         chain: The chain.
-        shared: B: the factor is e^{g − B/2}, g ~ N(0, B).
-        tail_mass: Probability that may be moved to the sinks.
-        coarser: As of `gauss_markov.upper_pairs`.
+        shared: The variance B of g.
+        tail_mass: The probability that may be moved to the sinks.
+        coarser: As in `gauss_markov.upper_pairs`.
     """
     each = gauss_markov.tail_of_step(tail_mass, 1)
     factors, probabilities, lost, error = gauss_markov.factors(
@@ -293,7 +305,15 @@ def _times_shared(
 def _moves_of(
     chain: _Chain, slope: float, before: float, variance: float
 ) -> markov_sums.Moves:
-    """Returns the moves of a step. The first one has the slope 0, from any state."""
+    """Returns the probabilities with which a step moves each state to each other.
+
+    Args:
+        chain: The chain.
+        slope: The factor of the state in the mean of the next one. It is 0 for the
+            first step.
+        before: The variance of the state before the step.
+        variance: The variance of the state after the step.
+    """
     shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
     means = slope * (chain.states + shifts[0]) - shifts[1]
     return markov_sums.moves(chain, means, math.sqrt(variance - slope**2 * before))
@@ -302,11 +322,14 @@ def _moves_of(
 def _adders(
     chain: _Chain, decay: float
 ) -> tuple[Sequence[sparse.csr_matrix], FloatArray]:
-    """Returns what each state adds to a sum that decays.
+    """Returns the map from S to decay · S + ratio · W in each state, on the places.
+
+    W is the random factor of a ratio.
 
     Returns:
-        For each of n states the (l, l) matrix from sums to decay · sum + ratio · W;
-        and (n, l) means of what is added above the highest place, or is missing in W.
+        For each of n states an (l, l) matrix that is applied to the masses of the
+        places; and (n, l) bounds on the mean that is lost, because it is above the
+        highest place or because values of W are left out.
     """
     factors, before = _with_zero(chain.factors), decay * chain.places[:, np.newaxis]
     found, lost = [], np.empty((chain.states.size, chain.places.size))
@@ -319,10 +342,10 @@ def _adders(
 
 
 def _most_terms(added: Sequence[sparse.csr_matrix]) -> int:
-    """Returns of how many products a mass after an addition is the sum, at most."""
+    """Returns the largest number of products that are added up to one mass."""
     return max(int(np.diff(adder.indptr).max()) for adder in added)
 
 
 def _with_zero(factors: FloatArray) -> FloatArray:
-    """Returns factors and 0, which has the rest of their probabilities."""
+    """Returns the factors and 0, which stands for all values that are left out."""
     return np.append(factors, 0.0)

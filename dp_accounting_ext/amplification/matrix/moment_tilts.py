@@ -35,7 +35,7 @@ _BLOCK_SIZE, _ROWS = 1 << 18, 32
 # Tuning: tuples are drawn by neighbors if m² times their number is at most this share
 # of the bins. For 8 bands and 1024 bins this is six times as fast.
 _FEW_NEIGHBORS = 0.25
-_MOST_MOMENTS = 40  # Tuning.
+_MOST_MOMENTS = 40  # Tuning: powers m below this one are tried.
 # Tuning: the work of a bin of a draw of noise, and of a pair of noise and tuple, in
 # units of the work of a bin in one round of drawing a tuple.
 _NOISE, _PAIR = 4.0, 20.0
@@ -105,7 +105,7 @@ class Means:
 
     @functools.cached_property
     def neighbors(self) -> IntArray:
-        """(b, w) the bins with a positive product with a bin, filled up with others."""
+        """(b, w) bins that have a positive product with each bin, and some others."""
         order = np.argsort(-self.gram, axis=1, kind="stable")[:, : self.width]
         return np.ascontiguousarray(order)
 
@@ -181,7 +181,10 @@ class Means:
         )
 
     def log_largest_weight(self, moment: int) -> float:
-        """Returns a bound on ln Π N_l / b, of equal indices by Hölder's inequality."""
+        """Returns a bound on ln Π N_l / b.
+
+        By Hölder's inequality, it is largest if all indices of the tuple are equal.
+        """
         logs = [
             math.log(float(np.exp(number * self.gram).mean(axis=0).max()))
             for number in range(1, moment)
