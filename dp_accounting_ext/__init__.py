@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 if TYPE_CHECKING:
-    # They come when they are asked for; a type checker knows them at once.
+    # At run time these are imported at their first use. A type checker reads them here.
     from dp_accounting_ext import integrations as integrations
     from dp_accounting_ext import mechanisms as mechanisms
     from dp_accounting_ext import studies as studies
@@ -77,8 +77,8 @@ __all__ = [
     "WindowedAllocationEvent",
 ]
 
-# Where modules and other names are from. Nothing is imported before it is asked for, so
-# that `--version` waits for no library.
+# The modules behind the public names. Each is imported at its first use, so that
+# `--version` waits for no library.
 _MODULES = {
     "budget": "accountants.budget",
     "integrations": "integrations",

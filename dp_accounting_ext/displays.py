@@ -5,21 +5,22 @@ from collections.abc import Sequence
 import dataclasses
 import html
 
-# Names are read from the left; digits stand below one another.
+# Names are aligned on the left, and numbers on the right.
 _ALIGNED = ' style="text-align: {}"'
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What an object has to say, in cells of text.
+    """The table that displays an object, in cells of text.
 
     Attributes:
-        title: What it is; a sentence at most.
-        heads: Names of the columns.
-        rows: Cells, as many in each row as there are columns. The first ones are
-            names, set flush left; the others are numbers, set flush right.
-        notes: What a reader must know beside the cells.
-        names: How many of the columns are names.
+        title: The title, at most one sentence.
+        heads: The heads of the columns.
+        rows: The rows, each with a cell for every column. The first cells of a row are
+            names, which are aligned on the left. The others are numbers, which are
+            aligned on the right.
+        notes: Notes that are shown below the table.
+        names: The number of columns that hold names.
     """
 
     title: str
@@ -54,15 +55,15 @@ class Table:
 
 
 class Displayed(abc.ABC):
-    """A mix-in: what a subclass says as a `Table` is what notebooks show.
+    """A mix-in for classes that notebooks display as a `Table`.
 
-    A class whose `__repr__` would be a dump of numbers takes `Displayed.__repr__`,
-    the same table as text.
+    If the default `__repr__` of a class would print many numbers, the class uses
+    `Displayed.__repr__`, which returns the same table as text.
     """
 
     @abc.abstractmethod
     def _display(self) -> Table:
-        """Returns what is shown; it computes nothing that takes time."""
+        """Returns the table. It must not start a long computation."""
 
     def _repr_html_(self) -> str:
         return self._display().html()
@@ -77,9 +78,10 @@ def aligned(
     """Returns lines of cells as columns.
 
     Args:
-        lines: Cells, as many in each line.
-        gap: What stands between columns.
-        names: How many columns are flush left; all others are flush right.
+        lines: The cells of each line. All lines have the same number of cells.
+        gap: The text between two columns.
+        names: The number of columns aligned on the left. All others are aligned on the
+            right.
     """
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     return [

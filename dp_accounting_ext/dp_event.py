@@ -24,7 +24,7 @@ __dir__ = __all__.copy
 
 
 def _as_tuple(value: Any) -> Any:
-    """Returns a list as a tuple: events are hashable."""
+    """Returns a list as a tuple, as events must be hashable."""
     is_row = isinstance(value, np.ndarray) and value.ndim == 1
     return tuple(value) if is_row or isinstance(value, list) else value
 
@@ -34,7 +34,7 @@ def _as_nested_tuple(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        rows = (list, tuple, np.ndarray)  # Few, of many numbers.
+        rows = (list, tuple, np.ndarray)  # One check for each row of many numbers.
         return tuple(
             [_as_nested_tuple(row) if isinstance(row, rows) else row for row in value]
         )
@@ -51,16 +51,16 @@ class RandomAllocationEvent(dp_event.DpEvent):
     `num_selected` = 1 these are balls-and-bins batches. The draws are secret, and
     all outputs are released.
 
-    Let (P, Q) be the dominating pair of `event`, P with the record. Without the
-    record the outputs have the law Q^t. With it they have a mixture over the sets,
-    in which a step of the set has the law P and all others have Q. One epoch is one
-    event; compose it once for each epoch.
+    Let (P, Q) be the dominating pair of `event`, where P is the law with the record.
+    Without the record, the law of the outputs is Q^t. With it, the law is a mixture
+    over the sets: the steps of the set have the law P, and all others have Q. One
+    epoch is one event, so compose it once for each epoch.
 
     Source: https://arxiv.org/abs/2602.17284, section 2.
 
     Attributes:
         event: What each step runs.
-        num_selected: In how many steps each record takes part, k ≥ 1.
+        num_selected: The number of steps in which each record takes part, k ≥ 1.
         num_steps: The number of steps, t ≥ k.
     """
 
@@ -74,20 +74,21 @@ class ScheduledAllocationEvent(dp_event.DpEvent):
     """Represents an allocation epoch whose steps differ, or that was stopped early.
 
     Every record takes part in one of `num_steps` steps, drawn uniformly at random.
-    The first steps run `events[0]`, `counts[0]` of them, the next ones `events[1]`,
-    and so on; the steps beyond the sum of the counts never ran, and what they would
-    have released is not there.
+    The first `counts[0]` steps run `events[0]`, the next `counts[1]` steps run
+    `events[1]`, and so on. The steps beyond the sum of the counts never ran, and
+    released nothing.
 
-    With P_i and Q the laws of step i with and without the record, the likelihood
-    ratio is the mean over all steps of dP_i/dQ, 1 for a step that never ran.
+    Let P_i and Q_i be the laws of the outputs of step i with and without the record.
+    The likelihood ratio is the mean of dP_i/dQ_i over all steps. It is 1 for a step
+    that never ran.
 
     Source: https://arxiv.org/abs/2602.17284, Theorem 4.4 (whose proof allows steps
     to differ).
 
     Attributes:
         events: What the steps run.
-        counts: How many steps run each event, at least 1.
-        num_steps: The number of steps planned, t, at least the sum of the counts.
+        counts: The number of steps that run each event, at least 1.
+        num_steps: The number of planned steps, t, at least the sum of the counts.
     """
 
     events: Sequence[dp_event.DpEvent] = attr.ib(converter=_as_tuple)
@@ -100,12 +101,13 @@ class PLDSubsampleEvent(dp_event.DpEvent):
     """Represents any event, or tree of events, run on one Poisson sample.
 
     Every record is in the sample with probability `sampling_probability`,
-    independently of all others; the whole of `event`, composed or not, runs on that
-    one sample. The sample is secret. Batches of fixed size inside of it are drawn from
-    the places of all records; an absent record leaves its place empty.
+    independently of all others. The whole of `event`, composed or not, runs on that
+    one sample. The sample is secret. If `event` draws batches of fixed size, these are
+    drawn from the places of all records of the dataset. The place of a record that is
+    not in the sample is empty.
 
-    With (P, Q) the dominating pair of `event`, P with the record, a run has the
-    pair ((1 − λ) Q + λ P, Q).
+    Let (P, Q) be the dominating pair of `event`, where P is the law with the record.
+    Then a run has the pair ((1 − λ) Q + λ P, Q).
 
     Source: https://arxiv.org/abs/2602.17284, Theorem 3.3.
 
@@ -147,14 +149,16 @@ class MatrixAllocationEvent(dp_event.DpEvent):
 
     Every record draws one of b = `num_bins` bins, uniformly and independently of all
     others, and takes part in the steps i, i + b, i + 2b, … of `num_epochs` epochs,
-    n = b · `num_epochs` steps in all. The run releases C x + z: x has a row a step, to
-    which a record contributes a vector of norm at most 1; C is the strategy, a
-    lower triangular (n, n) matrix with no negative entry; z is Gaussian noise of
-    standard deviation `noise_multiplier`. Later contributions may depend on what was
-    released. The draws are secret.
+    n = b · `num_epochs` steps in all.
 
-    With m_i the sum of the columns i, i + b, … of C, P is the mean over the bins of
-    N(m_i, σ² I), and Q is N(0, σ² I).
+    The run releases C x + z. The matrix x has one row for each step. A record
+    contributes a vector of norm at most 1 to the row of each step in which it takes
+    part. The strategy C is a lower triangular (n, n) matrix with no negative entry.
+    The noise z is Gaussian with the standard deviation `noise_multiplier`. Later
+    contributions may depend on what was released. The draws are secret.
+
+    Let m_i be the sum of the columns i, i + b, … of C. P is the mean of N(m_i, σ² I)
+    over the bins i, and Q is N(0, σ² I).
 
     Source: https://arxiv.org/abs/2410.06266, Lemma 3.2.
 
@@ -162,8 +166,8 @@ class MatrixAllocationEvent(dp_event.DpEvent):
         strategy: C: the first column (c_0, c_1, …) of a Toeplitz matrix, zeros beyond
             its end, or the n rows of any matrix.
         noise_multiplier: σ, over the largest norm of a contribution (not of a column).
-        num_bins: b, the steps of an epoch.
-        num_epochs: In how many steps each record takes part.
+        num_bins: The number of bins, and of steps of an epoch, b.
+        num_epochs: The number of epochs, and of steps in which each record takes part.
     """
 
     strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
@@ -185,15 +189,15 @@ class MatrixAllocationEvent(dp_event.DpEvent):
         """Returns the event of a buffered linear Toeplitz matrix (BLT).
 
         Args:
-            decays: θ, one a buffer.
-            scales: ω, one a buffer: c_0 = 1 and c_t = Σ ω θ^{t − 1}.
+            decays: The decay θ of each buffer.
+            scales: The scale ω of each buffer: c_0 = 1 and c_t = Σ ω θ^{t − 1}.
             noise_multiplier: As for the event.
             num_bins: As for the event.
             num_epochs: As for the event.
 
         Raises:
-            TypeError, ValueError: If they are not as many numbers, or decays are not
-                in [0, 1], or there are too many steps.
+            TypeError, ValueError: If decays and scales are not equally many numbers,
+                if a decay is not in [0, 1], or if there are too many steps.
         """
         bins, epochs = strategies.bins(num_bins, num_epochs)
         column = strategies.buffered_toeplitz(decays, scales, bins * epochs)
@@ -205,23 +209,27 @@ class WindowedAllocationEvent(dp_event.DpEvent):
     """Represents training with correlated noise and fresh windows with a guard.
 
     The run has `num_cycles` cycles of L = `window` + `separation` − 1 steps. In every
-    cycle every record takes part with probability `sampling_probability`, and then in
-    one step, drawn uniformly from the first `window` steps of the cycle; in the others,
-    the guard, it never does. It draws anew in each cycle, independently of all other
-    records, and the draws are secret. Any two of its steps are at least `separation`
-    apart. So that batches are even, a record's cycles may begin at an offset of its
-    own, which is public and depends on no data: steps are counted modulo the run's
-    length then, n = L · `num_cycles`.
+    cycle every record takes part with probability `sampling_probability`. It then
+    takes part in one step, drawn uniformly from the first `window` steps of the cycle.
+    No record takes part in the other steps, the guard. Each record draws anew in each
+    cycle, independently of all other records, and the draws are secret. Any two of its
+    steps are at least `separation` apart. So that batches have similar sizes, a
+    record's cycles may begin at an offset of its own, which is public and does not
+    depend on the data. Steps are then counted modulo the run's length,
+    n = L · `num_cycles`.
 
-    The run releases C x + z: x has a row a step, to which a record contributes a vector
-    of norm at most 1; C is the strategy, a lower triangular Toeplitz matrix with no
-    negative entry and at most `separation` bands; z is Gaussian noise of standard
-    deviation `noise_multiplier`. Later contributions may depend on what was released.
+    The run releases C x + z. The matrix x has one row for each step. A record
+    contributes a vector of norm at most 1 to the row of each step in which it takes
+    part. The strategy C is a lower triangular Toeplitz matrix with no negative
+    entry and at most `separation` bands. The noise z is Gaussian with the standard
+    deviation `noise_multiplier`. Later contributions may depend on what was
+    released.
 
-    No step of one cycle has noise in common with one of another. So with the columns
-    c_i of C, P is the product over the cycles of (1 − q) N(0, σ² I) plus q times the
-    mean over the window of N(c_i, σ² I), and Q is N(0, σ² I). With a window of one step
-    this is cyclic Poisson sampling, with the probability q in each cycle.
+    The columns of steps in different cycles are orthogonal. Let c_i be the columns of
+    C. Then Q is N(0, σ² I), and P is a product over the cycles. Its factor for a cycle
+    is (1 − q) N(0, σ² I) plus q times the mean of N(c_i, σ² I) over the window. With a
+    window of one step this is cyclic Poisson sampling, with the probability q in each
+    cycle.
 
     Source: https://arxiv.org/abs/2306.08153, Theorem 4, for a window of one step;
     docs/matrix.md, "Fresh windows", for all.
@@ -230,7 +238,7 @@ class WindowedAllocationEvent(dp_event.DpEvent):
         strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.
         noise_multiplier: σ, over the largest norm of a contribution (not of a column).
         window: The steps of a cycle from which a record draws one, w ≥ 1.
-        separation: How far apart a record's steps are at least, b ≥ 1.
+        separation: The least distance between two steps of a record, b ≥ 1.
         num_cycles: The number of cycles.
         sampling_probability: The probability q that a record takes part in a cycle.
     """
@@ -248,20 +256,22 @@ class MinSepSamplingEvent(dp_event.DpEvent):
     """Represents training with correlated noise and b-min-sep sampling.
 
     In each of `num_steps` steps every record that is ready takes part with probability
-    p = `sampling_probability`, independently of all others; a record that took part is
+    p = `sampling_probability`, independently of all others. A record that took part is
     ready again `separation` = b steps later, so that any two of its steps are at least
-    b apart. At the start all records are ready, or, with a warm start, each is in the
-    stationary state: ready with probability 1 / (1 + (b − 1) p), and with probability
-    p / (1 + (b − 1) p) each only at step 1, 2, …, b − 1 (counted from 0). Then every
-    step has a share of p / (1 + (b − 1) p) of all records. The draws are secret.
+    b apart. At the start all records are ready. With a warm start, each record is in
+    the stationary state instead: it is ready at step 0 with probability
+    1 / (1 + (b − 1) p), and becomes ready at step i with probability
+    p / (1 + (b − 1) p), for each i from 1 to b − 1. Every batch then has a share of
+    p / (1 + (b − 1) p) of all records on average. The draws are secret.
 
-    The run releases C x + z: x has a row a step, to which a record contributes a vector
-    of norm at most 1; C is the strategy, a lower triangular matrix with no negative
-    entry and at most b bands; z is Gaussian noise of standard deviation
+    The run releases C x + z. The matrix x has one row for each step. A record
+    contributes a vector of norm at most 1 to the row of each step in which it takes
+    part. The strategy C is a lower triangular matrix with no negative entry and at
+    most b bands. The noise z is Gaussian with the standard deviation
     `noise_multiplier`. Later contributions may depend on what was released.
 
-    With the columns c_i of C, P is the mixture of N(Σ_{i ∈ S} c_i, σ² I) over the
-    record's steps S, and Q is N(0, σ² I).
+    Let c_i be the columns of C, and S the random set of a record's steps. P is the
+    mixture of N(Σ_{i ∈ S} c_i, σ² I) over S, and Q is N(0, σ² I).
 
     Source: https://arxiv.org/abs/2602.09338 for the scheme; docs/matrix.md, "A record
     that stays out for b steps", for its bounds.
@@ -272,7 +282,7 @@ class MinSepSamplingEvent(dp_event.DpEvent):
         noise_multiplier: σ, over the largest norm of a contribution (not of a column).
         sampling_probability: The probability p that a record takes part in a step, if
             it is ready.
-        separation: How far apart a record's steps are at least, b ≥ 1.
+        separation: The least distance between two steps of a record, b ≥ 1.
         num_steps: The number of steps, n.
         warm_start: Whether records are in their stationary state at the start.
     """
@@ -292,20 +302,21 @@ class CyclicPoissonEvent(dp_event.DpEvent):
     """Represents training with cyclic Poisson sampling whose groups are secret.
 
     Every record draws one of b = `cycle_length` groups, uniformly and independently of
-    all others. In each of `num_steps` steps the batch is a Poisson sample, with
-    probability `sampling_probability`, of one group: of the first in steps 0, b, 2b, …,
-    of the second in steps 1, b + 1, …, and so on. Groups and samples are secret. (Where
+    all others. In each of `num_steps` steps the batch is a Poisson sample of one group,
+    with probability `sampling_probability`. It is the first group in steps 0, b, 2b, …,
+    the second group in steps 1, b + 1, …, and so on. Groups and samples are secret. (If
     a record's group is known, the run is a composition of Poisson samples, one for each
     cycle.)
 
-    The run releases C x + z: x has a row a step, to which a record contributes a vector
-    of norm at most 1; C is the strategy, a lower triangular Toeplitz matrix with no
-    negative entry and at most b bands; z is Gaussian noise of standard deviation
+    The run releases C x + z. The matrix x has one row for each step. A record
+    contributes a vector of norm at most 1 to the row of each step in which it takes
+    part. The strategy C is a lower triangular Toeplitz matrix with no negative
+    entry and at most b bands. The noise z is Gaussian with the standard deviation
     `noise_multiplier`. Later contributions may depend on what was released.
 
-    With the columns c_i of C, P is the mean over the groups of the mixtures of
-    N(Σ_{i ∈ S} c_i, σ² I), each step of the group in S with probability q, and Q is
-    N(0, σ² I).
+    Let c_i be the columns of C, and S the random set of a record's steps: each step of
+    its group is in S with probability q. P is the mixture of N(Σ_{i ∈ S} c_i, σ² I)
+    over the groups and S, and Q is N(0, σ² I).
 
     Source: https://arxiv.org/abs/2306.08153, Theorem 4, for a group that is known.
 
@@ -329,17 +340,20 @@ class PoissonMatrixEvent(dp_event.DpEvent):
     """Represents training with correlated noise on Poisson samples.
 
     In each of `num_steps` steps the batch is a Poisson sample of all records with
-    probability `sampling_probability`, drawn anew and secret. A record may take part in
-    steps that are near each other, whose noise is correlated: that costs more than
-    schemes which keep its steps apart, such as `MinSepSamplingEvent`.
+    probability `sampling_probability`. It is drawn anew in each step, and is secret. A
+    record may take part in steps that are near each other, whose noise is correlated.
+    This costs more privacy than schemes that keep a record's steps apart, such as
+    `MinSepSamplingEvent`.
 
-    The run releases C x + z: x has a row a step, to which a record contributes a vector
-    of norm at most 1; C is the strategy, a lower triangular Toeplitz matrix with no
-    negative entry; z is Gaussian noise of standard deviation `noise_multiplier`. Later
-    contributions may depend on what was released.
+    The run releases C x + z. The matrix x has one row for each step. A record
+    contributes a vector of norm at most 1 to the row of each step in which it takes
+    part. The strategy C is a lower triangular Toeplitz matrix with no negative
+    entry. The noise z is Gaussian with the standard deviation `noise_multiplier`.
+    Later contributions may depend on what was released.
 
-    With the columns c_i of C, P is the mixture of N(Σ_{i ∈ S} c_i, σ² I), each step in
-    S with probability q independently of the others, and Q is N(0, σ² I).
+    Let c_i be the columns of C, and S a random set that holds each step with
+    probability q, independently of the others. P is the mixture of
+    N(Σ_{i ∈ S} c_i, σ² I) over S, and Q is N(0, σ² I).
 
     Source: https://arxiv.org/abs/2410.06266, Lemma 3.2; docs/matrix.md has a proof for
     any law of a record's steps.

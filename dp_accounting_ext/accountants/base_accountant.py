@@ -21,9 +21,10 @@ from dp_accounting_ext.validation import fields
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 Accountant = TypeVar("Accountant", bound="Composing")
 
-# One lock for all accountants, which may be copied and pickled: a lost run would make a
-# bound too small. What was composed is one immutable value, so that queries need no
-# lock.
+# All accountants share this lock, so that no run is lost if two threads compose at the
+# same time: a lost run would make a bound too small. (A lock of each accountant could
+# not be copied or pickled.) What was composed is one immutable value, so that queries
+# need no lock.
 _COMPOSING = threading.RLock()
 
 

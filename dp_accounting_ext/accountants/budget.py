@@ -100,7 +100,7 @@ def remaining(
 
 
 class _Filter(displays.Displayed):
-    """Costs of several limits, one of which must hold to the end."""
+    """A budget with several limits, of which at least one must never be exceeded."""
 
     def __init__(self, limits: list[float], epsilon: float, delta: float) -> None:
         self._limits = limits
@@ -296,7 +296,7 @@ class GaussianFilter(_Filter):
             if not noise:
                 raise ValueError("noise_multiplier must be positive. Found 0.")
             precision += count / Fraction(noise) ** 2
-        return [float(min(precision, Fraction(10**300)))]  # Above every budget.
+        return [float(min(precision, Fraction(10**300)))]  # 1e300 exceeds any budget.
 
 
 def _budget(epsilon: float, delta: float) -> tuple[float, float]:

@@ -108,7 +108,7 @@ class CertifiedAnswers:
 
         Raises:
             TypeError, ValueError: If δ is not a real number or an array of these, or
-            NaN.
+                is NaN.
         """
         deltas = fields.real_numbers("target_delta", target_delta)
         plain = np.where((deltas < 0) | self.composed.is_non_private(), math.inf, 0.0)

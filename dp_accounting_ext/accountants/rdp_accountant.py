@@ -27,7 +27,7 @@ from dp_accounting_ext.validation import inheritance
 Many: TypeAlias = FloatArray | Sequence[float]
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Certified: the relative error of a product and a sum, and one of a quotient.
+# Certified: a bound on the relative error of a few sums, products and quotients.
 _ROUNDING = 8 * 2.0**-53
 # A limit of time: each split of a larger group would have pairs of its own.
 _MOST_MEMBERS = 64
@@ -194,7 +194,8 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
             raise ValueError(f"target_delta must be non-negative. Found {target}.")
         state = self._composed
         extra = _failure_probability(state.log_kept)
-        # δ = 1 − (1 − δ_extra)(1 − δ_rest), where δ_rest is rounded down.
+        # The δ of the divergences alone is δ_rest, where δ = 1 − (1 − δ_extra)
+        # (1 − δ_rest). It is rounded down.
         if extra == 1 or target < extra:
             return math.inf, 0.0
         rest = (target - extra) / (1 - extra) * (1 - _ROUNDING) if extra else target

@@ -42,8 +42,9 @@ __dir__ = __all__.copy
 
 Bounds = tuple[float, float]
 
-# Certified: a logarithm's rounding changes a success by less, for each nat of it; and
-# the relative error of a quotient of a few products is below this.
+# Certified: a bound on the relative error of a quotient of a few products, and on the
+# change of a success probability by the rounding of a logarithm, for each nat of the
+# logarithm.
 _ROUNDING = 16 * 2.0**-53
 # The odds of a smaller prior do not fit a float.
 _LEAST_PRIOR = 1e-300
@@ -161,7 +162,7 @@ def membership_success(
     prior = _inside("prior", prior)
     odds = math.log1p(-prior) - math.log(prior)
     spread = _ROUNDING * (1 + abs(odds))
-    # Guessing what is more likely is right with this prior.
+    # Without the outputs, the more likely guess is right with this probability.
     least = max(prior, math.nextafter(1 - prior, 0.0))
     lower, upper = (
         1 - prior + prior * delta
@@ -232,7 +233,7 @@ def attack_success(accountant: pld_accountant.PLDAccountant, baseline: float) ->
     """
     rate = fields.probability("baseline", baseline)
     lower, upper = _checked(accountant).get_true_positive_rate_bounds(rate)
-    # Bounds near 1 are one minus a small number, and rounded.
+    # Bounds near 1 were computed as one minus a small number, with a rounding error.
     lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
     return max(lower, rate), max(min(upper, 1.0), rate)
 

@@ -47,7 +47,8 @@ class Curve:
         order = np.argsort(-pair.losses, kind="stable")
         self._upper = pair.bound is Bound.UPPER
         sign = 1.0 if self._upper else -1.0
-        # Sums of n terms, and a line between two: twice, each towards its own side.
+        # Both rates are sums of n terms, and points on a line between two sums. The
+        # slack covers the rounding of both, each towards its own side.
         rounding = 8 * (pair.p_masses.size + 16) * floats.UNIT_ROUNDOFF
         self._slack = 1 + sign * rounding
         self._factor = math.exp(sign * pair.mass_error)

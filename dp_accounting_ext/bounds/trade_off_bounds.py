@@ -76,7 +76,7 @@ class TradeOffBounds:
             ) -> tuple[FloatArray, FloatArray]:
                 return self._found_and_missed(rates, direction, bound)
 
-            # Large false positive rates are small ones of the other direction.
+            # Tests with rates α above 1/2 have small rates in the other direction.
             distances.append(trade_off.largest_distance(ends, least, 0.5, bound))
         return min(max(distances), limit)
 
@@ -90,8 +90,9 @@ class TradeOffBounds:
         curve = self._curve(direction, bound)
         found = curve.true_positive_rates(rates)
         opposite = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}
-        # A test that misses β of P at the rate α is, exchanged, a test that finds 1 − α
-        # of Q at the rate β.
+        # Suppose that a test for P has the false positive rate α and misses a share β
+        # of P. Its complement is a test for Q, which has the false positive rate β and
+        # the true positive rate 1 − α.
         other = self._curve(opposite[direction], bound)
         missed = other.false_positive_rates(1 - rates)
         if bound is Bound.UPPER:
@@ -99,7 +100,7 @@ class TradeOffBounds:
             above.append(self._of_the_largest_loss(rates))
             found = np.minimum(found, np.minimum(*(f for f, _ in above)))
             missed = np.maximum(missed, np.maximum(*(m for _, m in above)))
-            # One minus a rate was rounded, too.
+            # This also covers the rounding of one minus a rate.
             most = np.nextafter(1 - missed * (1 - _ROUNDING), 2.0)
             return np.minimum(found, np.minimum(most, 1.0)), missed
         least = np.nextafter(1 - missed * (1 + _ROUNDING), 0.0)

@@ -46,7 +46,7 @@ _STEPS = (
 )  # The number of steps of a slider in a decade.
 _GIVEN = ["noise multiplier", "ε to be met"]
 _RATE, _LEAST_RATE, _POINTS = 1e-3, 1e-6, 25  # The first is one of the points.
-_INTERVAL = 1e-3  # Of curves: both bounds are still within a line's width.
+_INTERVAL = 1e-3  # With this interval, both bounds of a curve look like one line.
 _STYLE = """
 :host { font: 16px/1.4 system-ui, sans-serif; } h1 { font-size: 150%; margin: 0; }
 table { border-collapse: collapse; margin: .4em 0; font-size: 94%; }

@@ -11,7 +11,7 @@ from dp_accounting_ext.command_line import csv_file
 from dp_accounting_ext.common_types import FloatArray
 
 _WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-# The comma is a decimal point or stands between thousands: this cannot be known.
+# In such a cell the comma may be a decimal point, or it may separate thousands.
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 # Well-known text, as programs for maps write it.
 SHAPE = re.compile(
@@ -79,11 +79,11 @@ class Sheet(NamedTuple):
         return ValueError(f"{self.form}. Found {shown}{where}.")
 
     def misspelt(self, column: Column) -> ValueError:
-        """Returns the error for a column that must have numbers only, and has not."""
+        """Returns the error for a column that must hold only numbers, but does not."""
         for line, cell in zip(self.lines, column.cells, strict=True):
             if not _is_number(cell):
                 return self.error(repr(cell)[:60] if cell else "an empty cell", line)
-        # Each is a number for itself.
+        # Each cell alone is a number, but the meaning of its comma is unknown.
         return self.error(
             f"in {self.path} numbers such as 1,234, of 1.234 or of a thousand; write "
             "points for decimals, and nothing between thousands"

@@ -109,7 +109,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             )
         elif (
             opacus_loaders.kind(data_loader) is opacus_loaders.Kind.BALLS_AND_BINS
-        ):  # Poisson samples of it are right, but what was meant is lost.
+        ):  # Opacus would draw Poisson samples, which the user did not mean.
             raise RuntimeError(
                 "make_private(…) draws Poisson samples in place of balls-and-bins "
                 "batches: write PrivacyEngine(accountant='balls_and_bins') and "

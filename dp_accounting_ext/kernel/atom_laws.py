@@ -29,9 +29,9 @@ FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
 MUCH = 1e-25
 # Tuning: an atom is heavy if it has half of the largest mass. The last atom is also
 # heavy if it has this share of the largest mass, and this many times the mass of the
-# atom before it: under sampling the largest loss is rarer than the smallest one. (δ of
-# three Laplace losses at a rate of 0.2, 5e-6 below the largest loss: 1.8e-6 without
-# this rule, 1.82e-8 with it.)
+# atom before it, as under sampling the largest loss is rarer than the smallest one.
+# (For three runs of Laplace noise, sampled with probability 0.2, δ is 1.82e-8 at an ε
+# 5e-6 below the largest loss. Without this rule the bound was 1.8e-6.)
 _HEAVY, _OUTSTANDING = 2.0**-10, 16.0
 
 

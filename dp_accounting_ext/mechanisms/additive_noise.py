@@ -24,7 +24,8 @@ DominatingPair = dominating_pair.DominatingPair
 Shifts = shifts.Shifts
 
 UNSHIFTED = ((0.0, 1.0),)
-# Tuning: pairs are as quick as the quadrature of mixtures with more shifts.
+# Tuning: for mixtures with more shifts, Rényi divergences are computed from pairs. This
+# is as quick as quadrature.
 _MOST_SHIFTS = 16
 
 
@@ -158,7 +159,7 @@ class GaussianMixture(_ShiftMixture):
             shifted_noise.rdp(orders, shifted_noise.Pair(p, q)),
             shifted_noise.rdp(orders, shifted_noise.Pair(q, p)),
         )
-        # What weights are off by multiplies Z, and so Z^α and its excess.
+        # An error of the weights is a factor of Z, so that it also changes Z^α.
         finite = np.minimum(np.array(orders), ratio_moments.HIGHEST_ORDER)
         return interface.Divergences(values * (1 + 2 * finite * sum(errors)))
 

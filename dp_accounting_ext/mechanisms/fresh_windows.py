@@ -80,13 +80,13 @@ class Window(matrix_allocation.MatrixAllocation):
     """A run of one epoch that continues without the record until its columns end.
 
     `num_bins` is the window, and `num_epochs` is 1. The Gram matrix is Toeplitz, with
-    entries ρ(d) = ⟨c_i, c_{i+d}⟩. That of a run that ends with the window has smaller
-    entries, so its lower bounds are valid here, too.
+    entries ρ(d) = ⟨c_i, c_{i+d}⟩. The Gram matrix of a run that ends with the window
+    has smaller entries, so lower bounds for that run are valid here, too.
 
     Attributes:
-        num_cycles: How many windows a run has,
-        sampling_probability: and with what probability a record is in each. Both only
-            decide which upper bound is chosen.
+        num_cycles: The number of windows of a run.
+        sampling_probability: The probability that a record takes part in a window.
+            Like `num_cycles`, it only decides which upper bound is chosen.
     """
 
     num_cycles: int = 1

@@ -28,11 +28,11 @@ from dp_accounting_ext.validation import strategies
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
-# Tuning: bins with different ratios are sorted into at most so many classes.
+# Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
-# Tuning: the largest G_ii, a diagonal entry of the Gram matrix, up to which the lower
-# bound of a filter of the noise is better than that of blocks. For 0.6 its ε is 15 to
-# 22 % above theirs, for 2.5 it is up to 5 % below.
+# Tuning: up to this variance, the largest diagonal entry of the Gram matrix, the lower
+# bound by a filter of the outputs is better than that by blocks. At a variance of 0.6
+# its ε is 15 to 22 % higher, and at 2.5 up to 5 % lower.
 _SMALL_VARIANCE = 1.25
 # Tuning: if the variance is smaller and a larger share of the pairs of bins is
 # correlated, blocks are not tried. For 32 bands and 100 bins, the ε of projections is
@@ -104,7 +104,7 @@ class MatrixAllocation(interface.Mechanism):
         plain = interface.pairs_of_part(independent, bound, accuracy)
         # Each of the following pairs is a lower bound.
         _, error = self.products()
-        # Entries that were rounded down may be too small by two errors.
+        # These entries were rounded down by one error, so they may be too small by two.
         found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
         rough = self._filtered(delta, is_rough=True)
         if rough is not None:
@@ -126,13 +126,16 @@ class MatrixAllocation(interface.Mechanism):
     def _filtered(
         self, delta: float, *, is_rough: bool = False
     ) -> dominating_pair.DominatingPair | None:
-        """Returns the lower pair of a filter, or None where blocks are better.
+        """Returns the lower pair by a filter of the outputs (`filtered_bins`).
 
         Its computation takes long, so it is precise around one δ only.
 
         Args:
             delta: The δ.
-            is_rough: See `filtered_bins.lower_pair`.
+            is_rough: As in `filtered_bins.lower_pair`.
+
+        Returns:
+            The pair, or None if blocks give a better one.
         """
         column = np.array(self.strategy) / self.noise_multiplier
         if column.ndim > 1 or column.size > self.num_bins:
@@ -160,7 +163,7 @@ class MatrixAllocation(interface.Mechanism):
 def _is_sparse(gram: FloatArray) -> bool:
     """Returns whether few pairs of bins are correlated.
 
-    Where many are, projections of the noise give better lower bounds.
+    If many are correlated, projections of the outputs give better lower bounds.
     """
     return int(np.count_nonzero(gram)) <= _FEW_MEET * gram.size
 
@@ -168,9 +171,10 @@ def _is_sparse(gram: FloatArray) -> bool:
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
     """Returns the allocation of bins without their correlations.
 
-    It is dominated by the run, as a Gram matrix with larger entries has a larger ratio
-    in the convex order. Bins are sorted into a few classes. An upper bound gives each
-    bin the largest diagonal entry of its class, and a lower bound the smallest one.
+    It is dominated by the run, as a Gram matrix with larger entries has a larger
+    likelihood ratio in the convex order. Bins are sorted into a few classes. An upper
+    bound gives each bin the largest diagonal entry of its class, and a lower bound the
+    smallest one.
 
     Source:
         Kahane 1986; see docs/matrix.md.

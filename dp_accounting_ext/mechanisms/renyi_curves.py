@@ -62,7 +62,7 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
 
 
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
-    """Returns the bounds of what bounds a mechanism, or else of its pairs."""
+    """Returns the bounds of the parts of a mechanism, or else those of its pairs."""
     itself = {mechanism: 1}
     parts, others = mechanism.parts(Bound.UPPER), mechanism.other_parts(Bound.UPPER)
     sample = mechanism.sampled_from()

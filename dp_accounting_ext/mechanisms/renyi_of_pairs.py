@@ -36,7 +36,7 @@ _LEVELS = np.append(
     np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
 )
 # Tuning: at a high order the largest ratios determine the divergence, however rare they
-# are. With smaller tails than these a pair for each direction would be needed.
+# are. With even smaller tails, each direction would need a pair of its own.
 _ACCURACY = accuracy.FOR_DIVERGENCES
 # Tuning: if a side has more atoms than the first number, they are split between nodes.
 # Adjacent nodes are one cell apart in nats, or relatively for losses below one nat.
@@ -204,7 +204,7 @@ def _of_pairs(
 
 
 class _Side:
-    """The atoms of one pair that are read, on one side of Z = 1.
+    """The atoms of one pair on one side of Z = 1.
 
     Args:
         pair: The pair that bounds H(P‖Q) (REMOVE), or H(Q‖P) (ADD).

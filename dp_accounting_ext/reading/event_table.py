@@ -103,7 +103,7 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
 
 
 def _add(event_type: type, builder: event_reader.Builder) -> None:
-    """Adds the row of a type whose every field the builder accounts for."""
+    """Adds a row for a type of events. Its builder accounts for all of the fields."""
     known = event_reader.field_defaults(event_type).keys()
     _TABLE[event_type] = event_reader.Row(known, builder)
 

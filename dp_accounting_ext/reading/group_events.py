@@ -171,7 +171,10 @@ def _with_size(event: stock.DpEvent) -> stock.DpEvent | None:
 def _tight(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism | None:
-    """Returns the tight mechanism of a group for noise or a bit; None if unknown."""
+    """Returns a mechanism with tight bounds for a group, or None if none is known.
+
+    It is known for additive noise and for randomized response to one question.
+    """
     if isinstance(event, batch_events.POISSON_SAMPLES):
         both = batch_events.merged(event)
         if both is not None:

@@ -166,7 +166,7 @@ def _floats(name: str, values: Sequence[float] | FloatArray) -> FloatArray:
 
 
 def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:
-    """Returns losses, the lowest raised to one of them, until Σ p e^{−loss} ≤ 1."""
+    """Returns losses with Σ p e^{−loss} ≤ 1: the lowest are raised to one level."""
     tails = np.append(np.cumsum((masses * np.exp(-losses))[::-1])[::-1], 0.0)
     below = np.append(0.0, np.cumsum(masses))
     ends = np.append(losses, math.inf)
@@ -182,7 +182,7 @@ def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:
 
 
 def _kept_below_one(losses: FloatArray, masses: FloatArray) -> BoolArray:
-    """Returns which losses to keep, from the largest on, so that Σ p e^{−loss} ≤ 1."""
+    """Returns which of the largest losses to keep, so that Σ p e^{−loss} ≤ 1."""
     tail = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
     kept: BoolArray = tail <= 1
     return kept
@@ -193,9 +193,9 @@ def write(
 ) -> PrivacyLossDistribution:
     """Returns a stock distribution that bounds the mechanism from the pairs' side.
 
-    Upper: each loss is split between the two grid points around it, which keeps
-    its P-mass and its Q-mass. Lower: each is lowered to the grid, which costs up to
-    one interval a composition.
+    For upper pairs, each loss is split between the two grid points around it, which
+    keeps its P-mass and its Q-mass. For lower pairs, each loss is lowered to the grid,
+    which costs up to one interval for each composition.
 
     Args:
         pairs: All upper, or all lower.
@@ -226,15 +226,15 @@ def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
         start, (masses,) = atom_laws.placed(raised, interval)
     else:
         cells = np.floor((law.values - law.ratio_error) / interval).astype(np.int64)
-        # dp_accounting finds no ratio for a lower loss.
+        # dp_accounting cannot compute the ratio of a lower loss.
         known = cells * interval >= -floats.LARGEST_LOSS
         start = int(cells[known][0]) if known.any() else 0
         size = int(cells[-1]) - start + 1
         masses = sums.gather_quickly(
             cells[known] - start, law.masses[0, known], max(size, 0)
         )
-    # Every loss may be one rounding, every interval two: of the sums here, and of
-    # those that dp_accounting makes.
+    # There may be a rounding for each loss, in the sums made here, and two for each
+    # interval, in these sums and in those that dp_accounting makes.
     roundings = law.values.size + 2 * masses.size
     rounding = law.mass_error + _SUMMATION_ERROR
     rounding += roundings * floats.UNIT_ROUNDOFF
@@ -263,10 +263,11 @@ def _finest_interval(law: atom_laws.Atoms) -> float:
 
 
 def _heavier(masses: FloatArray, error: float, infinity_mass: float) -> FloatArray:
-    """Returns masses whose every upper tail is certain to be heavy enough.
+    """Returns masses whose upper tails are all certain to be heavy enough.
 
-    Tails grow by the relative error, but not above what is left of one and a little, as
-    dp_accounting rounds its sums: the lowest losses pay for it.
+    All tails are raised by the relative error. But dp_accounting allows the masses to
+    sum to one, or to one and a little by rounding. So tails are raised at most to one
+    minus `infinity_mass`, and the lowest losses have less mass.
     """
     tails = np.cumsum(masses[::-1])
     tails *= 1 + error

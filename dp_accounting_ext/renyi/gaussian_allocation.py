@@ -21,8 +21,9 @@ def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> Float
         num_steps: The number of steps t.
 
     Guarantees:
-        No entry is below the truth. Entries are exact at integer orders up to 4096. In
-        between they are from the chord of log Ψ_α, which is a convex function of α.
+        No entry is below the truth. Entries are exact at integer orders up to 4096.
+        Between integers they are computed from the chord of log Ψ_α, which is a convex
+        function of α.
     """
     plain = ratio_moments.gaussian_rdp(1 / noise, orders)
     if num_steps == 1:

@@ -35,10 +35,9 @@ def group_rdp(
         No entry is below the truth. The bound is tight for the mechanism: no entry is
         above the truth by more than a relative 1e-10 (1e-8 at order one). There are two
         exceptions: orders above 4096, and lattices of millions of points (σ far below
-            1,
-        with a large group or order). There the entry is the bound without
-        amplification, α K²/2σ², which holds for any two mixtures no farther apart than
-        K, as Ψ is jointly convex.
+        1, with a large group or order). There the entry is the bound without
+        amplification, α K²/2σ². It holds for any two mixtures whose shifts are at most
+        K apart, as Ψ is jointly convex.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.8.

@@ -41,12 +41,10 @@ def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         epsilon: ε ≥ 0.
 
     Guarantees:
-        No entry is below the largest divergence. The divergence is flat near its
-        largest
-        value: if t is off by s ε, the divergence is off by a share of about s², which
-            is
-        less than a rounding error. For small ranges the result is the bound of
-        ε²/8-zCDP.
+        No entry is below the largest divergence. As a function of t the divergence is
+        flat near its largest value: if t is off by s ε, the divergence is off by a
+        share of about s², which is less than a rounding error. For small ranges the
+        result is the bound of ε²/8-zCDP.
 
     Source:
         https://arxiv.org/abs/1905.04273 (the exponential mechanism has bounded range);
@@ -93,7 +91,7 @@ def laplace_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         if math.isinf(order):
             return epsilon
         shrunk = math.expm1((1 - 2 * order) * epsilon) / (2 * order - 1)
-        # log1p(a x) / a, or its limit x.
+        # This is log1p(a x) / a, where a = α − 1, or its limit x at a = 0.
         slope = order - 1
         logarithm = math.log1p(slope * shrunk) / slope if slope else shrunk
         value = epsilon + logarithm + 16 * floats.UNIT_ROUNDOFF * epsilon

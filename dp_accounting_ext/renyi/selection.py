@@ -40,17 +40,18 @@ def selection_rdp(
     tried = sorted({*orders, *_TRIED} - {1.0})
     single = curve(tried)
     slopes = np.array(tried) - 1
-    # log(E K)/(α − 1).
+    # This is log(E K) / (α − 1).
     several = math.log(mean) / slopes
     if math.isinf(shape):
         bounds = single + mean * _deltas(tried, single) + several
     else:
         halting = _log_halting(mean, shape)
         inverses = 1 / np.array(tried)
-        # At order one it is log(1/γ).
+        # The bound log(1/γ) is that of order one.
         least = min(halting, np.min((1 - inverses) * single + halting * inverses))
         bounds = single + (1 + shape) * least + several
-    # Divergences increase with the order; a bound is a sum of three products.
+    # Divergences increase with the order, so a bound at a larger order is one here.
+    # Each bound is a sum of three products.
     above = np.minimum.accumulate(bounds[::-1])[::-1]
     rounded = 1 + 16 * floats.UNIT_ROUNDOFF
     raised: FloatArray = above[np.searchsorted(tried, orders)] * rounded

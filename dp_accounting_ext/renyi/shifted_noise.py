@@ -23,7 +23,7 @@ _LOG_ERROR = -40.0
 _BLOCK = 1 << 20
 _MOST_TERMS = 1 << 22
 _LARGEST_EXPONENT = 50.0
-# The number of orders that share one lattice.
+# Orders between two of these numbers share one lattice.
 _BANDS = (8.0, 64.0, 256.0, 1024.0)
 
 

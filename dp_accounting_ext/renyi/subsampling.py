@@ -54,8 +54,8 @@ def poisson_rdp(
         counts = np.arange(2.0, order + 1)
         weights = _log_choices(order) + counts * math.log(rate)
         weights += (order - counts) * math.log1p(-rate)
-        # The terms of Ψ − 1 have e^x − 1 in the place of e^x, for the weights of all i,
-        # with i = 0 and i = 1, sum to one.
+        # The weights of all i, including i = 0 and i = 1, sum to one. So the terms of
+        # Ψ − 1 are those of Ψ with e^x − 1 in the place of e^x.
         with np.errstate(divide="ignore"):
             gains: FloatArray = np.log(-np.expm1(-inner))
         return weights + inner + gains + _slack(order, weights, inner)
@@ -89,7 +89,7 @@ def without_replacement_rdp(
     if fraction in (0.0, 1.0):
         return np.zeros(len(orders)) if fraction == 0 else curve(orders)
     largest = float(curve([math.inf])[0])
-    # log min(2, (e^ε(∞) − 1)^j), j = 1.
+    # This is log min(2, (e^ε(∞) − 1)^j) for j = 1.
     log_range = math.log(math.expm1(min(largest, 1.0))) if largest else -math.inf
 
     def log_terms(order: int, inner: FloatArray) -> FloatArray:
@@ -118,7 +118,7 @@ def _from_integer_orders(
 
     def moments(needed: set[int]) -> dict[int, float]:
         integers = np.arange(2, max(needed, default=1) + 1)
-        # (i − 1) ε(i), i = 2, 3, ….
+        # These are the values of (i − 1) ε(i) for i = 2, 3, ….
         inner = (integers - 1) * curve([float(order) for order in integers])
         found = dict.fromkeys(needed, math.inf)
         for order in needed:

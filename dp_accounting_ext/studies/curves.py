@@ -45,7 +45,7 @@ _LABELS = {
     "true_positive_rate": "true positive rate",
 }
 
-# Tuning: the ends of profiles. Each point is certified, whatever the ends are.
+# Tuning: where profiles end. Each point is certified, whatever the ends are.
 _END_OVER_FIRST = 100.0
 _SMALLEST_END = 1e-3  # The end of profiles that are below the smallest δ everywhere.
 _HIGHEST_LEVEL = 0.9

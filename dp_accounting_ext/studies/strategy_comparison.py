@@ -70,7 +70,8 @@ _BUFFERED = "blt:"
 # Fields of a run that cannot be combined with a strategy, and their default values.
 _NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
 
-# Certified: norms are roots of sums of squares of at most 2^17 sums, none negative.
+# Certified: the relative error of a norm of at most 2^17 entries. An entry may be a sum
+# of numbers, none of them negative.
 _NORM_ERROR = 1e-10
 
 
@@ -293,16 +294,17 @@ def _cyclic(
 
 
 def _norms(matrix: FloatArray, bins: int, epochs: int) -> tuple[int, FloatArray, float]:
-    """Returns the number of bands, the norms of the columns, and a largest norm.
+    """Returns the number of bands, the norms of the columns, and that of a bin.
 
-    The last one is the largest norm over the bins of the sum of a bin's columns.
+    The last one is the largest norm, over all bins, of the sum of a bin's columns.
     Columns whose distance is at least the number of bands have disjoint supports.
     """
     steps = bins * epochs
     if matrix.ndim == 1:
         column = np.zeros(steps)
         column[: matrix.size] = matrix
-        # Column i is cut after n − i entries; the first bin is cut last.
+        # Column i has n − i entries. The sum of the first bin's columns has the
+        # largest norm, as the end of the run cuts off least of it.
         norms = np.sqrt(np.cumsum(column**2)[::-1])
         first = sum(
             np.concatenate([np.zeros(start), column[: steps - start]])

@@ -35,8 +35,8 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-# The identity of a row of a file: its setting, or its cells if they are no setting, and
-# the cells of the user's own columns.
+# The identity of a row of a file: its setting, or all of its cells if these are not a
+# valid setting; and the cells of the user's own columns.
 _Content = tuple[Any, tuple[str, ...]]
 
 

@@ -246,7 +246,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> Any:
-    """Returns the number that a text means; a whole one is an integer, as in pandas."""
+    """Returns the number that a text means, as an integer if it is whole."""
     value = value.tolist() if hasattr(value, "tolist") else value  # Of NumPy.
     with contextlib.suppress(ValueError):
         value = float(value) if isinstance(value, str) else value

@@ -185,15 +185,17 @@ class TrainingRun(displays.Displayed):
         """The number of whole epochs, and of steps of the last epoch if it ends early.
 
         The number of steps is rounded up. If the batch size does not divide the
-        dataset, it is that of a loader with one more batch in an epoch: as many of
-        `num_steps` steps are an upper bound for loaders with and without that batch.
+        dataset, some loaders have one more batch in an epoch than others. The number
+        is then that of a loader with this batch. This many of `num_steps` steps are an
+        upper bound for both kinds of loaders.
         """
         whole, part = self._whole_and_rest
         return (whole, part) if part < self.num_steps else (whole + 1, 0)
 
     @property
     def _whole_and_rest(self) -> tuple[int, int]:
-        # Decimals as they are printed: 0.07 of 100 steps are 7 steps, not 8.
+        # Decimals are read as they are printed, so that 0.07 of 100 steps are 7 steps.
+        # (The float 0.07 is a little larger, so that 8 steps would be needed.)
         whole, rest = divmod(fractions.Fraction(repr(self.epochs)), 1)
         return int(whole), math.ceil(rest * math.ceil(self._batches_of_epoch))
 
@@ -285,10 +287,10 @@ class TrainingRun(displays.Displayed):
         return displays.Table("training run", ("", "value"), rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields that are known, and what is counted of them.
+        """Returns the fields that are known, and numbers that are computed from them.
 
-        That is `num_steps` (of an epoch), `num_samples` (of the run, at most, by
-        Poisson sampling) and `sampling_rate`.
+        These are `num_steps`, of an epoch; `num_samples`, an upper bound on the number
+        of steps of the run; and `sampling_rate`.
         """
         known = dataclasses.asdict(self)
         for name in ("num_steps", "num_samples", "sampling_rate"):

@@ -26,7 +26,7 @@ def real_number(name: str, value: Any) -> float:
         ValueError: If it is NaN, or an integer too large for a float.
     """
     if type(value) is float and not math.isnan(value):
-        return value  # Nearly all values are floats, and done here.
+        return value  # Nearly all values are floats, for which this is quicker.
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number. Found {value!r}.")
     try:
@@ -185,7 +185,7 @@ def positive_integer(name: str, value: Any) -> int:
 
 def _integer(name: str, value: Any, least: int) -> int:
     if type(value) is int and least <= value <= LARGEST_INTEGER:
-        return value  # Nearly all values are, and done here.
+        return value  # Nearly all values are, so that this is quicker.
     if isinstance(value, bool | np.timedelta64) or not isinstance(
         value, numbers.Integral
     ):

@@ -277,7 +277,7 @@ def one_of(
         distance = abs(ratios - 1)[kept]
         means += number / total * float(q[kept] @ distance)
         with np.errstate(over="ignore"):
-            # In this order: a square that fits no float, times a mass of zero, is NaN.
+            # The mass comes first, as zero times a square that overflows is NaN.
             squares += number / total * float((q[kept] * distance) @ distance)
     if not means > 1e-9 or math.isinf(squares):
         return None

@@ -110,7 +110,7 @@ def _noise(
     edges = sorted([*inner, *(x.mid() for x in kinks)], key=float)
     edges = [
         b for a, b in itertools.pairwise([edges[0] - 1, *edges]) if b > a
-    ]  # None twice.
+    ]  # Equal edges are kept only once.
     masses = []
     for law in laws:
         each = [[w * m for m in _masses(kind, s, edges)] for s, w in law]

@@ -47,7 +47,7 @@ __all__ = [
     "uniform_base_measure",
 ]
 
-# Where the names are; the first of these load least.
+# The modules that define the names. Those that load the fewest libraries come first.
 _HOMES = (
     "sampling_event",
     "costs",

@@ -28,17 +28,19 @@ from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 
-# Of the search for the uniform measure.
+# These are for the search for the uniform measure: the relative gap at which it ends,
+# that at which it has converged, and the largest number of rounds.
 _TOLERANCE = 1e-13
 _CONVERGED = 1e-9
 _MOST_HALVINGS = 100
-# Of the search for the minimax measure. Tuning: the largest number of entries in the
-# tangents of a round, and the fewest tangents.
+# These are for the search for the minimax measure. The last two are tuning: the largest
+# number of entries in the tangents of a round, and the fewest tangents.
 _MOST_ROUNDS = 100
 _ROUNDING = 1e-13
 _TANGENTS, _FEWEST_TANGENTS = 1 << 22, 32
-# Of the search for the learned measure. Tangents are added at a measure between the
-# best one so far and the optimum of the program, so that the search does not oscillate.
+# These are for the search for the learned measure. Tangents are added at a measure
+# between the best one so far and the optimum of the program, at this share of the way,
+# so that the search does not oscillate.
 _STEP = 0.3
 _USER_GAP = 1e-9
 

@@ -13,7 +13,8 @@ from dp_accounting_ext.wpm import mechanism
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# A finite value in place of log 0. All outputs without mass rise together, last.
+# A finite value in place of log 0. In the projection, outputs without mass are the last
+# to get more than their least mass, all of them together.
 _LOG_OF_NOTHING = -2000.0
 # Tuning: the number of costs in a block.
 _TOGETHER = 1 << 21
@@ -102,7 +103,8 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
             high = np.maximum(high, rows.max(axis=0))
         sensitivity = float((high - low).max())
         self._rate = privacy / (2 * sensitivity) if sensitivity > 0 else 0.0
-        # The logarithm of a probability is concave in the input.
+        # The logarithm of a probability is concave in the input, so that it is least at
+        # a single point.
         least = np.full(outputs, np.inf)
         for part in parts:
             least = np.minimum(least, self._laws(paid.rows(part)).min(axis=0))

@@ -102,7 +102,8 @@ def dominating(
     if high - rest <= low * (ratio - 1):
         return _response(low, ratio)
     if rest <= low or high >= ratio * rest or high + rest > 1:
-        # By no more than an allowance: what is nearest to one has the loss ε.
+        # Only allowances for rounding lead here. The result is the response of loss ε
+        # with the same difference of the probabilities.
         return _response((high - rest) / (ratio - 1), ratio)
     return _as_floats(
         [

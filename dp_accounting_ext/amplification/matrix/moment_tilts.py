@@ -78,10 +78,12 @@ class Means:
 
     @functools.cached_property
     def root(self) -> list[tuple[slice, slice, FloatArray]]:
-        """Blocks of a root of G: their rows, columns, and entries.
+        """Blocks of rows of a matrix L with L Lᵀ = G, without columns of zeros.
+
+        Each block is given by its rows, its columns, and its transposed entries.
 
         Raises:
-            ValueError: If there is none.
+            ValueError: If G has a negative eigenvalue, so that there is no such matrix.
         """
         size = len(self.gram)
         whole = self.gram + _ROUNDING * self.gram.max() * np.eye(size)

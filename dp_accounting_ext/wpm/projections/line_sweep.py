@@ -147,7 +147,7 @@ def _minima(
         while moving > 0:
             place, weight = source[0]
             if weight > moving:
-                source[0] = place, weight - moving  # Still the least.
+                source[0] = place, weight - moving  # It is still the least element.
                 weight = moving
             else:
                 pop(source)
