@@ -289,14 +289,17 @@ def of_random_cases(rows: Sequence[Row], seed: int) -> str:
     looser = sum(r.ours.upper > r.stock.upper * (1 + 1e-4) for r in beside)
     drawn = [row for row in found if row.stock is None]
     widths = np.quantile([row.ours.gap for row in drawn], [0.5, 0.9, 1])
-    shares = ", ".join(f"{width:.1e}" for width in widths)
+    median, most, largest = (f"{width:.1e}" for width in widths)
     widest = sorted(drawn, key=lambda row: -row.ours.gap)[:5]
     return (
-        f"{len(rows)} settings drawn with the seed {seed}, {len(rows) - len(found)} "
-        f"without an answer. Of {len(beside)} beside dp_accounting, a first ε is {low} "
-        f"to {high} times as fast, a quarter below {quarter}, half below {half}; "
-        f"{looser} are looser. Of {len(drawn)} random allocations the median gap, that "
-        f"of nine tenths, and the widest are {shares}; the widest:\n\n"
+        f"{len(rows)} settings were drawn with the seed {seed}; "
+        f"{len(rows) - len(found)} of them have no answer. dp_accounting supports "
+        f"{len(beside)} of them. There a first ε is {low} to {high} times as fast as "
+        f"dp_accounting's: less than {quarter} times for a quarter of these settings, "
+        f"and less than {half} times for half of them. {looser} bounds are looser. The "
+        f"gaps of the {len(drawn)} random allocations have the median {median}. Nine "
+        f"tenths are below {most}, and the largest is {largest}. The widest brackets:"
+        f"\n\n"
         f"{as_table(widest)}"
     )
 

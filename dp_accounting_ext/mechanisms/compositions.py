@@ -192,9 +192,10 @@ def one_drawn(
 def in_small_steps(
     counts: Mapping[Mechanism, int], bound: Bound
 ) -> dict[Mechanism, int]:
-    """Returns mechanisms in which Gaussians of little noise are many of more noise.
+    """Returns mechanisms whose composition is the same, with little noise divided.
 
-    Then e^loss fits a float for the losses of each mechanism, if not for their sum.
+    A Gaussian mechanism with little noise is replaced by many with more noise. Then
+    e^loss fits a float for the losses of each mechanism, if not for their sum.
     """
     found: dict[Mechanism, int] = {}
     rounding = 4 * floats.UNIT_ROUNDOFF * (-1 if bound is Bound.UPPER else 1)

@@ -197,10 +197,10 @@ def laws(
 
 
 def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
-    """Returns a and r of the filter that suits best.
+    """Returns a and r of the best filter.
 
-    Under it a record moves the mean of S by the most standard deviations. The filter
-    has the correlation r, and a is the most by which a record moves x.
+    Its correlation is r, and a is the most by which a record moves x. With this filter,
+    a record moves the mean of S by the largest number of standard deviations.
     """
     best, most = (0.0, 0.0), 0.0
     apart = np.arange(1, num_bins)
