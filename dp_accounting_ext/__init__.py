@@ -16,6 +16,7 @@ The public names, with help of their own:
     CyclicPoissonEvent        correlated noise with Poisson samples of secret groups
     MinSepSamplingEvent       correlated noise with b-min-sep sampling
     PoissonMatrixEvent        correlated noise on Poisson samples
+    SelectedStepsMatrixEvent  correlated noise with each record in k of t steps
     WindowedAllocationEvent   correlated noise with a step drawn in each of many windows
     GroupSubsampledEvent      what is promised to a group of records
     certify_by_sampling       a bracket that holds with probability 1 − α
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from dp_accounting_ext.dp_event import PoissonMatrixEvent
     from dp_accounting_ext.dp_event import RandomAllocationEvent
     from dp_accounting_ext.dp_event import ScheduledAllocationEvent
+    from dp_accounting_ext.dp_event import SelectedStepsMatrixEvent
     from dp_accounting_ext.dp_event import WindowedAllocationEvent
 
 __version__ = "0.1.0"
@@ -74,6 +76,7 @@ __all__ = [
     "RandomAllocationEvent",
     "RdpAccountant",
     "ScheduledAllocationEvent",
+    "SelectedStepsMatrixEvent",
     "WindowedAllocationEvent",
 ]
 
@@ -101,6 +104,7 @@ _HOMES = {
     "RandomAllocationEvent": "dp_event",
     "RdpAccountant": "accountants.rdp_accountant",
     "ScheduledAllocationEvent": "dp_event",
+    "SelectedStepsMatrixEvent": "dp_event",
     "WindowedAllocationEvent": "dp_event",
     "certify_by_sampling": "accountants.sampling_certificate",
 }

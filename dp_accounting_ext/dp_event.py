@@ -18,6 +18,7 @@ __all__ = [
     "PoissonMatrixEvent",
     "RandomAllocationEvent",
     "ScheduledAllocationEvent",
+    "SelectedStepsMatrixEvent",
     "WindowedAllocationEvent",
 ]
 __dir__ = __all__.copy
@@ -310,15 +311,17 @@ class CyclicPoissonEvent(dp_event.DpEvent):
 
     The run releases C x + z. The matrix x has one row for each step. A record
     contributes a vector of norm at most 1 to the row of each step in which it takes
-    part. The strategy C is a lower triangular Toeplitz matrix with no negative
-    entry and at most b bands. The noise z is Gaussian with the standard deviation
-    `noise_multiplier`. Later contributions may depend on what was released.
+    part. The strategy C is a lower triangular Toeplitz matrix with no negative entry.
+    The noise z is Gaussian with the standard deviation `noise_multiplier`. Later
+    contributions may depend on what was released. With more than b bands, the steps of
+    a record share noise, which costs more.
 
     Let c_i be the columns of C, and S the random set of a record's steps: each step of
     its group is in S with probability q. P is the mixture of N(Σ_{i ∈ S} c_i, σ² I)
     over the groups and S, and Q is N(0, σ² I).
 
-    Source: https://arxiv.org/abs/2306.08153, Theorem 4, for a group that is known.
+    Source: https://arxiv.org/abs/2306.08153, Theorem 4, for a group that is known and
+    at most b bands; docs/matrix.md has a proof for any law of a record's steps.
 
     Attributes:
         strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.
@@ -369,3 +372,43 @@ class PoissonMatrixEvent(dp_event.DpEvent):
     noise_multiplier: float
     sampling_probability: float
     num_steps: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class SelectedStepsMatrixEvent(dp_event.DpEvent):
+    """Represents training with correlated noise where each record joins k of t steps.
+
+    In every one of `num_epochs` epochs, and independently of all others, each record
+    draws a set of `num_selected` of the epoch's `num_steps` steps, uniformly at random.
+    The draws are secret. A record may take part in steps that are near each other,
+    whose noise is correlated: that costs more than schemes which keep its steps apart,
+    such as `MatrixAllocationEvent` (balls in bins).
+
+    The run has n = `num_steps` · `num_epochs` steps. It releases C x + z. The matrix x
+    has one row for each step. A record contributes a vector of norm at most 1 to the
+    row of each step in which it takes part. The strategy C is a lower triangular (n, n)
+    matrix with no negative entry. The noise z is Gaussian with the standard deviation
+    `noise_multiplier`. Later contributions may depend on what was released.
+
+    Let c_i be the columns of C, and S the random set of a record's steps. P is the mean
+    of N(Σ_{i ∈ S} c_i, σ² I) over all sets S that can be drawn, and Q is N(0, σ² I).
+
+    Source: https://arxiv.org/abs/2410.06266, Lemma 3.2; docs/matrix.md has a proof for
+    any law of a record's steps.
+
+    Attributes:
+        strategy: C: the first column (c_0, c_1, …) of a Toeplitz matrix, zeros beyond
+            its end, or the n rows of any matrix.
+        noise_multiplier: σ, over the largest norm of a contribution (not of a column).
+        num_selected: In how many steps of an epoch each record takes part, k ≥ 1.
+        num_steps: The number of steps of an epoch, t ≥ k.
+        num_epochs: The number of epochs.
+    """
+
+    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
+        converter=_as_nested_tuple
+    )
+    noise_multiplier: float
+    num_selected: int
+    num_steps: int
+    num_epochs: int = 1

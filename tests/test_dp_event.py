@@ -47,6 +47,16 @@ EVENTS = [
         },
     ),
     (
+        ext.SelectedStepsMatrixEvent,
+        {
+            "strategy": (1.0, 0.5),
+            "noise_multiplier": 2.0,
+            "num_selected": 2,
+            "num_steps": 4,
+            "num_epochs": 2,
+        },
+    ),
+    (
         ext.MinSepSamplingEvent,
         {
             "strategy": (1.0, 0.5),

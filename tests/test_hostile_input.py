@@ -52,6 +52,7 @@ EVENTS = [
     ext.CyclicPoissonEvent((1.0, 0.5), 1.0, 0.5, 2, 4),
     ext.MinSepSamplingEvent((1.0,), 1.0, 0.5, 1, 4),
     ext.PoissonMatrixEvent((1.0, 0.5), 1.0, 0.5, 4),
+    ext.SelectedStepsMatrixEvent((1.0, 0.5), 1.0, 2, 4, 2),
     ext.WindowedAllocationEvent((1.0,), 1.0, 2, 1, 2, 0.5),
     ext.GroupSubsampledEvent(2, Gaussian(1.0)),
     SelfComposed(Gaussian(1.0), 2),

@@ -324,6 +324,22 @@ CASES = [
         "num_steps must be at most 131072. Found 262144",
     ),
     (
+        compose(ext.SelectedStepsMatrixEvent((1.0, 0.5), 1.0, 2, 1024, 129)),
+        "num_steps times num_epochs must be at most 131072. Found 132096",
+    ),
+    (
+        compose(ext.SelectedStepsMatrixEvent((1.0, 0.5), 1.0, 9, 8)),
+        "num_selected must be at most num_steps. Found 9 of 8",
+    ),
+    (
+        certify(ext.SelectedStepsMatrixEvent((1.0, 0.5), 1.0, 2, 12, 2)),
+        " sets, and steps, to be certified by sampling. Found 2 of 12 in each of 2 ",
+    ),
+    (
+        certify(ext.SelectedStepsMatrixEvent((1.0, 0.5), 0.0, 2, 12)),
+        "noise_multiplier must be positive. Found 0",
+    ),
+    (
         certify(ext.MatrixAllocationEvent((1.0,), 0.0, 2, 1)),
         "noise_multiplier must be positive. Found 0.",
     ),

@@ -47,6 +47,8 @@ TAKEN = [
         ext.WindowedAllocationEvent(STRATEGY, 1.0, 3, 2, 2),
         ext.MinSepSamplingEvent(STRATEGY, 1.0, 0.5, 2, 4),
         ext.CyclicPoissonEvent(STRATEGY, 1.0, 0.5, 2, 4),
+        ext.PoissonMatrixEvent(STRATEGY, 1.0, 0.5, 4),
+        ext.SelectedStepsMatrixEvent(STRATEGY, 1.0, 2, 4),
     ],
     [TREE],
     REPORTS,

@@ -19,6 +19,7 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.accountants.bets import BudgetError as BudgetError
 from dp_accounting_ext.amplification.matrix import moment_tilts
+from dp_accounting_ext.amplification.matrix import poisson_tilts
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -26,7 +27,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
-from dp_accounting_ext.mechanisms import poisson_matrix
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import extension_events
@@ -44,6 +44,8 @@ __dir__ = __all__.copy
 
 # A tolerance of Gram matrices, relative to the largest entry; far below rounding of ε.
 _ASYMMETRY = 1e-12
+# The logarithm of the largest number of sets of steps.
+_MOST_SETS = math.log(strategies.MOST_BINS) * (1 + 1e-12)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +100,7 @@ def certify_by_sampling(
         dp_event.MatrixAllocationEvent
         | dp_event.PoissonMatrixEvent
         | dp_event.RandomAllocationEvent
+        | dp_event.SelectedStepsMatrixEvent
     ),
     delta: float,
     failure_probability: float = 1e-9,
@@ -110,8 +113,8 @@ def certify_by_sampling(
 
     Args:
         event: One run of a matrix mechanism with balls-in-bins batches, or with
-            Poisson samples and few bands; or one epoch of k out of t steps of
-            Gaussian noise, of at most 4096 sets of k steps.
+            Poisson samples and few bands; or k out of t steps, of at most 4096 sets,
+            of a matrix mechanism or of one epoch with Gaussian noise.
         delta: δ, in (0, 1).
         failure_probability: α, in (0, 1).
         relative_width: The largest relative distance of either end from the estimate.
@@ -154,20 +157,20 @@ def _source(event: Any) -> bets.Source:
     """Returns the mixture from which samples of an event are drawn."""
     if not isinstance(event, dp_event.PoissonMatrixEvent):
         return moment_tilts.Means(_checked_gram(_gram(event)))
-    run = poisson_matrix.Run(*extension_events.poisson_matrix_fields(event))
-    if not 0 < run.sampling_probability < 1:
+    column, noise, rate, steps = extension_events.poisson_matrix_fields(event)
+    if not 0 < rate < 1:
         raise ValueError(
             "sampling_probability must be in (0, 1) to be certified by sampling. "
-            f"Found {run.sampling_probability:g}."
+            f"Found {rate:g}."
         )
-    if not run.noise_multiplier:
+    if not noise:
         raise ValueError("noise_multiplier must be positive. Found 0.")
-    source = poisson_matrix.draws(run)
+    source = poisson_tilts.Draws.of_toeplitz(np.array(column) / noise, rate, steps)
     if source.most_copies < 2:
         raise ValueError(
             "strategy must have few bands for its steps and noise to be certified by "
-            f"sampling: 8 of a thousand steps. Found {len(run.column)} bands, "
-            f"{run.num_steps} steps and noise_multiplier {run.noise_multiplier:g}. "
+            f"sampling: 8 of a thousand steps. Found {len(column)} bands, "
+            f"{steps} steps and noise_multiplier {noise:g}. "
             "PLDAccountant.get_epsilon_bounds takes any."
         )
     return source
@@ -177,10 +180,13 @@ def _gram(event: Any) -> FloatArray:
     """Returns the inner products of the possible means of the outputs."""
     if isinstance(event, dp_event.RandomAllocationEvent):
         return _gram_of_sets(event)
+    if isinstance(event, dp_event.SelectedStepsMatrixEvent):
+        return _gram_of_selected_steps(event)
     if not isinstance(event, dp_event.MatrixAllocationEvent):
         raise TypeError(
-            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, or a "
-            f"RandomAllocationEvent of Gaussian noise. Found a {type(event).__name__}. "
+            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, a "
+            "SelectedStepsMatrixEvent, or a RandomAllocationEvent of Gaussian noise. "
+            f"Found a {type(event).__name__}. "
             "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
         )
     strategy, noise, bins, epochs = extension_events.matrix_fields(event)
@@ -196,7 +202,6 @@ def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
     An adversary who chooses contributions step by step gains nothing: the ratio is the
     mean over the sets of products of the steps' ratios, and so convex in each of these.
     """
-    selected, steps = fields.steps(event.num_selected, event.num_steps)
     step = _reader().mechanism(event.event)
     noise = step.gaussian_noise
     if noise is None:
@@ -204,19 +209,47 @@ def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
             "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
             f"certified by sampling. Found steps of {type(event.event).__name__}."
         )
+    holds = _sets(event.num_selected, event.num_steps, 1)
+    return np.asarray(holds @ holds.T / noise**2)
+
+
+def _gram_of_selected_steps(event: dp_event.SelectedStepsMatrixEvent) -> FloatArray:
+    """Returns the inner products of the sums of columns of all sets of steps."""
+    strategy, noise, *numbers = extension_events.selected_steps_matrix_fields(event)
+    if not noise:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+    holds = _sets(*numbers)
+    # In one epoch of as many bins as steps, a bin is a step.
+    run = matrix_allocation.MatrixAllocation(strategy, noise, holds.shape[1], 1)
+    products, error = run.products()
+    return np.asarray(holds @ (products * (1 + 3 * error)) @ holds.T)
+
+
+def _sets(num_selected: int, num_steps: int, num_epochs: int) -> FloatArray:
+    """Returns (s, n) ones where a set of k of t steps in each epoch has a step.
+
+    Raises:
+        TypeError, ValueError: If there are no such sets, or more than 4096.
+    """
+    selected, steps = fields.steps(num_selected, num_steps)
     # Few draws, or few steps left out: otherwise there are too many sets to count.
     few = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
     number = math.comb(steps, selected) if few else math.inf
-    if max(number, steps) > strategies.MOST_BINS:
+    if max(math.log(number) * num_epochs, math.log(steps * num_epochs)) > _MOST_SETS:
         raise ValueError(
             f"num_selected out of num_steps must have at most {strategies.MOST_BINS} "
             "sets, and steps, to be certified by sampling. "
-            f"Found {selected} of {steps}."
+            f"Found {selected} of {steps}{_in_epochs(num_epochs)}."
         )
     sets = np.array(list(itertools.combinations(range(steps), selected)))
     holds = np.zeros((len(sets), steps))
     np.put_along_axis(holds, sets, 1.0, axis=1)
-    return np.asarray(holds @ holds.T / noise**2)
+    choices = itertools.product(holds, repeat=num_epochs)
+    return np.array([np.concatenate(choice) for choice in choices])
+
+
+def _in_epochs(num_epochs: int) -> str:
+    return "" if num_epochs == 1 else f" in each of {num_epochs} epochs"
 
 
 def _reader() -> event_reader.Reader:

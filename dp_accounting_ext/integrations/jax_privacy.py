@@ -72,14 +72,6 @@ class _Setting:
             )
         return fields.positive_integer("num_examples", self.num_examples)
 
-    def refuse_correlation(self, strategy: Any) -> None:
-        if self.matrix is not None:
-            raise privacy_accountant.UnsupportedEventError(
-                f"No theorem covers correlated noise with {type(strategy).__name__}: "
-                f"use CyclicPoissonSampling with as many bands as its cycle is long, "
-                f"BMinSepSampling, or BallsInBinsSampling."
-            )
-
 
 def from_strategy(
     strategy: Any,
@@ -158,10 +150,7 @@ def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
         column = _coefficients(setting.matrix, strategy.iterations)
         bands = int(np.flatnonzero(column)[-1]) + 1
         if bands > cycle:
-            raise privacy_accountant.UnsupportedEventError(
-                f"No theorem covers CyclicPoissonSampling with more bands than "
-                f"cycle_length. Found {bands} and {cycle}."
-            )
+            return _of_near_steps(strategy, column, setting)
         noise = noise / math.hypot(*column) * (1 - _ROUNDING)
     rounds = -(-_iterations(strategy) // cycle)
     if strategy.truncated_batch_size is None:
@@ -180,6 +169,24 @@ def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
         noise_multiplier=noise,
     )
     return stock.SelfComposedDpEvent(truncated, rounds)
+
+
+def _of_near_steps(
+    strategy: Any, column: Sequence[float], setting: _Setting
+) -> stock.DpEvent:
+    """Returns cyclic Poisson sampling with more bands than a cycle has steps."""
+    if strategy.truncated_batch_size is not None:
+        raise privacy_accountant.UnsupportedEventError(
+            "No theorem covers CyclicPoissonSampling with truncated_batch_size and "
+            "more bands than cycle_length. Leave it out, or use fewer bands."
+        )
+    return dp_event.CyclicPoissonEvent(
+        column,
+        setting.noise_multiplier,
+        strategy.sampling_prob,
+        strategy.cycle_length,
+        _iterations(strategy),
+    )
 
 
 def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
@@ -237,16 +244,27 @@ def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
 
 
 def _random_allocation(strategy: Any, setting: _Setting) -> stock.DpEvent:
-    setting.refuse_correlation(strategy)
     if not strategy.total_participations:
         return stock.NoOpDpEvent()
+    if setting.matrix is not None:
+        return dp_event.SelectedStepsMatrixEvent(
+            _coefficients(setting.matrix, strategy.iterations),
+            setting.noise_multiplier,
+            strategy.total_participations,
+            strategy.iterations,
+        )
     return dp_event.RandomAllocationEvent(
         setting.step, strategy.total_participations, strategy.iterations
     )
 
 
 def _fixed_batches(strategy: Any, setting: _Setting) -> stock.DpEvent:
-    setting.refuse_correlation(strategy)
+    if setting.matrix is not None:
+        raise privacy_accountant.UnsupportedEventError(
+            "No theorem covers correlated noise with FixedBatchSampling: use "
+            "BMinSepSampling, BallsInBinsSampling, or CyclicPoissonSampling with as "
+            "many bands as its cycle is long."
+        )
     kind = (
         stock.SampledWithReplacementDpEvent
         if strategy.replace
@@ -363,7 +381,8 @@ class StrategyAccountant(displays.Displayed):
         """Returns what ran, as an event.
 
         Raises:
-            ValueError: If several iterators ran with correlated noise.
+            ValueError: If several iterators ran with correlated noise, or if the draw
+                of a RandomAllocationSampling has not ended and no event says so.
         """
         draws = [steps for steps in self._draws if steps]
         if len(draws) > 1 and self.options.get("matrix") is not None:
@@ -384,6 +403,12 @@ class StrategyAccountant(displays.Displayed):
             raise ValueError(
                 f"total_participations must be 1 where a draw has not ended. Found "
                 f"{planned}, and {steps} of {strategy.iterations} steps."
+            )
+        if self.options.get("matrix") is not None:
+            raise ValueError(
+                f"batch_iterator must run to its end with correlated noise and a "
+                f"planned number of steps for each record. Found {steps} of "
+                f"{strategy.iterations} steps."
             )
         step = stock.GaussianDpEvent(self.noise_multiplier)
         return dp_event.ScheduledAllocationEvent([step], [steps], strategy.iterations)

@@ -1,4 +1,8 @@
-"""Correlated noise with cyclic Poisson sampling from groups drawn in secret."""
+"""Correlated noise with Poisson samples, of all records or of groups in turn.
+
+The group of a record is drawn in secret. A record may take part in steps that are near
+each other, whose noise is correlated.
+"""
 
 from collections.abc import Mapping
 import dataclasses
@@ -7,30 +11,30 @@ import math
 import numpy as np
 from scipy import stats
 
-from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.amplification.matrix import strategy_norms
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import output_sums
 from dp_accounting_ext.mechanisms import subsampled
-
-Accuracy = interface.Accuracy
-DirectedPairs = dominating_pair.DirectedPairs
 
 
 @dataclasses.dataclass(frozen=True)
 class Run(output_sums.AboveSum):
     """A run with cyclic Poisson sampling, 0 < q ≤ 1. Its fields are those of the event.
 
-    The upper bound reveals the group of the record, which never lowers a divergence.
-    The lower bound is that of the sum of all outputs.
+    With a cycle of one step these are Poisson samples of all records. The upper bound
+    reveals the group of the record, and has independent noise. The lower bound is that
+    of the sum of all outputs, or of independent noise.
+
+    Source:
+        docs/matrix.md, "Steps that may be near each other".
     """
 
-    basis_above = "a record whose group is known"
+    basis_above = "independent noise over the norm of a group's columns, group revealed"
 
     column: tuple[float, ...]
     noise_multiplier: float
@@ -49,28 +53,43 @@ class Run(output_sums.AboveSum):
         sample = subsampled.on_poisson_sample(self.sampling_probability, step)
         return {sample: self.num_cycles}
 
-    def number_of_steps(self) -> output_sums.NumberOfSteps:
-        shift, last = output_sums.shift_of_sum(
-            self.column, self.noise_multiplier, self.num_steps
+    def below(self) -> Mapping[interface.Mechanism, int]:
+        first = self._first_steps()
+        independent = dataclasses.replace(
+            self,
+            column=(1.0,),
+            noise_multiplier=first.deviation,
+            num_steps=first.number,
         )
-        most, rest = divmod(last, self.cycle_length)
+        return {sample(independent): 1}
+
+    def number_of_steps(self) -> output_sums.NumberOfSteps:
+        first = self._first_steps()
+        most, rest = divmod(first.number, self.cycle_length)
         probabilities = np.zeros(most + 2)
         numbers = np.arange(probabilities.size)
         for runs, groups in ((most + 1, rest), (most, self.cycle_length - rest)):
             law = stats.binom.pmf(numbers, runs, self.sampling_probability)
             probabilities += groups / self.cycle_length * law
-        return output_sums.NumberOfSteps.of_binomial(probabilities, shift)
+        return output_sums.NumberOfSteps.of_binomial(probabilities, first.shift)
 
     def claims(self) -> interface.Claims:
         precision = self._precision() * self.num_cycles
         return interface.Claims(gaussian_precision=floats.raised(precision, 1e-14))
 
-    def _precision(self) -> float:
-        """Returns the norm of a column over σ, squared and rounded up."""
-        table, error = fresh_windows.by_distance(
-            np.array(self.column), self.noise_multiplier, 1
+    def _first_steps(self) -> strategy_norms.FirstSteps:
+        return strategy_norms.first_steps(
+            np.array(self.column), self.noise_multiplier, self.num_steps
         )
-        return float(table[0]) * (1 + error)
+
+    def _precision(self) -> float:
+        """Returns the largest eigenvalue of a group's inner products over σ²."""
+        return strategy_norms.precision_above(
+            np.array(self.column),
+            self.noise_multiplier,
+            self.num_steps,
+            self.cycle_length,
+        )
 
 
 def sample(run: Run) -> interface.Mechanism:

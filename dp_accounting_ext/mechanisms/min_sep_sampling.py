@@ -13,6 +13,7 @@ import numpy as np
 from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import min_sep
+from dp_accounting_ext.amplification.matrix import strategy_norms
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
@@ -213,15 +214,15 @@ def _products(run: Run) -> tuple[FloatArray, float]:
 @functools.lru_cache(maxsize=16)
 def _number_of_steps(run: Run) -> output_sums.NumberOfSteps:
     """Returns the law of the number of a record's steps that move the sum."""
-    shift, last = output_sums.shift_of_sum(
-        run.strategy, run.noise_multiplier, run.num_steps
+    first = strategy_norms.first_steps(
+        np.array(run.strategy), run.noise_multiplier, run.num_steps
     )
     probabilities = _counts(
-        _starts(run), run.sampling_probability, run.separation, last
+        _starts(run), run.sampling_probability, run.separation, first.number
     )
     terms = run.num_steps + run.separation + probabilities.size
     error = 8 * terms * floats.UNIT_ROUNDOFF
-    return output_sums.NumberOfSteps(probabilities, error, shift)
+    return output_sums.NumberOfSteps(probabilities, error, first.shift)
 
 
 def _counts(starts: FloatArray, rate: float, apart: int, steps: int) -> FloatArray:

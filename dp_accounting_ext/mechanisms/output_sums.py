@@ -3,12 +3,12 @@
 In a run with correlated noise a record takes part in random steps. The sum of all its
 outputs is a function of the outputs, so that it reveals no more than the run. It has
 one normal law of noise, and each step of the record moves it by at least a known shift:
-a mixture of normal laws with the random number of steps is a lower bound.
+a mixture of normal laws with the random number of steps is a lower bound. So is the
+same run with independent noise, which is the larger one if there is little noise.
 """
 
 import abc
 from collections.abc import Mapping
-import math
 from typing import ClassVar
 from typing import NamedTuple
 
@@ -16,12 +16,11 @@ import numpy as np
 
 from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.validation import strategies
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -72,6 +71,13 @@ class AboveSum(interface.Mechanism):
     def above(self) -> Mapping[interface.Mechanism, int]:
         """Returns mechanisms with counts whose composition dominates the run."""
 
+    def below(self) -> Mapping[interface.Mechanism, int]:
+        """Returns mechanisms with counts whose composition the run dominates, if any.
+
+        They are compared with the sum of all outputs, and the larger bound is used.
+        """
+        return {}
+
     @abc.abstractmethod
     def number_of_steps(self) -> NumberOfSteps:
         """Returns the law of the number of steps that move the sum of all outputs."""
@@ -93,30 +99,20 @@ class AboveSum(interface.Mechanism):
             tail_mass=accuracy.tail_mass,
             probability_error=law.error,
         )
-        return DirectedPairs.same(pair)
+        below = self.below()
+        if not below:
+            return DirectedPairs.same(pair)
+        other = interface.pairs_of(compositions.compose(below), bound, accuracy)
+        delta = accuracy.likely_delta
+        remove, add = (
+            max(pair, other.of(way), key=lambda found: found.epsilon(delta, way))
+            for way in Direction
+        )
+        return DirectedPairs(remove, add)
 
     def basis(self, bound: Bound) -> str:
-        return "the sum of all outputs" if bound is Bound.LOWER else self.basis_above
-
-
-def shift_of_sum(
-    strategy: strategies.Strategy, noise_multiplier: float, num_steps: int
-) -> tuple[float, int]:
-    """Returns the least amount by which one step of a record moves the sum of outputs.
-
-    The last few steps are left out, as the end of the run truncates their columns.
-
-    Returns:
-        The least shift over the standard deviation of the sum, rounded down; and the
-        number of first steps that this minimum is taken over.
-    """
-    matrix = np.array(strategy)
-    if matrix.ndim == 1:
-        last = max(num_steps - matrix.size + 1, 1)
-        least = float(matrix[: num_steps - last + 1].sum())
-    else:
-        rows, columns = np.nonzero(matrix)
-        last = max(num_steps - int((rows - columns).max()), 1)
-        least = float(matrix.sum(axis=0)[:last].min())
-    rounding = 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF
-    return least / (noise_multiplier * math.sqrt(num_steps)) * (1 - rounding), last
+        if bound is Bound.UPPER:
+            return self.basis_above
+        if not self.below():
+            return "the sum of all outputs"
+        return "the better of the sum of all outputs, and independent noise"

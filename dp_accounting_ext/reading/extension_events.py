@@ -89,9 +89,7 @@ def cyclic_poisson(
             raise ValueError(
                 f"{name} must be at most {strategies.MOST_STEPS}. Found {value}."
             )
-    column = strategies.separated_column(
-        event.strategy, length, num_steps=steps, name="cycle_length"
-    )
+    column = strategies.toeplitz_column(event.strategy, steps)
     noise = fields.noise_multiplier(event.noise_multiplier)
     rate = fields.sampling_probability(event.sampling_probability)
     return cyclic.sample(cyclic.Run(column, noise, rate, length, steps))
@@ -119,11 +117,10 @@ def poisson_matrix(
 ) -> interface.Mechanism:
     """Reads a run with correlated noise on Poisson samples."""
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    from dp_accounting_ext.mechanisms import poisson_matrix as poisson_mechanisms
+    from dp_accounting_ext.mechanisms import cyclic
 
-    return poisson_mechanisms.sample(
-        poisson_mechanisms.Run(*poisson_matrix_fields(event))
-    )
+    column, noise, rate, steps = poisson_matrix_fields(event)
+    return cyclic.sample(cyclic.Run(column, noise, rate, 1, steps))
 
 
 def poisson_matrix_fields(
@@ -135,10 +132,42 @@ def poisson_matrix_fields(
         TypeError, ValueError: If a field has the wrong type or is out of range.
     """
     _, steps = strategies.separated_steps(1, event.num_steps)
-    column = strategies.separated_column(event.strategy, steps, num_steps=steps)
+    column = strategies.toeplitz_column(event.strategy, steps)
     noise = fields.noise_multiplier(event.noise_multiplier)
     rate = fields.sampling_probability(event.sampling_probability)
     return column, noise, rate, steps
+
+
+def selected_steps_matrix(
+    event: dp_event.SelectedStepsMatrixEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a run with correlated noise and k of the t steps of each epoch."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    from dp_accounting_ext.mechanisms import selected_steps
+
+    return selected_steps.select(
+        selected_steps.Run(*selected_steps_matrix_fields(event))
+    )
+
+
+def selected_steps_matrix_fields(
+    event: dp_event.SelectedStepsMatrixEvent,
+) -> tuple[strategies.Strategy, float, int, int, int]:
+    """Returns the checked fields of a run with k of the t steps of each epoch.
+
+    Raises:
+        TypeError, ValueError: If a field has the wrong type or is out of range.
+    """
+    selected, steps = fields.steps(event.num_selected, event.num_steps)
+    epochs = fields.positive_integer("num_epochs", event.num_epochs)
+    if steps * epochs > strategies.MOST_STEPS:
+        raise ValueError(
+            f"num_steps times num_epochs must be at most {strategies.MOST_STEPS}. "
+            f"Found {steps * epochs}."
+        )
+    matrix = strategies.strategy(event.strategy, steps * epochs)
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    return matrix, noise, selected, steps, epochs
 
 
 def windowed_allocation(

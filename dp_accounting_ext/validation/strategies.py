@@ -72,16 +72,13 @@ def separated_steps(separation: Any, num_steps: Any) -> tuple[int, int]:
     return apart, steps
 
 
-def separated(
-    value: Any, separation: int, num_steps: int, *, name: str = "separation"
-) -> Strategy:
+def separated(value: Any, separation: int, num_steps: int) -> Strategy:
     """Returns a strategy whose columns so far apart have no row in common.
 
     Args:
         value: The coefficients of a Toeplitz matrix, or the rows of a matrix.
         separation: The least number of steps between two steps of a record.
         num_steps: The number of steps of the run.
-        name: The name of the field of the separation, for errors.
 
     Raises:
         TypeError, ValueError: If `strategy` raises, or if there are more bands.
@@ -94,43 +91,48 @@ def separated(
         bands = len(found)
     if bands > separation:
         raise ValueError(
-            f"strategy must have at most as many bands as {name}, {separation}: "
+            f"strategy must have at most as many bands as separation, {separation}: "
             f"no theorem covers steps of a record whose columns meet. Found {bands}; "
             "cut the columns, or use a MatrixAllocationEvent, which takes any."
         )
     return found
 
 
-def separated_column(
-    value: Any,
-    separation: Any,
-    *,
-    num_steps: int | None = None,
-    name: str = "separation",
-) -> tuple[float, ...]:
+def separated_column(value: Any, separation: Any) -> tuple[float, ...]:
     """Returns a Toeplitz strategy whose columns so far apart have no row in common.
 
     Args:
         value: The coefficients of the matrix.
         separation: The least number of steps between two steps of a record.
-        num_steps: The number of steps of the run; later coefficients do not count. None
-            if no column is cut off.
-        name: The name of the field of the separation, for errors.
 
     Raises:
         TypeError: If a coefficient is not a number, or the separation not an integer.
-        ValueError: If a coefficient is negative or not finite, or if there are more
-            bands.
+        ValueError: If `toeplitz_column` raises, or if there are more bands.
     """
-    apart = fields.positive_integer(name, separation)
+    apart = fields.positive_integer("separation", separation)
+    column = toeplitz_column(value, None)
+    separated(column, apart, len(column))
+    return column
+
+
+def toeplitz_column(value: Any, num_steps: int | None) -> tuple[float, ...]:
+    """Returns the coefficients of a Toeplitz strategy, without trailing zeros.
+
+    Args:
+        value: The coefficients of the matrix.
+        num_steps: The number of steps of the run. Later coefficients are dropped. None
+            if no column is cut off.
+
+    Raises:
+        TypeError, ValueError: If `strategy` raises, or if rows are given.
+    """
     column = fields.sequence("strategy", value)
     if any(isinstance(row, tuple | list | np.ndarray) for row in column):
         raise ValueError(
             "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
             "use a column that is no less than each of theirs, for an upper bound."
         )
-    steps = max(len(column), 1) if num_steps is None else num_steps
-    found = separated(value, apart, steps, name=name)
+    found = strategy(value, max(len(column), 1) if num_steps is None else num_steps)
     return tuple(float(entry) for entry in found if not isinstance(entry, tuple))
 
 

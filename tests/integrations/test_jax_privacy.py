@@ -117,8 +117,10 @@ def test_bands_on_cyclic_samples():
     exact = NOISE / math.sqrt(1 + 0.6**2 + 0.3**2)
     assert exact * (1 - 1e-11) < noise <= exact
     assert event.count == 16
-    with pytest.raises(dp_accounting.UnsupportedEventError, match="more bands"):
-        certified.from_strategy(strategy, NOISE, matrix=[1.0, 0.6, 0.3, 0.1, 0.1])
+    column = [1.0, 0.6, 0.3, 0.1, 0.1]
+    wider = certified.from_strategy(strategy, NOISE, matrix=column)
+    assert wider == ext.CyclicPoissonEvent(column, NOISE, 0.1, 4, 62)
+    assert epsilon(wider) > epsilon(event)
 
 
 def test_buffered_noise_with_balls_in_bins():
@@ -129,8 +131,9 @@ def test_buffered_noise_with_balls_in_bins():
     dense = [float(x) for x in blt.toeplitz_coefs(12)]
     np.testing.assert_allclose(event.strategy, dense, rtol=1e-6)
     assert (event.num_bins, event.num_epochs) == (4, 3)
-    with pytest.raises(dp_accounting.UnsupportedEventError, match="more bands"):
-        certified.from_strategy(Poisson(0.1, 12), NOISE, matrix=blt)
+    event = certified.from_strategy(Poisson(0.1, 12), NOISE, matrix=blt)
+    np.testing.assert_allclose(event.strategy, dense, rtol=1e-6)
+    assert (event.cycle_length, event.num_steps) == (1, 12)
 
 
 class Nearly(Poisson):
@@ -145,6 +148,12 @@ class Nearly(Poisson):
             {},
             dp_accounting.UnsupportedEventError,
             "BMinSepSampling with truncated_batch_size",
+        ),
+        (
+            Poisson(0.1, 60, 5, truncated_batch_size=9),
+            {"matrix": [1.0, 0.5]},
+            dp_accounting.UnsupportedEventError,
+            "CyclicPoissonSampling with truncated_batch_size and more bands than",
         ),
         (
             batch_selection.BMinSepSampling(0.1, 60, 2),
@@ -322,6 +331,17 @@ def test_random_allocation_of_newer_versions(monkeypatch):
     next(tracked.batch_iterator(100))
     with pytest.raises(ValueError, match="total_participations must be 1"):
         tracked.event()
+    # With correlated noise, until the draw has ended nothing is known.
+    event = certified.from_strategy(kind(2, 10), NOISE, matrix=[1.0, 0.5])
+    assert event == ext.SelectedStepsMatrixEvent((1.0, 0.5), NOISE, 2, 10)
+    tracked = certified.StrategyAccountant(kind(1, 10), NOISE, matrix=[1.0, 0.5])
+    batches = tracked.batch_iterator(100)
+    next(batches)
+    with pytest.raises(ValueError, match="to its end with correlated.* 1 of 10"):
+        tracked.event()
+    assert len(list(batches)) == 9
+    whole = ext.SelectedStepsMatrixEvent((1.0, 0.5), NOISE, 1, 10)
+    assert tracked.event() == dp_accounting.ComposedDpEvent([whole])
 
 
 def test_the_library_calibrates_with_our_accountant():

@@ -22,6 +22,7 @@ from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import cyclic
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import groups
@@ -29,9 +30,9 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import min_sep_sampling
-from dp_accounting_ext.mechanisms import poisson_matrix
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import sampling
+from dp_accounting_ext.mechanisms import selected_steps
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
@@ -127,10 +128,21 @@ SINGLE = st.one_of(
         st.booleans(),
     ),
     st.builds(
-        lambda noise, rate, steps: poisson_matrix.Run((1.0, 0.5), noise, rate, steps),
+        lambda noise, rate, length, steps: cyclic.Run(
+            (1.0, 0.5), noise, rate, length, steps
+        ),
         logs(0.5, 20.0),
         rates,
+        st.integers(1, 3),
         st.integers(2, 9),
+    ),
+    st.builds(
+        lambda noise, selected, epochs: selected_steps.Run(
+            (1.0, 0.5), noise, selected, 4, epochs
+        ),
+        logs(0.5, 20.0),
+        st.integers(1, 3),
+        st.integers(1, 2),
     ),
     st.builds(
         lambda noise, window: fresh_windows.Window((1.0, 0.5), noise, window, 1),

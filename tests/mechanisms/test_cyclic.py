@@ -1,4 +1,4 @@
-"""Cyclic Poisson sampling from secret groups: quadrature, and simpler names of it."""
+"""Poisson samples of all records, or of secret groups: quadrature, simpler names."""
 
 import itertools
 import math
@@ -11,6 +11,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.mechanisms import cyclic
 
 Event = ext.CyclicPoissonEvent
+Poisson = ext.PoissonMatrixEvent
 BAND = (1.0, 0.5)
 
 
@@ -32,15 +33,28 @@ def law_of_steps(rate, length, steps):
 
 
 @pytest.mark.parametrize(
-    ("sigma", "rate", "length", "steps"),
-    [(1.0, 0.3, 2, 3), (1.5, 0.6, 2, 4), (2.0, 1.0, 3, 4), (1.5, 0.1, 4, 3)],
+    ("column", "sigma", "rate", "length", "steps"),
+    [
+        (BAND, 1.0, 0.3, 2, 3),
+        (BAND, 1.5, 0.6, 2, 4),
+        (BAND, 2.0, 1.0, 3, 4),
+        (BAND, 1.5, 0.1, 4, 3),
+        # More bands than groups; then Poisson samples of all records.
+        ((1.0, 0.7, 0.4), 1.5, 0.3, 2, 4),
+        ((1.0, 0.7, 0.4, 0.9), 2.0, 0.6, 2, 4),
+        (BAND, 1.5, 0.3, 1, 3),
+        (BAND, 0.5, 0.3, 1, 3),
+        (BAND, 2.0, 1.0, 1, 3),
+        (BAND, 1.5, 0.6, 1, 4),
+        ((1.0, 0.7, 0.4), 2.0, 0.1, 1, 4),
+    ],
 )
-def test_tiny_runs_against_quadrature(sigma, rate, length, steps):
-    matrix = min_sep_oracles.toeplitz(BAND, steps)
+def test_tiny_runs_against_quadrature(column, sigma, rate, length, steps):
+    matrix = min_sep_oracles.toeplitz(column, steps)
     gram = min_sep_oracles.gram_of(matrix, sigma)
     law = law_of_steps(rate, length, steps)
-    run = cyclic.Run(BAND, sigma, rate, length, steps)
-    min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5))
+    run = cyclic.Run(column, sigma, rate, length, steps)
+    min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
 
 
 def test_groups_whose_noise_is_not_correlated_are_an_allocation():
@@ -62,7 +76,38 @@ def test_a_secret_group_tells_no_more_than_one_that_is_known():
     low, high = bounds(Event(BAND, 3.0, 0.4, 4, 20))
     assert 0 < low < high
     assert high == pytest.approx(bounds(known)[1], rel=1e-6)
+    # With more bands than groups it costs more.
+    assert bounds(Event((1.0, 0.5, 0, 0, 0.2), 3.0, 0.4, 4, 20))[1] > high
     assert bounds(Event(BAND, 3.0, 0.0, 4, 20)) == (0.0, 0.0)
     nothing = ext.PLDAccountant().compose(Event(BAND, 0.0, 0.4, 4, 8))
     low, high = nothing.get_delta_bounds(1.0)
     assert low <= 1 - 0.6**2 <= high
+
+
+def test_poisson_samples_whose_noise_is_not_correlated_and_none():
+    sample = stock.PoissonSampledDpEvent(0.3, stock.GaussianDpEvent(1.5 / 0.8))
+    whole = stock.SelfComposedDpEvent(sample, 20)
+    assert bounds(Poisson((0.8,), 1.5, 0.3, 20)) == bounds(whole)
+    assert bounds(Poisson((0.8, 0.0), 1.5, 0.3, 20)) == bounds(whole)
+    assert bounds(Poisson(BAND, 3.0, 0.0, 20)) == (0.0, 0.0)
+    # The second coefficient is none of the run's own.
+    assert bounds(Poisson(BAND, 3.0, 0.4, 1)) == bounds(Poisson((1.0,), 3.0, 0.4, 1))
+    nothing = ext.PLDAccountant().compose(Poisson(BAND, 0.0, 0.4, 2))
+    low, high = nothing.get_delta_bounds(1.0)
+    assert low <= 1 - 0.6**2 <= high
+
+
+def test_correlated_noise_costs_more_than_as_much_independent_noise():
+    alone = stock.PoissonSampledDpEvent(0.05, stock.GaussianDpEvent(2 / 1.25**0.5))
+    low, high = bounds(Poisson(BAND, 2.0, 0.05, 100))
+    assert bounds(stock.SelfComposedDpEvent(alone, 100))[1] < low < high < 1.3 * low
+    # A record in every step is a Gaussian, nearly the one of the sum of outputs.
+    low, high = bounds(Poisson(BAND, 20.0, 1.0, 100))
+    mean = math.sqrt(99 * 1.5**2 + 1) / 20
+    known = bounds(stock.GaussianDpEvent(1 / mean))[1]
+    assert low <= known <= high < 1.02 * low
+    # With little noise independent noise over a column's norm is the better lower
+    # bound: that of all steps but the last, whose column is cut.
+    low, _ = bounds(Poisson((1.0, 0.1), 0.4, 0.01, 200))
+    alone = stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.4))
+    assert low >= bounds(stock.SelfComposedDpEvent(alone, 199))[0]

@@ -70,6 +70,14 @@ class Draws:
     columns: FloatArray
     rate: float
 
+    @classmethod
+    def of_toeplitz(cls, column: FloatArray, rate: float, num_steps: int) -> "Draws":
+        """Returns the run of a Toeplitz matrix with the (p,) first column over σ."""
+        columns = np.tile(column, (num_steps, 1))
+        for left in range(1, column.size):
+            columns[num_steps - left, left:] = 0.0
+        return cls(columns, rate)
+
     @property
     def size(self) -> int:
         """The number of normal variables in one draw of the noise."""

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext.amplification.matrix import poisson_tilts
-from dp_accounting_ext.mechanisms import poisson_matrix
 
 RATE, SIGMA = 0.3, 2.5
 COLUMNS = [(1.0,), (1.0, 0.6), (1.0, 0.6, 0.3)]
 
 
 def draws(column, steps, sigma=SIGMA, rate=RATE):
-    return poisson_matrix.draws(poisson_matrix.Run(column, sigma, rate, steps))
+    return poisson_tilts.Draws.of_toeplitz(np.array(column) / sigma, rate, steps)
 
 
 def gram(column, steps, sigma=SIGMA):
