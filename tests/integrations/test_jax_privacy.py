@@ -150,7 +150,7 @@ class Nearly(Poisson):
             "BMinSepSampling with truncated_batch_size",
         ),
         (
-            Poisson(0.1, 60, 5, truncated_batch_size=9),
+            Poisson(0.1, 60, truncated_batch_size=9),
             {"matrix": [1.0, 0.5]},
             dp_accounting.UnsupportedEventError,
             "CyclicPoissonSampling with truncated_batch_size and more bands than",
