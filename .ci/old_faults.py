@@ -26,8 +26,8 @@ FAULTS = [
         "sinks: what underflows in a sum is lost",
         "    lost = _UNDERFLOW * cells\n",
         "    return 0.0, 0.0\n    lost = _UNDERFLOW * cells\n",
-        "        lost_p = floats.raised(cut_p + underflow[0])\n"
-        "        lost_q = floats.raised(cut_q + underflow[1])\n",
+        "        lost_p = floats.raised(cut_p + less_p)\n"
+        "        lost_q = floats.raised(cut_q + less_q)\n",
         "        lost_p = lost_q = 0.0\n",
     ),
     fault(
@@ -145,8 +145,8 @@ FAULTS = [
         "directions: one pair serves both where Q is far from P",
         "        given = found.zero_mass - probability\n",
         "        return found, True\n        given = found.zero_mass - probability\n",
-        "float(np.minimum(q[gone], 1.0).sum())\n",
-        "0.0\n",
+        "        cut_p, cut_q = float(p[cut].sum()), float(q[cut].sum())\n",
+        "        cut_p, cut_q = float(p[cut].sum()), 0.0\n",
     ),
     fault(
         "claims: a sample loses no more than its rate times its inner loss",

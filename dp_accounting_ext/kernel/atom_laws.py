@@ -245,24 +245,29 @@ class Atoms(Law):
             q_mass: The sum of Q's finite masses before anything was lost, if it is not
                 the sum of the masses here.
         """
-        p, q = self.p_and_q
-        cut_p, cut_q = float(p[gone].sum()), float(np.minimum(q[gone], 1.0).sum())
-        ends = (float(self.values[0]), float(self.values[-1])) if q.size else (0.0, 0.0)
+        p, q = self.p_and_q[0], np.minimum(self.p_and_q[1], 1.0)
+        # Of a product below the smallest mass few digits are known, and so of the other
+        # law's mass there, which is computed from it and may be large.
+        source = self.masses[-1 if self.axis is Axis.LOSS else 0]
+        vague = gone & (source < floats.SMALLEST_MASS)
+        cut = gone & ~vague
+        cut_p, cut_q = float(p[cut].sum()), float(q[cut].sum())
+        ends = tuple(self.values[[0, -1]].tolist()) if q.size else (0.0, 0.0)
         underflow = underflown(self, q.size, *ends)
+        less_p = float(p[vague].sum()) + underflow[0]
+        less_q = float(q[vague].sum()) + underflow[1]
+        ledger = self.ledger.with_underflow(less_p, less_q)
         kept = dataclasses.replace(
-            self,
-            values=self.values[~gone],
-            masses=self.masses[:, ~gone],
-            ledger=self.ledger.with_underflow(*underflow),
+            self, values=self.values[~gone], masses=self.masses[:, ~gone]
         )
         if self.bound is Bound.LOWER:
-            ledger = kept.ledger.with_cut(cut_p, cut_q)
-            less = share_of(ledger, cut_p + underflow[0], cut_q + underflow[1])
+            ledger = ledger.with_cut(cut_p, cut_q)
+            less = share_of(ledger, cut_p + less_p, cut_q + less_q)
             return dataclasses.replace(
                 kept, ledger=ledger, closeness=self.closeness.without(less)
             )
-        lost_p = floats.raised(cut_p + underflow[0])
-        lost_q = floats.raised(cut_q + underflow[1])
+        lost_p = floats.raised(cut_p + less_p)
+        lost_q = floats.raised(cut_q + less_q)
         if lost_q > MUCH and self.axis is Axis.LOSS:
             q_mass = self.q_mass() if q_mass is None else q_mass
             lost_q = min(lost_q, missing(q_mass, kept.q_mass(), self.mass_error))
@@ -270,7 +275,7 @@ class Atoms(Law):
             kept,
             infinity_mass=self.infinity_mass + lost_p,
             zero_mass=min(self.zero_mass + lost_q, 1.0),
-            ledger=kept.ledger.with_cut(cut_p, min(cut_q, lost_q)),
+            ledger=ledger.with_cut(cut_p, min(cut_q, lost_q)),
         )
 
     def q_mass(self) -> float:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import judge
 import numpy as np
 import pytest
+import registered
 import tree_strategies
 
 import dp_accounting_ext as ext
@@ -139,6 +140,29 @@ def test_ratios_whose_squares_fit_no_float():
         epsilons=(),
         atoms=(0.5,),
         rates=(1e-300,),
+    )
+    assert judge.judge(question, **SIZES).violations == []
+
+
+SUBNORMAL = [
+    ((0.72, 0.06, 0.12, 0.1), (1e-323, 1.5e-157, 0.11, 0.89), 1, 5),
+    ((0.12, 0.88, 1e-163), (0.99, 1e-160, 0.01), 3, 4),
+    ((0.9, 0.1, 5e-324), (1e-157, 0.3, 0.7), 3, 4),
+    ((0.9, 0.1, 5e-324), (1e-157, 0.1, 0.9), 3, 8),
+]
+
+
+@pytest.mark.parametrize(("without", "with_record", "steps", "runs"), SUBNORMAL)
+def test_products_below_the_smallest_masses(without, with_record, steps, runs):
+    """A MassError was raised: the other law's mass there was only known roughly."""
+    event = registered.DiscreteEvent(without, with_record)
+    epoch = ext.RandomAllocationEvent(event, 1, steps)
+    question = judge.Question(
+        dp_event.SelfComposedDpEvent(epoch, runs),
+        ADD,
+        deltas=(1e-6, 1e-200),
+        atoms=(0.5,),
+        rates=(0.01,),
     )
     assert judge.judge(question, **SIZES).violations == []
 
