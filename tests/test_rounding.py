@@ -11,6 +11,7 @@ from fractions import Fraction
 import functools
 import itertools
 import math
+import operator
 import pathlib
 import re
 from unittest import mock
@@ -49,6 +50,7 @@ from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import few_atoms
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import laplace_mixture
@@ -201,6 +203,40 @@ def lattice_shares():
                     moved = mpmath.nint(mpf(value) / width) * width - value
                     truth, found = mpmath.exp(moved), masses[1, i]
                 yield off(found, truth) / float(lattice_law._SHARE * U)
+
+
+def split_atoms():
+    """Of an upper pair, some of which meet. Places are rounded, as ratios may be."""
+    values, masses = np.sort(RNG().uniform(-9.0, 9.0, 200)), RNG().random((1, 200))
+    law = atom_laws.Atoms(Axis.LOSS, Bound.UPPER, values, masses)
+    for cell in (2.0**-5, 0.3, 2.0):
+        start, found = few_atoms._placed_in_turn(law, cell)
+        truth, width = [mpf(0)] * found.shape[1], mpf(cell)
+        for value, mass in zip(values.tolist(), masses[0].tolist(), strict=True):
+            place = math.floor(value / cell)
+            above = mpf(value / cell) - place
+            upper = mpmath.expm1(-above * width) / mpmath.expm1(-width)
+            truth[place - start] += mass * (1 - upper)
+            truth[place + 1 - start] += mass * upper
+        for mass, exact in zip(found[0].tolist(), truth, strict=True):
+            if exact:
+                yield off(mass, exact) / few_atoms._SPLIT_ERROR
+
+
+def merged_atoms():
+    """Of a lower pair: a hundred in each of ten cells, and one at either end."""
+    losses = np.add.outer(np.arange(10.0), RNG().uniform(0.2, 0.8, 100))
+    ratios = np.exp(np.sort(np.append(losses, [0.0, 10.0])))
+    masses = np.minimum(1 / ratios, 1.0) / 2000
+    many = dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.LOWER)
+    few = few_atoms.reduced(many, 11)
+    cells = np.append(0, np.repeat(np.arange(11), [100] * 10 + [1]))
+    for cell in range(11):
+        q = [Fraction(mass) for mass in masses[cells == cell].tolist()]
+        z = [Fraction(ratio) for ratio in ratios[cells == cell].tolist()]
+        p = sum(map(operator.mul, z, q))
+        yield off(few.masses[cell], sum(q)) / few.mass_error
+        yield off(few.ratios[cell], p / sum(q)) / few.ratio_error
 
 
 def law_of(masses):
@@ -644,6 +680,8 @@ USED = {
     readings_of_epsilon: 0.09,
     poisson_samples: 0.9,
     mixtures: 0.6,
+    split_atoms: 0.1,
+    merged_atoms: 0.5,
     chains: 0.9,
     normal_masses: 0.15,
     boxes_of_projections: 0.15,
