@@ -41,7 +41,7 @@ from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
-from dp_accounting_ext.kernel import lattice_pieces
+from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import tilted_sums
@@ -202,7 +202,7 @@ def lattice_shares():
                 else:
                     moved = mpmath.nint(mpf(value) / width) * width - value
                     truth, found = mpmath.exp(moved), masses[1, i]
-                yield off(found, truth) / float(lattice_law._SHARE * U)
+                yield off(found, truth) / float(lattice_sums._SHARE * U)
 
 
 def split_atoms():
@@ -484,7 +484,7 @@ def largest_losses():
 def half_a_piece():
     for width in (2.0**-9, 0.3, 5.0):
         law = law_of(np.ones(1))
-        _, masses = lattice_pieces.halved((1, np.ones((1, 1))), width, law)
+        _, masses = lattice_law.halved((1, np.ones((1, 1))), width, law)
         low, high = mpmath.expm1(width), mpmath.expm1(-width)
         truth = low / (low - high), -high / (low - high)
         shares = sorted(masses[0][masses[0] > 0].tolist(), reverse=True)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.bounds import scenario_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
@@ -28,7 +27,7 @@ from dp_accounting_ext.validation import fields
 # The most characters of a description of what was composed, in a message.
 _LONGEST = 600
 Question = Callable[
-    [scenario_bounds.WorstPrivacyBounds, FloatArray], Sequence[FloatArray]
+    [privacy_bounds.WorstPrivacyBounds, FloatArray], Sequence[FloatArray]
 ]
 
 
@@ -89,12 +88,12 @@ class CertifiedAnswers:
         return groups.scenarios(self.composed.counts, replace_one=self.replace_one)
 
     @functools.cached_property
-    def _privacy(self) -> scenario_bounds.WorstPrivacyBounds:
+    def _privacy(self) -> privacy_bounds.WorstPrivacyBounds:
         of_each = [
             privacy_bounds.PrivacyBounds(each, self.interval)
             for each in self._scenarios
         ]
-        return scenario_bounds.WorstPrivacyBounds(of_each)
+        return privacy_bounds.WorstPrivacyBounds(of_each)
 
     def epsilons(self, target_delta: Any, question: Question) -> list[Any]:
         """Returns answers to a question for δ in [0, 1), and trivial ones elsewhere.
@@ -134,7 +133,7 @@ class CertifiedAnswers:
                 privacy = self._privacy
             else:
                 nothing = privacy_bounds.PrivacyBounds({}, 1.0)
-                privacy = scenario_bounds.WorstPrivacyBounds([nothing])
+                privacy = privacy_bounds.WorstPrivacyBounds([nothing])
             found = question(privacy, values[asked])
         answers = []
         for each in found:

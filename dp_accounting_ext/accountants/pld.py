@@ -7,7 +7,7 @@ from dp_accounting import privacy_accountant
 from dp_accounting.pld import privacy_loss_distribution as stock
 import numpy as np
 
-from dp_accounting_ext.bounds import scenario_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
@@ -119,7 +119,7 @@ def renyi_divergence_bounds(
         lower = np.maximum(lower, np.maximum(*below))
         above = np.full(len(alphas), np.inf) if failure else np.maximum(removed, added)
         upper = np.maximum(upper, above)
-    return scenario_bounds.in_order(lower, upper), upper
+    return privacy_bounds.in_order(lower, upper), upper
 
 
 def _counts_of(

@@ -14,7 +14,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting_ext.accountants import base_accountant
 from dp_accounting_ext.accountants import certified_answers
 from dp_accounting_ext.accountants import explanation
-from dp_accounting_ext.bounds import scenario_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
@@ -201,7 +201,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """
         return tuple(
             self._answers().epsilons(
-                target_delta, scenario_bounds.WorstPrivacyBounds.epsilon_bounds
+                target_delta, privacy_bounds.WorstPrivacyBounds.epsilon_bounds
             )
         )
 
@@ -260,7 +260,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """
         return tuple(
             self._answers().deltas(
-                target_epsilon, scenario_bounds.WorstPrivacyBounds.delta_bounds
+                target_epsilon, privacy_bounds.WorstPrivacyBounds.delta_bounds
             )
         )
 

@@ -8,7 +8,6 @@ import math
 import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.bounds import scenario_bounds
 from dp_accounting_ext.bounds import trade_off
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -155,7 +154,7 @@ class WorstTradeOffBounds:
             np.max([each.rates(rates, bound) for each in self.scenarios], axis=0)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
-        return scenario_bounds.in_order(lower, upper), upper
+        return privacy_bounds.in_order(lower, upper), upper
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""
@@ -163,5 +162,5 @@ class WorstTradeOffBounds:
             max(each.gaussian_parameter(least, bound) for each in self.scenarios)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
-        ordered = scenario_bounds.in_order(np.array([lower]), np.array([upper]))
+        ordered = privacy_bounds.in_order(np.array([lower]), np.array([upper]))
         return float(ordered[0]), upper

@@ -10,7 +10,7 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
-from dp_accounting_ext.kernel import lattice_shape
+from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import profile
@@ -20,7 +20,6 @@ Accuracy = accuracy.Accuracy
 Axis = lattice_law.Axis
 LossPair = profile.LossPair
 DirectedPairs = dominating_pair.DirectedPairs
-DominatingPair = dominating_pair.DominatingPair
 # Functions that make pairs when these are needed, with the number of runs of each.
 Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
 
@@ -73,18 +72,9 @@ class ComposedLosses:
 
         Far from P's median cells are wide, and Q's masses may have gone to the sink.
         """
-        sinks: list[tuple[float, int]] = []
-        is_one = True
-
-        def side(pairs: DirectedPairs, count: int) -> DominatingPair:
-            nonlocal is_one
-            is_one &= pairs.is_one
-            sinks.append((pairs.remove.zero_mass, count))
-            return pairs.remove
-
         # Parts are mostly of one kind, and each pair is made only once.
         both = not self.parts or self.parts[0][0]().is_one
-        found = self._sum(side, both=both)
+        found, sinks, is_one = self._sum(Direction.REMOVE, both=both)
         if not (is_one and both):
             return found, False
         probability = sums.probability_of_any(sinks)
@@ -95,23 +85,43 @@ class ComposedLosses:
         given = found.zero_mass - probability
         serves = (
             given <= _GIVEN * self.accuracy.tail_mass
-            and found.distance() <= lattice_shape.FURTHEST
+            and found.distance() <= lattice_sums.FURTHEST
         )
         return found, serves
 
     @functools.cached_property
     def _add(self) -> LossPair:
-        return self._sum(lambda pairs, _: dominating_pair.dual(pairs.add), both=False)
+        return self._sum(Direction.ADD, both=False)[0]
 
     def _sum(
-        self, side: Callable[[DirectedPairs, int], DominatingPair], *, both: bool
-    ) -> LossPair:
+        self, direction: Direction, *, both: bool
+    ) -> tuple[LossPair, list[tuple[float, int]], bool]:
+        """Returns the sum of the losses in a direction, and facts about its parts.
+
+        Args:
+            direction: The direction. For ADD, P and Q are exchanged.
+            both: Whether the law of the sum is also read from Q's side.
+
+        Returns:
+            The pair of losses; Q's sink in each part, with its number of runs; and
+            whether each part has one pair for both directions.
+        """
+        sinks: list[tuple[float, int]] = []
+        is_one = True
+
         def law_of(make: Callable[[], DirectedPairs], count: int) -> lattice_law.Atoms:
-            return law_sums.of_pair(side(make(), count), Axis.LOSS, copies=count)
+            nonlocal is_one
+            pairs = make()
+            is_one &= pairs.is_one
+            sinks.append((pairs.remove.zero_mass, count))
+            pair = pairs.of(direction)
+            if direction is Direction.ADD:
+                pair = dominating_pair.dual(pair)
+            return law_sums.of_pair(pair, Axis.LOSS, copies=count)
 
         parts = [
             (functools.partial(law_of, make, count), count)
             for make, count in self.parts
         ]
         summed = law_sums.sum_of(parts, self.bound, self.accuracy, both=both)
-        return law_sums.read(summed)
+        return law_sums.read(summed), sinks, is_one

@@ -6,6 +6,7 @@ subnormal numbers.
 
 import math
 import sys
+from typing import Any
 
 # The relative rounding error of one operation.
 UNIT_ROUNDOFF = 2.0**-53
@@ -49,3 +50,14 @@ def exponential(x: float) -> float:
         return math.exp(x)
     except OverflowError:
         return sys.float_info.max
+
+
+def normal_tail_error(away: Any) -> Any:
+    """Returns a bound on the relative error of scipy.special.ndtr at ±`away`.
+
+    It is an assumption that a test checks (docs/rounding.md, "Assumptions").
+
+    Args:
+        away: A number, or an array, of standard deviations, at most 37.
+    """
+    return (32 + 4 * away**2) * UNIT_ROUNDOFF

@@ -27,6 +27,7 @@ import dataclasses
 import math
 
 import numpy as np
+from scipy import special
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
@@ -34,23 +35,18 @@ from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import lattice_pieces
-from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
 Resolution = accuracy.Resolution
-Piece = lattice_pieces.Piece
+# The index of the first cell, on the piece's level, and (rows, cells) masses.
+Piece = tuple[int, FloatArray]
 
-# Certified, in units of rounding. _SHARE: the share of an atom that a node gets, a
-# quotient of two exponentials, and the sum of the shares that meet there. _HALVING: a
-# piece that moves up one level. _SUM: everything else that rounds a mass of a sum.
-_SHARE, _HALVING, _SUM = 24, 6, 8
-
-# A limit: the narrowest width is still a float with all its digits.
-_SMALLEST_SCALE = 1e-285
+# Certified, in units of rounding. _HALVING: a piece that moves up one level. _SUM:
+# everything else that rounds a mass of a sum.
+_HALVING, _SUM = 6, 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +72,10 @@ class LatticeLaw(atom_laws.Law):
 
     def atoms(self) -> Atoms:
         """Returns the nodes that have mass, as atoms."""
-        return self._atoms_and_places()[0]
+        return self.atoms_and_places()[0]
 
-    def _atoms_and_places(self) -> tuple[Atoms, IntArray]:
-        """Returns the same atoms, and their (n,) indices among all cells."""
+    def atoms_and_places(self) -> tuple[Atoms, IntArray]:
+        """Returns the nodes that have mass, and their (n,) indices among all cells."""
         nodes, masses = self._cells()
         (kept,) = np.nonzero(masses[0])
         kept = kept[np.argsort(nodes[kept], kind="stable")]
@@ -165,9 +161,9 @@ class LatticeLaw(atom_laws.Law):
         pieces: dict[int, Piece] = {}
         for level, piece in self.pieces.items():
             if not level:
-                piece = lattice_pieces.halved(piece, self.step, self)
+                piece = halved(piece, self.step, self)
             place = max(level - 1, 0)
-            pieces[place] = lattice_pieces.added(pieces.get(place), piece)
+            pieces[place] = added(pieces.get(place), piece)
         law = dataclasses.replace(
             self,
             step=2 * self.step,
@@ -224,24 +220,24 @@ class LatticeLaw(atom_laws.Law):
         for level in range(top + 1):
             width = math.ldexp(self.step, level)
             if mine is not None:
-                mine = lattice_pieces.halved(mine, width / 2, law)
+                mine = halved(mine, width / 2, law)
             if theirs is not None and not same:
-                theirs = lattice_pieces.halved(theirs, width / 2, law)
+                theirs = halved(theirs, width / 2, law)
             x, y = self.pieces.get(level), other.pieces.get(level)
             if same:
                 # Either of the two laws may be the one of the higher level.
                 twice = mine and (mine[0], 2 * mine[1])
-                jobs = [(x, lattice_pieces.joined(x, twice))]
-                mine = lattice_pieces.joined(mine, x)
+                jobs = [(x, joined(x, twice))]
+                mine = joined(mine, x)
             else:
-                jobs = [(x, lattice_pieces.joined(y, theirs)), (mine, y)]
-                mine = lattice_pieces.joined(mine, x)
-                theirs = lattice_pieces.joined(theirs, y)
+                jobs = [(x, joined(y, theirs)), (mine, y)]
+                mine = joined(mine, x)
+                theirs = joined(theirs, y)
             for one, two in jobs:
                 if one is not None and two is not None:
                     terms = max(terms, min(one[1].shape[1], two[1].shape[1]))
-                    met = lattice_pieces.convolved(one, two, law)
-                    found[level] = lattice_pieces.added(found.get(level), met)
+                    met = convolved(one, two, law)
+                    found[level] = added(found.get(level), met)
         units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
         rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
         law = dataclasses.replace(
@@ -288,75 +284,68 @@ def _laid_out(law: LatticeLaw, found: Mapping[int, Piece]) -> LatticeLaw:
             (start + high, masses[:, high:]),
         ):
             if part.any():
-                wider = lattice_pieces.halved((begin, part), width, law)
+                wider = halved((begin, part), width, law)
                 next_one = waiting.get(level + 1)
-                waiting[level + 1] = lattice_pieces.added(next_one, wider)
+                waiting[level + 1] = added(next_one, wider)
         level += 1
     law = dataclasses.replace(law, pieces=pieces)
     return law._rounded(_HALVING * (level - first))
 
 
-def on_lattice(
-    atoms: Atoms, resolution: Resolution, lowest: float, *, both: bool
-) -> LatticeLaw:
-    """Returns the law on a lattice: split (upper), or merged (lower).
+def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
+    """Returns a piece moved up one level, to cells of twice the given width.
 
-    On the loss axis, losses are shifted so that the last heavy atom, and so its
-    multiples in sums, is a node of every level. A few runs of a mechanism with bounded
-    losses have an ε near the largest loss, where a cell would move it.
-
-    Args:
-        atoms: The law of n atoms.
-        resolution: How fine the lattice is.
-        lowest: As in `LatticeLaw`.
-        both: Whether the law of losses is also read from Q's side.
+    Odd nodes are split between the two nodes beside them (upper) or join the lower one
+    (lower).
     """
-    if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
-        # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
-        # Both are small, so that a finer lattice costs little.
-        resolution = dataclasses.replace(resolution, cells=2 * resolution.cells)
-    if atoms.axis is Axis.LOSS:
-        atoms = atoms.centred()
-    else:
-        # `lowest` is a share of the positive ratios: mass at zero comes on top of it.
-        zero = float(atoms.masses[0][atoms.values <= 0].sum())
-        lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
-    shape = lattice_shape.shape_of(atoms, lowest, both=both)
-    scale = max(shape.scale or abs(shape.centre + atoms.offset) or 1.0, _SMALLEST_SCALE)
-    longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
-    resolution = resolution.of_levels(math.log2(longest) - math.log2(scale))
-    step = 2.0 ** math.floor(math.log2(scale / resolution.cells))
-    step = max(step, shape.narrowest())
-    reach = shape.reach(step, resolution)
-    centre = round(shape.centre / step)
-    # The first level on which the distance to the centre is at most the reach.
-    digits, exponents = np.frexp(np.abs(atoms.values - centre * step))
-    unit, exponent = math.frexp(reach * step)
-    levels = np.maximum(exponents - exponent + (digits > unit), 0)
-    levels[digits == 0] = 0  # The exponent of zero is given as that of 1.
-    cells, masses = atom_laws.on_nodes(atoms, np.ldexp(step, levels))
-    levels = np.resize(levels, cells.size)
-    # One row of a table for each level, which begins some cells below the piece.
-    begin = np.array([(centre >> k) - reach - 2 for k in range(int(levels.max()) + 1)])
-    size = 2 * reach + 6
-    index = cells - begin[levels] + size * levels
-    table = np.array([sums.gather(index, row, size * begin.size) for row in masses])
-    pieces: dict[int, Piece] = {}
-    for level, start in enumerate(begin.tolist()):
-        piece = table[:, size * level : size * (level + 1)]
-        (there,) = np.nonzero(piece[0])
-        if there.size:
-            first, last = int(there[0]), int(there[-1])
-            pieces[level] = start + first, piece[:, first : last + 1]
-    law = LatticeLaw(
-        step=step,
-        resolution=resolution,
-        pieces=pieces,
-        centre=centre,
-        reach=reach,
-        lowest=lowest,
-        **atoms.common,
-    )
-    law = law._rounded(_SHARE)
-    ends = float(atoms.values[0]), float(atoms.values[-1])
-    return law._with_underflow(ends, atoms.q_mass)
+    start, masses = piece
+    odd_first = start & 1
+    odd = masses[:, 1 - odd_first :: 2]
+    even = masses[:, odd_first::2]
+    out = np.zeros((len(masses), masses.shape[1] // 2 + 2))
+    out[:, odd_first : odd_first + even.shape[1]] = even
+    number = odd.shape[1]
+    if law.bound is Bound.UPPER:
+        lower = upper = 0.5
+        if law.axis is Axis.LOSS:
+            lower, upper = float(special.expit(-width)), float(special.expit(width))
+        out[:, :number] += lower * odd
+        out[:, 1 : 1 + number] += upper * odd
+    elif law.axis is Axis.RATIO or width <= atom_laws.FURTHEST_MOVE:
+        out[0, :number] += odd[0]
+        moved = math.exp(-width) if law.axis is Axis.LOSS else 1.0
+        out[1:, :number] += moved * odd[1:]
+        if law.keeps_rests:
+            # Each odd node is one width above the lower node that it joins.
+            out[1, :number] += width * odd[0]
+    return start >> 1, out
+
+
+def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
+    """Returns the law of the sum of two pieces of one level, of laws of one kind."""
+    (start, x), (begin, y) = one, other
+    if law.is_series:
+        return start + begin, sums.product_of_series(x, y)
+    if law.bound is Bound.LOWER and law.axis is Axis.RATIO:
+        met = sums.products(x, y, law.row_degrees, sums.convolve)
+        return start + begin, met
+    found = [sums.convolve(*rows) for rows in zip(x, y, strict=True)]
+    return start + begin, np.array(found)
+
+
+def added(one: Piece | None, other: Piece) -> Piece:
+    """Returns the masses of two pieces of one level added up; the first may be None."""
+    if one is None:
+        return other
+    (start, x), (begin, y) = one, other
+    first = min(start, begin)
+    last = max(start + x.shape[1], begin + y.shape[1])
+    out = np.zeros((len(x), last - first))
+    out[:, start - first : start - first + x.shape[1]] = x
+    out[:, begin - first : begin - first + y.shape[1]] += y
+    return first, out
+
+
+def joined(one: Piece | None, other: Piece | None) -> Piece | None:
+    """Returns the masses of two pieces of one level added up; either may be None."""
+    return one if other is None else added(one, other)

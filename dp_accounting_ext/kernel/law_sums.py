@@ -170,10 +170,10 @@ def _sum_of(
             exact, summed = joined, summed + count
             continue
         if few is None:
-            law = lattice_law.on_lattice(atoms, resolution, lowest, both=both)
+            law = lattice_sums.on_lattice(atoms, resolution, lowest, both=both)
             law = lattice_sums.times(law, count, tail_mass, both=both)
         else:
-            law = lattice_law.on_lattice(few, resolution, lowest**count, both=both)
+            law = lattice_sums.on_lattice(few, resolution, lowest**count, both=both)
         while law.step in waiting:
             law = waiting.pop(law.step).plus(law)
             law = lattice_sums.settled(law, tail_mass, both=both)
@@ -185,7 +185,7 @@ def _sum_of(
     laws = list(waiting.values())
     if exact is not None:
         laws.append(
-            lattice_law.on_lattice(exact, resolution, lowest**summed, both=both)
+            lattice_sums.on_lattice(exact, resolution, lowest**summed, both=both)
         )
     if not laws:
         return _nothing(bound)

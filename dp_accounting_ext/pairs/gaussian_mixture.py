@@ -13,7 +13,6 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import whole_laws
-from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import shifts
 
 # Certified: the relative error of a mass by quadrature with three nodes is at most this
@@ -171,7 +170,7 @@ def _pair_of(
     noise = np.linspace(low, high, math.ceil(cells) + 1)
     terms = len(p.shifts) + len(q.shifts)
     of_weights = p.weight_error() + q.weight_error()
-    mass_error = normal_cells.tail_error(size) + 2 * terms * floats.UNIT_ROUNDOFF
+    mass_error = floats.normal_tail_error(size) + 2 * terms * floats.UNIT_ROUNDOFF
     mass_error += of_weights + _QUADRATURE * (grown / (noise.size - 1)) ** 6
     # From the exponents of ratios. The ratios of tails have the error of masses; these
     # masses are at most `tail_mass`.

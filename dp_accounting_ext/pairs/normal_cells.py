@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 import dataclasses
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -10,18 +9,10 @@ from scipy import special
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Certified: `tail_error` is assumed up to this many standard deviations.
+# Certified: `floats.normal_tail_error` is assumed up to this many standard deviations.
 FURTHEST = 37.0
 # Tuning: the number of cells.
 _CELLS = 2048
-
-
-def tail_error(away: Any) -> Any:
-    """Returns a bound on the relative error of scipy.special.ndtr at ±`away`.
-
-    It is an assumption that a test checks (docs/rounding.md, "Assumptions").
-    """
-    return (32 + 4 * away**2) * floats.UNIT_ROUNDOFF
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +51,6 @@ class NormalCells:
         furthest = np.maximum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
         # The argument of a tail probability was rounded.
         rounded = 2 * (1 + furthest) * furthest * floats.UNIT_ROUNDOFF
-        errors = (tail_error(furthest) + rounded) * sizes / masses
+        errors = (floats.normal_tail_error(furthest) + rounded) * sizes / masses
         error = float(errors.max()) + 16 * floats.UNIT_ROUNDOFF
         return cls(ends, masses, floats.raised(1.0) * above[:, -1], error)

@@ -21,7 +21,6 @@ from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
-from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
@@ -133,7 +132,7 @@ def smaller_losses(found, given, axis):
 FAULTS = {
     "cells one to the left": replaced(atom_laws, "on_nodes", shifted_by_a_cell),
     "shares of a split swapped": replaced(atom_laws, "on_nodes", swapped_shares),
-    "what meets is overwritten": replaced(lattice_pieces, "added", overwritten),
+    "what meets is overwritten": replaced(lattice_law, "added", overwritten),
     "sums of products a little too small": replaced(
         sums, "convolve", lambda found, *_: found * (1 - 1e-9)
     ),
@@ -151,7 +150,7 @@ FAULTS = {
         sums, "gather", lambda found, *_: found * (1 - 1e-8)
     ),
     "a half of a piece goes nowhere": replaced(
-        lattice_pieces, "halved", lambda found, *_: (found[0], 0.5 * found[1])
+        lattice_law, "halved", lambda found, *_: (found[0], 0.5 * found[1])
     ),
 }
 QUESTIONS = {

@@ -34,7 +34,7 @@ def test_power_series_lose_only_tails_of_rows(rows, count):
         masses,
         degrees=tuple(range(len(masses))),
     )
-    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(16), 1e-3, both=False)
+    law = lattice_sums.on_lattice(atoms, lattice_law.Resolution(16), 1e-3, both=False)
     tail = 1e-4
     found = lattice_sums.times(law, count, tail, both=False).atoms()
     exact = [Fraction(1)] + [Fraction(0)] * len(rows)
@@ -62,7 +62,7 @@ def test_nothing_is_lost_of_an_upper_law():
         atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, losses, p[np.newaxis])
         q = float((p * np.exp(-losses)).sum())
         for count in (3, 40, 1000):
-            law = lattice_law.on_lattice(
+            law = lattice_sums.on_lattice(
                 atoms, lattice_law.Resolution(8), 1e-9, both=True
             )
             total = lattice_sums.times(law, count, 1e-12, both=True).atoms()
@@ -78,7 +78,7 @@ def test_nothing_is_lost_of_an_upper_law():
 def test_a_law_that_underflows_is_all_in_its_sinks():
     masses = np.full((1, 2), 1e-100)
     atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, np.array([0.0, 1.0]), masses)
-    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), 1e-9, both=True)
+    law = lattice_sums.on_lattice(atoms, lattice_law.Resolution(8), 1e-9, both=True)
     total = lattice_sums.times(law, 16, 1e-12, both=True).atoms()
     assert not total.values.size
     assert (

@@ -73,7 +73,7 @@ def on_the_lattice(atoms, count, cells):
     """Returns the sum by the lattice alone, however few atoms there are."""
     fine = lattice_law.Resolution(cells)
     both = atoms.axis is Axis.LOSS
-    law = lattice_law.on_lattice(atoms, fine, 1e-30 ** (1 / count), both=both)
+    law = lattice_sums.on_lattice(atoms, fine, 1e-30 ** (1 / count), both=both)
     return lattice_sums.times(law, count, 1e-30, both=both).atoms()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import verify
-from dp_accounting_ext.bounds import scenario_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.verify import verification
 
@@ -116,7 +116,7 @@ def test_where_there_is_no_theorem_it_says_so(event):
 def wrong_bounds(request, monkeypatch):
     """The package as it would be with a bound on the wrong side, by a percent."""
     worst, share = (
-        scenario_bounds.WorstPrivacyBounds,
+        privacy_bounds.WorstPrivacyBounds,
         0.99 if request.param[4:] == "small" else 1.01,
     )
     right, both = worst.upper_epsilons, worst.epsilon_bounds

@@ -27,7 +27,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian_mixture
-from dp_accounting_ext.pairs import normal_cells
 
 # Larger shifts are lowered to this one, as ratios hold losses of up to 690 nats.
 _LARGEST_SHIFT = 32.0
@@ -245,7 +244,7 @@ def normal_masses(ends: FloatArray, shifts: FloatArray) -> tuple[FloatArray, flo
     away = np.minimum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
     # Each place has the rounding error of its end.
     each = (
-        2 * normal_cells.tail_error(away) + 8 * (1 + away) ** 2 * floats.UNIT_ROUNDOFF
+        2 * floats.normal_tail_error(away) + 8 * (1 + away) ** 2 * floats.UNIT_ROUNDOFF
     )
     each *= sizes / np.maximum(masses, floats.TINY)
     likely = masses > floats.TINY
