@@ -13,7 +13,11 @@ import shutil
 import subprocess
 import sys
 
+from dp_accounting import dp_event as stock
+from dp_accounting.privacy_accountant import NeighboringRelation
 import pytest
+
+import dp_accounting_ext as ext
 
 CI = pathlib.Path(__file__).parent.parent / ".ci"
 BLOCKS = {"compare": "true compare", "pytest": "true && true pytest"}
@@ -208,3 +212,63 @@ def test_what_the_script_makes_is_there_and_recorded():
     made = {shown.picture for shown in module.SHOWN.values()} - {""}
     assert made <= {path.name for path in module.DOCS.rglob("*.png")}
     assert json.loads(module.RECORD.read_text("utf-8")).keys() == module.SHOWN.keys()
+
+
+def beside():
+    """`.ci/beside.py`, as a module."""
+    spec = importlib.util.spec_from_file_location("beside", CI / "beside.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["beside"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words", "is_fault"),
+    [
+        ((1.0, 1.1), (1.0, 1.1), [], False),
+        ((1.0, 1.1), (1.11, 1.2), ["Brackets that do not meet"], True),
+        ((1.0, 1.1), (0.8, 0.99), ["Brackets that do not meet"], True),
+        ((1.0, 1.1), (math.nan, 1.1), ["Bounds that are not in order"], True),
+        ((1.0, 1.1), None, ["Refused now: an error"], True),
+        (None, (1.0, 1.1), [], False),
+        ((1.0, 1.1), (0.9, 1.1), ["wider: 9.09% to 18.18%"], False),
+        ((1.0, math.inf), (1.0, 1.1), [], False),
+    ],
+)
+def test_what_is_told_of_two_revisions(old, new, words, is_fault, capsys):
+    module = beside()
+
+    class Stub:
+        def __init__(self, bounds):
+            self.bounds = bounds
+
+        def ask(self, setting):
+            error = "" if self.bounds else "an error"
+            return module.Answer(0.1, self.bounds, error)
+
+    asked = module.settings(2, 1, ["training"])
+    assert module.compare(Stub(old), Stub(new), asked) == 2 * is_fault
+    told = capsys.readouterr().out
+    for word in words:
+        assert told.count(word) == 2
+    assert words or "Setting(" not in told
+    slow = module.judged(module.Answer(1.0, (0.0, 1.0)), module.Answer(3, (0.0, 1.0)))
+    assert slow == ["slower: 1.00 to 3.00 s"]
+
+
+def test_a_revision_answers_settings_of_every_kind():
+    module = beside()
+    revision = module.Revision(CI.parent)
+    try:
+        answer = revision.ask(module.Setting("", "stock.GaussianDpEvent(1.0)", 1e-5))
+        assert answer.bounds == pytest.approx((4.377178, 4.377178), rel=1e-6)
+        wrong = revision.ask(module.Setting("", "stock.GaussianDpEvent(-1.0)", 1e-5))
+        assert wrong.bounds is None and "ValueError" in wrong.error
+    finally:
+        revision.close()
+    # Every kind is an event that an accountant takes.
+    for setting in module.settings(3 * len(module.KINDS), 7, list(module.KINDS)):
+        event = eval(setting.event, {"stock": stock, "ext": ext})
+        relation = NeighboringRelation[setting.relation]
+        assert ext.PLDAccountant(relation).supports(event), setting
