@@ -284,7 +284,7 @@ class Revision:
     def close(self) -> None:
         """Ends the process."""
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()  # It closes the pipes as well.
 
 
 def judged(old: Answer, new: Answer) -> list[str]:
