@@ -28,6 +28,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 # What is printed: brackets so many times as wide, or as slow if they take longer than
 # the last number, in seconds.
 WIDER, SLOWER, SECONDS = 1.25, 2.0, 0.3
+# What is added to both times, in seconds, as the clock is coarse.
+CLOCK = 1e-3
 # How long one question may take, in seconds of CPU time.
 LONGEST = 120
 WORKER = """
@@ -343,7 +345,7 @@ def compare(old: Revision, new: Revision, asked: Iterator[Setting]) -> int:
             print(f"    {before.bounds} to {after.bounds}", flush=True)
         faults += any(word[0].isupper() for word in words)
         if before.bounds and after.bounds:
-            ratio = after.seconds / before.seconds
+            ratio = (after.seconds + CLOCK) / (before.seconds + CLOCK)
             times.setdefault(setting.kind, []).append(ratio)
             widths.setdefault(setting.kind, []).append((before.width, after.width))
     print("kind: settings; the median time, over the old one; the median widths")
