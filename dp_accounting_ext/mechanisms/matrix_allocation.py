@@ -92,7 +92,7 @@ class MatrixAllocation(interface.Mechanism):
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
     def chain(self, gram: FloatArray, accuracy: Accuracy) -> chain_fits.Fit:
-        """Returns the chain above the bins that suits what is likely to be asked."""
+        """Returns the chain above the bins with the least ε at the most likely δ."""
         return gauss_markov.fit(gram, delta=accuracy.likely_delta)
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:

@@ -83,20 +83,23 @@ class Run(output_sums.AboveSum):
         return interface.Claims(gaussian_precision=precision)
 
     def _selected_among(self, rest: int) -> FloatArray:
-        """Returns (k + 1,) probabilities that 0, 1, …, k of k steps are among some.
+        """Returns the law of the number of a record's k steps among the first few.
 
         Args:
-            rest: The number of steps among which they are, at least 1 and below t.
+            rest: The number of first steps, at least 1 and below t.
+
+        Returns:
+            (k + 1,) probabilities of 0, 1, …, k steps.
         """
         selected, steps = self.num_selected, self.num_steps
         among = np.arange(selected, dtype=np.float64)
-        # The ratios of the hypergeometric probabilities of neighbors.
+        # The ratios of the hypergeometric probabilities of i + 1 and i steps.
         with np.errstate(divide="ignore"):
             ratios = (selected - among) * np.maximum(rest - among, 0.0)
             ratios /= (among + 1) * np.maximum(steps - selected - rest + among + 1, 0.0)
         first = max(selected + rest - steps, 0)
         found = np.zeros(selected + 1)
-        # They are multiplied from the largest probability outwards.
+        # The ratios are multiplied from the largest probability outwards.
         top = first + int(np.count_nonzero(ratios[first:] > 1))
         found[top] = 1.0
         found[top + 1 :] = np.cumprod(ratios[top:])

@@ -137,14 +137,23 @@ class Truncated(sampling.Scheme):
         return float(stats.binom.pmf(number, self.dataset_size - size, self.rate))
 
     def fewer(self, size: int, least: int) -> Shifts:
-        """Returns Pr[fewer than least ≤ B − K others, i members] for each i."""
+        """Returns the law of the number of members if there is room for all of them.
+
+        Args:
+            size: The number of members, K.
+            least: A number of others of at most B − K.
+
+        Returns:
+            For each i, the joint probability that fewer than `least` others and i
+            members are drawn.
+        """
         others = self.dataset_size - size
         mass = float(stats.binom.cdf(least - 1, others, self.rate))
         members = sampled_members.poisson(size, self.rate)
         return tuple((number, mass * weight) for number, weight in members)
 
     def full(self) -> tuple[float, float]:
-        """Returns the probabilities that B or more others are drawn, or fewer.
+        """Returns the probability that B or more others are drawn, and that of fewer.
 
         The others are all records except one.
         """

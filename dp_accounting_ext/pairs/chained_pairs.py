@@ -107,7 +107,8 @@ def chain_one_way(
             infinity_mass=min(float(infinity_mass), 1.0),
             zero_mass=min(float(zero_mass), 1.0),
             bound=Bound.UPPER,
-            # Interval ends have the relative error of masses, and so have tests there.
+            # The ends of the intervals have the relative error of masses. So have the
+            # true positive rates of the tests that they stand for.
             mass_error=2 * (errors + ratio_errors) + 4 * rounding,
             ratio_error=ratio_errors + 4 * floats.UNIT_ROUNDOFF,
         ),

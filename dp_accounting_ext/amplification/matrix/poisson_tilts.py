@@ -126,7 +126,10 @@ class Draws:
         return int((moment + 1) ** (self.columns.shape[1] - 1))
 
     def crossing(self, moment: int) -> tuple[int, int]:
-        """Returns how many draws of noise and of tuples a sample has: one of each."""
+        """Returns the numbers of draws of noise, and of tuples, in a sample: 1 and 1.
+
+        See `moment_tilts.Means.crossing`.
+        """
         return 1, 1
 
     def work(self, moment: int, crossing: tuple[int, int]) -> float:

@@ -23,8 +23,8 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the products of one iteration, up to which the largest eigenvalue is searched,
-# and the number of iterations.
+# Tuning: the largest eigenvalue is found by iteration if an iteration has at most so
+# many products; and the number of iterations.
 _MOST_PRODUCTS, _ITERATIONS = 1 << 24, 24
 
 

@@ -20,10 +20,11 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# All of it is tuning, as the prices of a solution prove its lower bound. The number of
-# outputs in groups of one, and of first groups for each input; the share of the
-# remaining gap to which a program is solved; and the number of outputs in a block,
-# which stays in a processor's cache.
+# All of these are tuning, as the prices of a solution prove its lower bound. They are
+# the least number of outputs that form groups of one; the number of groups in the first
+# program, for each input; the gap to which a program is solved, as a share of the gap
+# that remains; the number of outputs in a block, which fits a processor's cache; and
+# the largest number of times that a width is doubled to group outputs.
 _ALONE, _FIRST_GROUPS = 500, 4
 _SHARE_OF_GAP = 0.05
 _BLOCK = 1 << 11
