@@ -33,7 +33,6 @@ ELSEWHERE = {
     "accountants/certified_answers": "laws/",
     "amplification/allocated_group_above": "test_allocated_group.py, by one oracle",
     "amplification/matrix/block_chains": "test_min_sep.py, by one oracle",
-    "bounds/privacy_bounds": "all answers of an accountant, in laws/ and golden/",
     "bounds/trade_off": "laws/test_trade_off.py",
     "command_line/answers": "test_explore_command.py, with the page that asks",
     "command_line/csv_file": "test_number_file.py and test_place_file.py",

@@ -1,5 +1,6 @@
 """Certified trade-off curves of compositions, and the Gaussian curves around them."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -19,6 +20,9 @@ from dp_accounting_ext.mechanisms import interface
 
 # Certified: the relative error of a quotient, a square root and an exponential.
 _ROUNDING = 1e-12
+# A limit: the memory, in bytes, of curves that are kept for further questions. A group
+# of hundreds of records has as many splits, with curves of some 5 MB each.
+_MOST_KEPT = 64 << 20
 
 
 class TradeOffBounds:
@@ -122,6 +126,15 @@ class TradeOffBounds:
         rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
         return (1 + rounding) / noise
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the curves that are kept, in bytes."""
+        return sum(curve.nbytes for curve in self._curves.values())
+
+    def forget(self) -> None:
+        """Drops the curves. The next question makes them again."""
+        self._curves.clear()
+
     def _curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
         key = direction, bound
         if key not in self._curves:
@@ -144,14 +157,16 @@ class WorstTradeOffBounds:
 
     Attributes:
         scenarios: The bounds of at least one scenario.
+        most_bytes: The memory of the curves that are kept for further questions.
     """
 
     scenarios: Sequence[TradeOffBounds]
+    most_bytes: int = _MOST_KEPT
 
     def rates(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and (n,) upper bounds on the true positive rates."""
         lower, upper = (
-            np.max([each.rates(rates, bound) for each in self.scenarios], axis=0)
+            np.max([each.rates(rates, bound) for each in self._each()], axis=0)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         return privacy_bounds.in_order(lower, upper), upper
@@ -159,8 +174,18 @@ class WorstTradeOffBounds:
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""
         lower, upper = (
-            max(each.gaussian_parameter(least, bound) for each in self.scenarios)
+            max(each.gaussian_parameter(least, bound) for each in self._each())
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         ordered = privacy_bounds.in_order(np.array([lower]), np.array([upper]))
         return float(ordered[0]), upper
+
+    def _each(self) -> Iterator[TradeOffBounds]:
+        """Yields the scenarios, of which only the first ones keep their curves."""
+        kept = 0
+        for each in self.scenarios:
+            yield each
+            if kept + each.nbytes <= self.most_bytes:
+                kept += each.nbytes
+            else:
+                each.forget()

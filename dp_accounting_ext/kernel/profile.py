@@ -23,6 +23,9 @@ from dp_accounting_ext.kernel import whole_laws
 _SPAN = 16.0
 # Certified: the number of roundings of a value, besides two for each of its n terms.
 _ROUNDINGS = 64
+# Certified: the number of roundings of a value on a chord between two losses: a mean of
+# two heights, with a weight that is a quotient of two exponentials.
+CHORD = 32
 # Tuning: where masses have a smaller error than this, bounds on whole laws are no
 # better.
 _SMALL_ERROR = 1e-7
@@ -172,6 +175,27 @@ class Profile:
             powers = Powers.of(masses, laws, laws.q[order], infinity_mass, rounding)
             return dataclasses.replace(found, powers=powers)
         return dataclasses.replace(found, sum_error=rounding, closeness=laws.closeness)
+
+    def with_losses(self, most: int) -> "Profile":
+        """Returns an upper profile with at most some number of losses.
+
+        δ is a convex function of e^ε, so that its chords between some of the losses are
+        above it.
+        """
+        kept = np.linspace(0, self.losses.size - 1, most).astype(np.int64)
+        losses, heights = self.losses[kept], self.heights[kept]
+        if self.losses.size <= most or np.diff(losses).min() < floats.SMALLEST_MASS:
+            return self
+        slopes = np.diff(heights) / np.expm1(-np.diff(losses))
+        rounding = CHORD * floats.UNIT_ROUNDOFF
+        return dataclasses.replace(
+            self,
+            losses=losses,
+            heights=heights,
+            costs=np.append(self.costs[0], slopes),
+            mass_error=self.mass_error + rounding,
+            sum_error=self.sum_error + rounding,
+        )
 
     @property
     def _scales(self) -> tuple[float, float]:
