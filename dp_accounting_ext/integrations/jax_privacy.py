@@ -140,13 +140,15 @@ class StrategyAccountant(displays.Displayed):
         if planned != 1:
             raise ValueError(
                 f"total_participations must be 1 where a draw has not ended. Found "
-                f"{planned}, and {steps} of {strategy.iterations} steps."
+                f"{planned}, and {steps} of {strategy.iterations} steps. The event of "
+                "all, from_strategy(…), has an upper bound for fewer."
             )
         if self.options.get("matrix") is not None:
             raise ValueError(
                 f"batch_iterator must run to its end with correlated noise and a "
                 f"planned number of steps for each record. Found {steps} of "
-                f"{strategy.iterations} steps."
+                f"{strategy.iterations} steps. The event of all, from_strategy(…), has "
+                "an upper bound for fewer."
             )
         step = stock.GaussianDpEvent(self.noise_multiplier)
         return dp_event.ScheduledAllocationEvent([step], [steps], strategy.iterations)
@@ -182,7 +184,9 @@ class StrategyAccountant(displays.Displayed):
         Raises:
             TypeError: If `plan` is not an execution plan.
             RuntimeError: If the plan has another strategy, or if the ε of its event is
-                certainly less than that of all steps of the strategy.
+                certainly less than that of all steps of the strategy. Where batches are
+                samples of groups in turn, both are for an example whose group is known,
+                as jax_privacy's events are.
         """
         for name in ("batch_selection_strategy", "dp_event"):
             if not hasattr(plan, name):
@@ -194,7 +198,9 @@ class StrategyAccountant(displays.Displayed):
                 f"the plan, and {self.strategy!r}: write "
                 f"StrategyAccountant(plan.batch_selection_strategy, …)."
             )
-        event = from_strategy(self.strategy, self.noise_multiplier, **self.options)
+        event = jax_strategies.of_known_group(
+            self.strategy, self.noise_multiplier, **self.options
+        )
         promised, least = (
             pld_accountant.PLDAccountant(self._relation)
             .compose(each)

@@ -16,7 +16,7 @@ import numpy as np
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.validation import fields
 
-__all__ = ["from_strategy", "of_records"]
+__all__ = ["from_strategy", "of_known_group", "of_records"]
 __dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -27,12 +27,18 @@ _ROUNDING = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class _Setting:
-    """The arguments of `from_strategy` other than the strategy."""
+    """The arguments of `from_strategy` other than the strategy.
+
+    Attributes:
+        is_group_known: Whether an event is for an example whose group is known, where
+            batches are samples of groups in turn. Then it may cost more.
+    """
 
     noise_multiplier: float
-    matrix: Any
-    num_examples: int | None
-    neighboring_relation: NeighborRel
+    matrix: Any = None
+    num_examples: int | None = None
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE
+    is_group_known: bool = False
 
     @property
     def step(self) -> stock.DpEvent:
@@ -57,6 +63,9 @@ def from_strategy(
     neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
 ) -> stock.DpEvent:
     """Returns the event of all steps of a strategy of `jax_privacy.batch_selection`.
+
+    Lower bounds on the event are for examples that may take part: EQUAL_SPLIT leaves
+    out those beyond a multiple of the number of groups.
 
     Args:
         strategy: How batches are drawn. A `UserSelectionStrategy` clips the gradients
@@ -88,6 +97,28 @@ def from_strategy(
         num_examples,
         fields.neighboring_relation(neighboring_relation),
     )
+    return _event(strategy, setting)
+
+
+def of_known_group(
+    strategy: Any, noise_multiplier: float, **options: Any
+) -> stock.DpEvent:
+    """Returns the event of `from_strategy` for an example whose group is known.
+
+    It is another one where batches are samples of groups in turn.
+
+    Args:
+        strategy: As in `from_strategy`.
+        noise_multiplier: As in `from_strategy`.
+        **options: Options of `from_strategy`.
+
+    Raises:
+        TypeError, ValueError, UnsupportedEventError: As `from_strategy` does.
+    """
+    return _event(strategy, _Setting(noise_multiplier, **options, is_group_known=True))
+
+
+def _event(strategy: Any, setting: _Setting) -> stock.DpEvent:
     strategy = of_records(strategy)
     for name, construction in _CONSTRUCTIONS.items():
         # The type must be exactly this one, as a subclass may draw batches differently.
@@ -109,8 +140,12 @@ def of_records(strategy: Any) -> Any:
 
 
 def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
-    """Returns a Poisson sample for each cycle: the steps of one group of examples."""
+    """Returns Poisson samples of groups in turn, where an example's group is secret.
+
+    With truncated batches the event is that of an example whose group is known.
+    """
     cycle = fields.positive_integer("cycle_length", strategy.cycle_length)
+    iterations = _iterations(strategy)
     independent = batch_selection.PartitionType.INDEPENDENT
     is_independent = strategy.partition_type is independent
     added = NeighborRel.ADD_OR_REMOVE_ONE
@@ -120,19 +155,33 @@ def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
             "example less, EQUAL_SPLIT moves others to other groups. Found "
             "EQUAL_SPLIT; or use REPLACE_SPECIAL."
         )
-    noise = setting.noise_multiplier
+    column: Sequence[float] = (1.0,)
     if setting.matrix is not None:
-        column = _coefficients(setting.matrix, strategy.iterations)
-        bands = int(np.flatnonzero(column)[-1]) + 1
-        if bands > cycle:
-            return _of_near_steps(strategy, column, setting)
-        noise = noise / math.hypot(*column) * (1 - _ROUNDING)
-    rounds = -(-_iterations(strategy) // cycle)
-    if strategy.truncated_batch_size is None:
-        step = stock.GaussianDpEvent(noise)
-        sampled = stock.PoissonSampledDpEvent(strategy.sampling_prob, step)
-        return stock.SelfComposedDpEvent(sampled, rounds)
-    if cycle > 1 and is_independent:
+        column = _coefficients(setting.matrix, iterations)
+    if strategy.truncated_batch_size is not None:
+        return _truncated(strategy, column, setting)
+    is_secret = cycle > 1 and not setting.is_group_known
+    if is_secret or _bands(column) > cycle:
+        return dp_event.CyclicPoissonEvent(
+            column, setting.noise_multiplier, strategy.sampling_prob, cycle, iterations
+        )
+    step = stock.GaussianDpEvent(_noise_over_norm(column, setting))
+    sampled = stock.PoissonSampledDpEvent(strategy.sampling_prob, step)
+    return stock.SelfComposedDpEvent(sampled, -(-iterations // cycle))
+
+
+def _truncated(
+    strategy: Any, column: Sequence[float], setting: _Setting
+) -> stock.DpEvent:
+    """Returns a truncated Poisson sample for each cycle: the steps of one group."""
+    cycle = strategy.cycle_length
+    if _bands(column) > cycle:
+        raise privacy_accountant.UnsupportedEventError(
+            "No theorem covers CyclicPoissonSampling with truncated_batch_size and "
+            "more bands than cycle_length. Leave it out, or use fewer bands."
+        )
+    independent = batch_selection.PartitionType.INDEPENDENT
+    if cycle > 1 and strategy.partition_type is independent:
         raise ValueError(
             "partition_type must be EQUAL_SPLIT with truncated_batch_size: the size of "
             "a group must be known. Found INDEPENDENT."
@@ -141,27 +190,20 @@ def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
         dataset_size=setting.number_of_examples() // cycle,
         sampling_probability=strategy.sampling_prob,
         truncated_batch_size=strategy.truncated_batch_size,
-        noise_multiplier=noise,
+        noise_multiplier=_noise_over_norm(column, setting),
     )
-    return stock.SelfComposedDpEvent(truncated, rounds)
+    return stock.SelfComposedDpEvent(truncated, -(-_iterations(strategy) // cycle))
 
 
-def _of_near_steps(
-    strategy: Any, column: Sequence[float], setting: _Setting
-) -> stock.DpEvent:
-    """Returns cyclic Poisson sampling with more bands than a cycle has steps."""
-    if strategy.truncated_batch_size is not None:
-        raise privacy_accountant.UnsupportedEventError(
-            "No theorem covers CyclicPoissonSampling with truncated_batch_size and "
-            "more bands than cycle_length. Leave it out, or use fewer bands."
-        )
-    return dp_event.CyclicPoissonEvent(
-        column,
-        setting.noise_multiplier,
-        strategy.sampling_prob,
-        strategy.cycle_length,
-        _iterations(strategy),
-    )
+def _noise_over_norm(column: Sequence[float], setting: _Setting) -> float:
+    """Returns the noise multiplier over the norm of a column, rounded down."""
+    if setting.matrix is None:
+        return setting.noise_multiplier
+    return setting.noise_multiplier / math.hypot(*column) * (1 - _ROUNDING)
+
+
+def _bands(column: Sequence[float]) -> int:
+    return int(np.flatnonzero(column)[-1]) + 1
 
 
 def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
@@ -175,7 +217,7 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
                 f"Found {strategy.iterations} and {bins}."
             )
         return dp_event.MatrixAllocationEvent(
-            _coefficients(setting.matrix, strategy.iterations),
+            _coefficients(setting.matrix, _iterations(strategy)),
             setting.noise_multiplier,
             bins,
             cycles,
@@ -202,7 +244,7 @@ def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
     column: Sequence[float] = (1.0,)
     if setting.matrix is not None:
         column = _coefficients(setting.matrix, steps)
-        bands = int(np.flatnonzero(column)[-1]) + 1
+        bands = _bands(column)
         if bands > apart:
             raise privacy_accountant.UnsupportedEventError(
                 f"No theorem covers BMinSepSampling with more bands than min_sep. "
@@ -223,7 +265,7 @@ def _random_allocation(strategy: Any, setting: _Setting) -> stock.DpEvent:
         return stock.NoOpDpEvent()
     if setting.matrix is not None:
         return dp_event.SelectedStepsMatrixEvent(
-            _coefficients(setting.matrix, strategy.iterations),
+            _coefficients(setting.matrix, _iterations(strategy)),
             setting.noise_multiplier,
             strategy.total_participations,
             strategy.iterations,
@@ -274,10 +316,14 @@ def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
         )
         return cast(Sequence[float], whole.strategy)
     column = fields.real_numbers("matrix", np.asarray(matrix, np.float64))
-    if column.ndim != 1 or not column.any():
+    if column.ndim != 1:
         raise ValueError(
             f"matrix must be the Toeplitz coefficients of a strategy, or a "
             f"BufferedToeplitz. Found shape {column.shape}."
+        )
+    if not column[:1].any():
+        raise ValueError(
+            f"matrix must begin with a positive coefficient. Found {column[:1]}."
         )
     coefficients: list[float] = column[:iterations].tolist()
     return coefficients

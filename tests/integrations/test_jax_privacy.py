@@ -42,7 +42,7 @@ EVENTS = [
     (
         Poisson(0.1, 62, cycle_length=4, partition_type=Partition.INDEPENDENT),
         {},
-        repeated(SAMPLED, 16),
+        ext.CyclicPoissonEvent([1.0], NOISE, 0.1, 4, 62),
     ),
     (
         Poisson(0.1, 60, truncated_batch_size=30),
@@ -109,18 +109,62 @@ def test_events_of_strategies(strategy, options, expected):
     assert certified.from_strategy(users, NOISE, **options) == expected
 
 
-def test_bands_on_cyclic_samples():
-    """The noise over a column's norm, once for each cycle."""
+def test_groups_of_cyclic_samples_are_secret():
+    """The bracket is that of a mixture over groups, not of a group that is known."""
+    strategy = Poisson(1.0, 8, cycle_length=4, partition_type=Partition.INDEPENDENT)
+    tracked = certified.StrategyAccountant(strategy, NOISE)
+    assert len(list(tracked.batch_iterator(100, 1))) == 8
+    found = tracked.get_epsilon_bounds(DELTA)
+    once = ext.RandomAllocationEvent(repeated(STEP, 2), 1, 4)
+    assert found == ext.PLDAccountant().compose(once).get_epsilon_bounds(DELTA)
+    # With a known group it is a Gaussian mechanism, of which it is no lower bound.
+    assert found[1] < 0.9 * epsilon(repeated(STEP, 2))
+
+
+@pytest.mark.parametrize(
+    "column", [[1.0, 0.6, 0.3, 0.0], [1.0, 0.6, 0.3, 0.1, 0.1], [1.0]]
+)
+def test_bands_on_cyclic_samples(column):
     strategy = Poisson(0.1, 62, cycle_length=4, partition_type=Partition.INDEPENDENT)
-    event = certified.from_strategy(strategy, NOISE, matrix=[1.0, 0.6, 0.3, 0.0])
-    noise = event.event.event.noise_multiplier
+    event = certified.from_strategy(strategy, NOISE, matrix=column)
+    assert event == ext.CyclicPoissonEvent(column, NOISE, 0.1, 4, 62)
+    # A shorter run is the beginning of a longer one.
+    tracked = certified.StrategyAccountant(strategy, NOISE, matrix=column)
+    batches = tracked.batch_iterator(100, 1)
+    for _ in range(10):
+        next(batches)
+    (shorter,) = tracked.event().events
+    assert shorter == ext.CyclicPoissonEvent(column, NOISE, 0.1, 4, 10)
+
+
+def test_bands_on_truncated_cyclic_samples():
+    """The noise over a column's norm, once for each cycle."""
+    strategy = Poisson(0.1, 62, truncated_batch_size=10, cycle_length=4)
+    event = certified.from_strategy(
+        strategy,
+        NOISE,
+        matrix=[1.0, 0.6, 0.3, 0.0],
+        num_examples=200,
+        neighboring_relation=Relation.REPLACE_SPECIAL,
+    )
     exact = NOISE / math.sqrt(1 + 0.6**2 + 0.3**2)
-    assert exact * (1 - 1e-11) < noise <= exact
+    assert exact * (1 - 1e-11) < event.event.noise_multiplier <= exact
     assert event.count == 16
-    column = [1.0, 0.6, 0.3, 0.1, 0.1]
-    wider = certified.from_strategy(strategy, NOISE, matrix=column)
-    assert wider == ext.CyclicPoissonEvent(column, NOISE, 0.1, 4, 62)
-    assert epsilon(wider) > epsilon(event)
+
+
+@pytest.mark.parametrize("column", [[0.0, 0.0, 1.0], [0.0], []])
+@pytest.mark.parametrize(
+    "strategy",
+    [Poisson(0.1, 2), Bins(2, 1), batch_selection.BMinSepSampling(0.1, 2, 3)],
+)
+def test_coefficients_that_mean_nothing(strategy, column):
+    with pytest.raises(ValueError, match="matrix must begin with a positive coeff"):
+        certified.from_strategy(strategy, NOISE, matrix=column)
+
+
+def test_no_steps_at_all():
+    with pytest.raises(ValueError, match="iterations must be at least 1. Found 0"):
+        certified.from_strategy(Poisson(0.1, 0), NOISE, matrix=[1.0, 0.5])
 
 
 def test_buffered_noise_with_balls_in_bins():
