@@ -18,8 +18,10 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import output_sums
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.validation import strategies
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +100,12 @@ def sample(run: Run) -> interface.Mechanism:
     if rate == 0:
         return compositions.NO_OP
     if len(run.column) > 1 and run.noise_multiplier > 0:
+        is_whole = run.num_steps % length == 0 and length <= strategies.MOST_BINS
+        if rate == 1 and is_whole:
+            # The record takes part in all steps of its group: balls in bins.
+            return matrix_allocation.allocate(
+                run.column, run.noise_multiplier, length, run.num_cycles
+            )
         return run
     # The noise of steps is independent, so this is the allocation of one of the groups.
     if run.noise_multiplier == 0:

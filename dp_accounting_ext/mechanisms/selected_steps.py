@@ -25,14 +25,16 @@ class Run(output_sums.AboveSum):
     """A run in which each record draws k of the t steps of every epoch, 1 ≤ k < t.
 
     Its fields are those of the event. The upper bound is k of t steps with independent
-    noise. The lower bound is that of the sum of all outputs, or of k of t steps with
-    less noise.
+    noise, or every step if it is known that these reveal less. The lower bound is that
+    of the sum of all outputs, or of k of t steps with less noise.
 
     Source:
         docs/matrix.md, "Steps that may be near each other".
     """
 
-    basis_above = "k of t steps with independent noise over the strategy's norm"
+    basis_above = (
+        "k of t steps with independent noise over the strategy's norm, or all steps"
+    )
 
     strategy: strategies.Strategy
     noise_multiplier: float
@@ -41,7 +43,14 @@ class Run(output_sums.AboveSum):
     num_epochs: int
 
     def above(self) -> Mapping[interface.Mechanism, int]:
-        deviation = 1 / math.sqrt(self._precision())
+        precision, every = self._precision(), self._every()
+        # The sum of k of t steps with independent noise moves by at least as much as
+        # that Gaussian mechanism. So they reveal no less.
+        share = self.num_selected / self.num_steps
+        if every <= precision * share * self.num_selected * self.num_epochs:
+            deviation = 1 / math.sqrt(every)
+            return {additive_noise.Gaussian(floats.lowered(deviation, 1e-14)): 1}
+        deviation = 1 / math.sqrt(precision)
         step = additive_noise.Gaussian(floats.lowered(deviation, 1e-14))
         epoch = allocated.allocate(step, self.num_selected, self.num_steps)
         return {epoch: self.num_epochs}
@@ -79,8 +88,8 @@ class Run(output_sums.AboveSum):
 
     def claims(self) -> interface.Claims:
         steps = self.num_selected * self.num_epochs
-        precision = floats.raised(steps * self._precision(), 1e-14)
-        return interface.Claims(gaussian_precision=precision)
+        precision = min(steps * self._precision(), self._every())
+        return interface.Claims(gaussian_precision=floats.raised(precision, 1e-14))
 
     def _selected_among(self, rest: int) -> FloatArray:
         """Returns the law of the number of a record's k steps among the first few.
@@ -108,6 +117,14 @@ class Run(output_sums.AboveSum):
 
     def _first_steps(self) -> strategy_norms.FirstSteps:
         return strategy_norms.first_steps(
+            np.array(self.strategy),
+            self.noise_multiplier,
+            self.num_steps * self.num_epochs,
+        )
+
+    def _every(self) -> float:
+        """Returns the precision if a record takes part in every step."""
+        return strategy_norms.precision_of_every_step(
             np.array(self.strategy),
             self.noise_multiplier,
             self.num_steps * self.num_epochs,

@@ -84,12 +84,14 @@ def cyclic_poisson(
 
     length = fields.positive_integer("cycle_length", event.cycle_length)
     steps = fields.positive_integer("num_steps", event.num_steps)
-    for name, value in (("cycle_length", length), ("num_steps", steps)):
-        if value > strategies.MOST_STEPS:
-            raise ValueError(
-                f"{name} must be at most {strategies.MOST_STEPS}. Found {value}."
-            )
     column = strategies.toeplitz_column(event.strategy, steps)
+    # Without correlation there is no limit.
+    if len(column) > 1:
+        for name, value in (("cycle_length", length), ("num_steps", steps)):
+            if value > strategies.MOST_STEPS:
+                raise ValueError(
+                    f"{name} must be at most {strategies.MOST_STEPS}. Found {value}."
+                )
     noise = fields.noise_multiplier(event.noise_multiplier)
     rate = fields.sampling_probability(event.sampling_probability)
     return cyclic.sample(cyclic.Run(column, noise, rate, length, steps))

@@ -84,6 +84,22 @@ def test_a_secret_group_tells_no_more_than_one_that_is_known():
     assert low <= 1 - 0.6**2 <= high
 
 
+def test_records_in_every_step_of_a_secret_group_are_balls_in_bins():
+    for column in (BAND, (1.0, 0.5, 0.3, 0.1, 0.2)):
+        bins = ext.MatrixAllocationEvent(column, 2.0, 4, 3)
+        assert bounds(Event(column, 2.0, 1.0, 4, 12)) == bounds(bins)
+        low, high = bounds(Event(column, 2.0, 0.9, 4, 12))
+        assert low <= bounds(bins)[1] and 0 < low < high
+    # In a cycle that is cut, some groups have one step less.
+    low, high = bounds(Event(BAND, 2.0, 1.0, 4, 11))
+    assert low <= bounds(ext.MatrixAllocationEvent(BAND, 2.0, 4, 3))[1]
+    # All steps of the only group: a Gaussian mechanism.
+    mean = math.sqrt(99 * 1.5**2 + 1) / 20
+    known = bounds(stock.GaussianDpEvent(1 / mean))
+    low, high = bounds(Poisson(BAND, 20.0, 1.0, 100))
+    assert low <= known[1] and known[0] <= high < (1 + 1e-6) * low
+
+
 def test_poisson_samples_whose_noise_is_not_correlated_and_none():
     sample = stock.PoissonSampledDpEvent(0.3, stock.GaussianDpEvent(1.5 / 0.8))
     whole = stock.SelfComposedDpEvent(sample, 20)

@@ -117,6 +117,16 @@ def test_more_of_anything_costs_more():
         assert less[0] <= more[1] and less[1] < more[1] and less[0] < more[0]
 
 
+def test_nearly_all_steps_cost_no_more_than_all():
+    column = tuple(1 / np.sqrt(np.arange(1.0, 41.0)))
+    whole = bounds(Event(column, 30.0, 40, 40))
+    for selected in (36, 39):
+        low, high = bounds(Event(column, 30.0, selected, 40))
+        assert low <= whole[1] and high <= whole[1] * (1 + 1e-9)
+    few = bounds(Event(column, 30.0, 10, 40))
+    assert few[1] < whole[0]
+
+
 def test_samples_and_groups_of_it():
     run = Event(BAND, 3.0, 2, 20)
     alone = bounds(run)

@@ -62,6 +62,29 @@ def precision_above(
     return largest / noise_multiplier**2 * (1 + rounding)
 
 
+def precision_of_every_step(
+    strategy: FloatArray, noise_multiplier: float, num_steps: int
+) -> float:
+    """Returns the squared norm of the sum of all columns over σ², rounded up.
+
+    It is 1/σ² of a Gaussian mechanism that dominates every run, whatever the law of a
+    record's steps, as no entry is negative.
+
+    Args:
+        strategy: As for `precision_above`.
+        noise_multiplier: As for `precision_above`.
+        num_steps: As for `precision_above`.
+    """
+    if strategy.ndim == 1:
+        sums = np.cumsum(strategy)
+        later = max(num_steps - strategy.size, 0)
+        squared = float((sums**2).sum()) + later * float(sums[-1]) ** 2
+    else:
+        squared = float((strategy.sum(axis=1) ** 2).sum())
+    rounding = 16 * (num_steps + 8) * floats.UNIT_ROUNDOFF
+    return squared / noise_multiplier**2 * (1 + rounding)
+
+
 def _collatz_wielandt(strategy: FloatArray, num_steps: int, period: int) -> float:
     """Returns max_i (G v)_i / v_i for a v > 0, which is above the largest eigenvalue.
 

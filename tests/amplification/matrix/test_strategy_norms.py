@@ -59,3 +59,13 @@ def test_first_steps_move_the_sum_by_no_less_in_fractions(column, steps):
         best = max((count + 1) * min(sums[: count + 1]) for count in range(steps))
         product = first.number * first.shift * 2 * math.sqrt(steps)
         assert product == pytest.approx(best, rel=1e-12)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("steps", [12, 100])
+def test_every_step_in_fractions(column, steps):
+    rows = min_sep_oracles.toeplitz(column, steps)
+    exact = sum(sum(map(Fraction, row)) ** 2 for row in rows.tolist()) / 4
+    for strategy in (np.array(column), np.array(rows)):
+        found = strategy_norms.precision_of_every_step(strategy, 2.0, steps)
+        assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 10**10))
