@@ -78,11 +78,11 @@ def printed(capsys, command):
 
 
 @pytest.mark.parametrize(
-    ("target", "way"),
-    [(None, training_run.SHUFFLED), (2.0, training_run.POISSON_SAMPLING)],
+    ("target", "way", "members"),
+    [(None, training_run.SHUFFLED, 2), (2.0, training_run.POISSON_SAMPLING, 1)],
 )
-def test_commands_and_python_give_the_same(capsys, target, way):
-    run = dataclasses.replace(WAYS[way], group_size=2)
+def test_commands_and_python_give_the_same(capsys, target, way, members):
+    run = dataclasses.replace(WAYS[way], group_size=members)
     table, quoted = same_run.commands(run, target).splitlines()
     sentence = explorer.sentence_of(run)
     assert " ".join(printed(capsys, quoted).split()) == sentence
