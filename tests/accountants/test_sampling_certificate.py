@@ -98,10 +98,16 @@ def test_an_event_is_bracketed_in_both_directions():
     assert found.lower <= high
     assert found.upper == max(found.remove_upper, found.add_upper)
     assert found.upper - found.lower < high - low
-    again = ext.certify_by_sampling(EVENT, 1e-4, relative_width=0.03, seed=1)
-    assert dataclasses.replace(again, seconds=0) == dataclasses.replace(
-        found, seconds=0
+
+
+def test_a_seed_has_one_answer():
+    found, again = (
+        dataclasses.replace(
+            ext.certify_by_sampling(EVENT, 1e-4, relative_width=0.2, seed=1), seconds=0
+        )
+        for _ in range(2)
     )
+    assert found == again
 
 
 def test_it_says_when_its_budget_will_not_do():

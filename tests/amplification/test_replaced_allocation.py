@@ -164,9 +164,9 @@ def test_numbers_of_the_design(sigma, steps, epochs, published, width):
 
 
 def test_nested_allocations_are_one():
-    inner = ext.RandomAllocationEvent(Gaussian(1.0), 1, 4)
-    one = _bounds(ext.RandomAllocationEvent(Gaussian(1.0), 1, 12))
-    assert _bounds(ext.RandomAllocationEvent(inner, 1, 3)) == pytest.approx(
+    inner = ext.RandomAllocationEvent(Gaussian(1.0), 1, 3)
+    one = _bounds(ext.RandomAllocationEvent(Gaussian(1.0), 1, 6))
+    assert _bounds(ext.RandomAllocationEvent(inner, 1, 2)) == pytest.approx(
         one, rel=2e-3
     )
 

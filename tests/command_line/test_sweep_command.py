@@ -97,16 +97,16 @@ def kill(paths, rows, chance):
 
 @pytest.mark.slow
 @posix
-def test_killed_and_interrupted_and_resumed(paths, expected):
+def test_killed_and_interrupted_and_resumed(capsys, monkeypatch, paths, expected):
     """A terminal's Ctrl-C goes to the workers, too; `kill -INT` does not."""
     chance = random.Random(20261121)
     kill(paths, 1, chance)
     interrupt(paths, 3, os.kill, workers=1)
     interrupt(paths, 5, os.killpg, workers=2)
     done = [row for row in table(paths[1]) if len(row) == 8 and row[-3]]
-    process = start(paths)
-    out, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (1, "")  # Some rows are bad.
+    monkeypatch.setattr(command, "Workers", sweep_oracles.Inline)
+    status, out, err = run(capsys, f"sweep --grid {paths[0]} --output {paths[1]}")
+    assert (status, err) == (1, "")  # Some rows are bad.
     assert f"{len(done) - 1} rows kept" in out
     assert table(paths[1]) == expected
 
