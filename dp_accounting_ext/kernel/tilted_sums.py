@@ -328,7 +328,7 @@ class TiltedSum:
         ):
             counts = counts & (at < half)
             for block in np.unique(rows[counts] // coarse):
-                # No two rows of a block are one coarse row.
+                # The rows of a block have different remainders, so `+=` adds them all.
                 (here,) = np.nonzero(counts & (rows // coarse == block))
                 found[at[here]] += part[here]
         return found

@@ -61,7 +61,7 @@ def dominating_pair_of(
     losses = np.geomspace(least, min(max(top, 2 * least), floats.LARGEST_LOSS), _NODES)
     kappas = np.unique(np.exp(np.append(0.0, losses)))
     inner = 1 + (kappas - 1) / rate
-    # A larger share of the larger divergence is a bound, whatever the rounding.
+    # The share is of the larger divergence, so it may be rounded up.
     share = np.minimum(kappas / inner * (1 + 8 * floats.UNIT_ROUNDOFF), 1.0)
     near, far = _values(apart, inner), _values(with_number, inner)
     kept = np.flatnonzero(single * inner >= 1)

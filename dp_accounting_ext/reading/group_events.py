@@ -56,7 +56,7 @@ def group(
 
 
 def largest(event: stock.DpEvent) -> int:
-    """Returns the size of the largest group that a tree composes; one for a record.
+    """Returns the size of the largest group in a tree. A single record has size 1.
 
     Raises:
         TypeError, ValueError: If a size has the wrong type or is out of range.

@@ -22,7 +22,9 @@ _MOST_PRODUCTS, _FEWEST = 4_000_000, 8
 def allocated(
     steps: Sequence[tuple[Channel, int]], selected: int, most: int, rare: float = 1e-40
 ) -> Channel:
-    """Returns the channel of steps in a uniformly random set of which the record is.
+    """Returns the channel of several steps, k of which the record takes part in.
+
+    The set of these steps is drawn uniformly at random.
 
     Blocks of steps are joined one after another. Row j of a block is the sum, over all
     sets of j of its steps, of the probabilities of the outputs if the record takes part

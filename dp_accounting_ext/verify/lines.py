@@ -248,7 +248,9 @@ def _up(mass: arb, bits: int) -> int:
 def one_of(
     steps: Sequence[tuple[Channel, int]], most: int, rare: float
 ) -> Channel | None:
-    """Returns the channel of steps in one of which, drawn uniformly, the record is.
+    """Returns the channel of several steps, one of which the record takes part in.
+
+    This step is drawn uniformly at random.
 
     Args:
         steps: Channels of one side, `LOW` or `HIGH`, and the number of steps of each.

@@ -154,7 +154,7 @@ def lower_pair(
         tail_mass: The probability that may be left out.
 
     Returns:
-        The pair, or None if sums do not fit a float, or if hardly any mass is missing.
+        The pair, or None if sums do not fit a float, or if `pair_below` returns None.
     """
     each = gauss_markov.tail_of_step(tail_mass, block.length)
     highest = gauss_markov.highest_log(block.variance, each)
