@@ -116,7 +116,8 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
     def _answers(self) -> certified_answers.CertifiedAnswers:
         """Returns the answers about what is composed."""
         known, now = self._memory, self._composed
-        # One assignment: at worst, threads that ask at once compute the same twice.
+        # This is one assignment. So threads that ask at the same time compute the same
+        # answers twice at worst.
         if known is None or known.composed is not now:
             replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
             interval = self._value_discretization_interval

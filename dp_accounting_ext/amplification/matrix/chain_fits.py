@@ -40,15 +40,15 @@ _ORDERS = (2.0, 4.0)
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """A chain on a line of bins: G′_ij = v (A r^|i−j| + (1 − A) 1_{i=j}) and its ends.
+    """A chain on a line of bins: G′_ij = v (A r^|i−j| + (1 − A) 1_{i=j}).
 
-    All bins may share a Gaussian besides.
+    To this, an excess near both ends and a constant may be added.
 
     Attributes:
         variance: v.
         share: A, in [0, 1].
         correlation: r.
-        length: Number of bins on the line.
+        length: The number of bins on the line.
         excess: e, in [0, 1]: v A e r^{i+j} is added to bins i and j away from one end,
             and alike at the other end.
         shared: B ≥ 0, which is added to all entries.
@@ -85,18 +85,19 @@ class Window:
 
 
 def candidates(gram: FloatArray) -> list[Fit]:
-    """Returns chains above the mean of b ratios, each the best by another moment.
+    """Returns chains above the mean of b ratios: the best one by each moment.
 
-    The mean over all b bins is the mean over all windows of l neighbors, on a circle,
-    of the window's mean: by Jensen's inequality the worst window dominates it.
+    A window is l neighboring bins on the circle of all bins. The mean of the ratios
+    over all b bins is the mean over all windows of the mean in the window. So by
+    Jensen's inequality, a chain that is above every window is above the mean.
 
     Args:
-        gram: (b, b) entries, rounded up, at least 0.
+        gram: (b, b) The Gram matrix of the bins, rounded up, at least 0.
     """
     largest = float(gram.diagonal().max())
     best: dict[float, tuple[float, _Line, float]] = {}
     for shared in {0.0, min(float(gram.min()), _MOST_SHARED * largest)}:
-        # What every bin has in common need not be a chain's.
+        # The smallest entry may be taken out of all entries as B.
         rest = gram - shared
         for window in _windows(rest):
             for line in _lines(window, float(rest.diagonal().max())):
@@ -108,13 +109,18 @@ def candidates(gram: FloatArray) -> list[Fit]:
         dataclasses.replace(_refined(line).fit(), shared=floats.raised(shared))
         for _, line, shared in best.values()
     ]
-    # A window of one bin is always one: what is known without amplification.
+    # A window of one bin is always possible. It is the bound without amplification.
     alone = Fit(floats.raised(largest), 0.0, 0.0, 1)
     return list(dict.fromkeys(found)) or [alone]
 
 
 def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
-    """Returns (b,) largest entries at each distance between two bins."""
+    """Returns (b,) the largest entries at each distance between two bins.
+
+    Args:
+        gram: (b, b) The Gram matrix.
+        circle: Whether the bins are on a circle, and not on a line.
+    """
     bins = len(gram)
     largest = np.zeros(bins)
     rows = np.arange(bins)
@@ -126,7 +132,11 @@ def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
 
 
 def _windows(gram: FloatArray) -> Iterator[Window]:
-    """Yields windows of several lengths, whose ends meet across the cut, or do not."""
+    """Yields windows of several lengths.
+
+    For each length there is one window that ignores that the circle is closed. If there
+    are entries between its two ends, there is one that counts them separately.
+    """
     around = largest_by_distance(gram, circle=True)
     around, along = (
         table / around[0] for table in (around, largest_by_distance(gram, circle=False))
@@ -146,15 +156,17 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
 class _Line:
     """A chain above a window, and its moment.
 
+    Here the diagonal of the chain is v (A + w), and its other entries are v A r^d.
+
     Attributes:
         window: The window.
-        variance: v.
-        order: Exponents count so many times in the moment.
-        correlation: r,
-        share: and A, where the variance is v (A + w).
-        gap: (n,) entries ρ_d at the distances from 1 on, less A r^d, and with N_d. What
-            the chain has more beyond is N's.
-        cost: About what the mean's moment has more than one.
+        variance: The largest entry v of the Gram matrix.
+        order: The number by which exponents are multiplied in the moment.
+        correlation: r.
+        share: A.
+        gap: (n,) ρ_d − A r^d + N_d at the distances d = 1, 2, …, where ρ_d is the
+            window's entry. Beyond these distances N is all of A r^d.
+        cost: About the moment of the mean ratio, minus one.
     """
 
     window: Window
@@ -230,7 +242,7 @@ def _lines(window: Window, variance: float) -> Iterator[_Line]:
                 found = float(costs[least]), correlation, float(shares[least]), known
                 best[order] = min(best[order], found)
 
-    # Every so many first, and then all around the best of these.
+    # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
     for index in sorted(seen):
         look(float(CORRELATIONS[index]))
@@ -248,14 +260,14 @@ def _lines(window: Window, variance: float) -> Iterator[_Line]:
 
 
 def _refined(line: _Line) -> _Line:
-    """Returns a chain whose N is the best, by a search around a chain.
+    """Returns the best chain that is found by a search around a chain.
 
-    For one r and A the least w is that of a linear program.
+    For given r and A, a linear program finds the N with the least w.
     """
     distances, near = _distances(line.window)
     if not near.size or not line.share:
         return line
-    # N is linear between some distances.
+    # N is piecewise linear, given by its values at the knots.
     count = min(near.size, _KNOTS)
     knots = np.linspace(1, near.size, count)
     basis = np.array([np.interp(distances, knots, row) for row in np.eye(count)]).T
@@ -291,19 +303,25 @@ def _refined(line: _Line) -> _Line:
 
 
 def without_surplus(gaps: FloatArray, known: int) -> FloatArray:
-    """Returns gaps less a part of what a chain has more, all of it from a distance on.
+    """Returns gaps ρ_d − A r^d to which N_d is added where they are negative.
 
-    That grows evenly with the distance: if suddenly, ε is up to 2 % higher.
+    The part of the surplus A r^d − ρ_d that N takes grows linearly with the distance,
+    and is all of it beyond `known`. With a sudden change ε is up to 2 % higher.
+
+    Args:
+        gaps: (…, n) The gaps at the distances 1, 2, …
+        known: The largest distance at which N takes only a part of the surplus.
     """
     distances = np.arange(1, gaps.shape[-1] + 1)
     return np.where(gaps < 0, gaps * np.maximum(1 - distances / (known + 1), 0.0), gaps)
 
 
 def highest_of_symbol(gap: FloatArray) -> float:
-    """Bounds 2 Σ_d gap_d cos dω, d ≥ 1.
+    """Returns an upper bound on 2 Σ_{d≥1} gap_d cos(dω) over all ω.
 
-    Between frequencies h apart it is at most h² / 8 times its largest second derivative
-    above the higher end. The transform errs by far less than 1e-9 of Σ |gap_d|.
+    It is computed at frequencies h apart. Between two of them, it exceeds the larger
+    value by at most h² / 8 times its largest second derivative. The error of the
+    Fourier transform is far less than 1e-9 Σ |gap_d|.
     """
     count = 1 << math.ceil(math.log2(64 * (gap.size + 1)))
     symbol = 2 * np.fft.rfft(np.append(0.0, gap), count).real
@@ -316,13 +334,17 @@ def highest_of_symbol(gap: FloatArray) -> float:
 def _between_bins(
     window: Window, power: float, correlation: float, shares: FloatArray
 ) -> FloatArray:
-    """Returns about what chains' bins add to the variance of a mean, all but their own.
+    """Returns about what covariances between bins add to a moment of the window's sum.
 
     Args:
-        window: What the chains are above.
-        power: By what the exponents are multiplied.
-        correlation: r.
-        shares: (n,) A of each chain.
+        window: The window that the chains are above.
+        power: The order of the moment times v.
+        correlation: The correlation r of all chains.
+        shares: (n,) The share A of each chain.
+
+    Returns:
+        (n,) The sum of e^{power · entry} − 1 over pairs of different bins, divided by
+        the number of bins. It is infinite if the excess is more than one.
     """
     column = power * shares[:, np.newaxis]
     distances = np.arange(1, window.length)
@@ -339,5 +361,5 @@ def _between_bins(
 
 
 def grown(exponents: FloatArray) -> FloatArray:
-    """Returns e^x − 1, so that many of them have a sum."""
+    """Returns e^x − 1, or a smaller number if sums of many of them would overflow."""
     return np.asarray(np.expm1(np.minimum(exponents, floats.LARGEST_EXPONENT / 2)))

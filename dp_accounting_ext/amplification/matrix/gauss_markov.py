@@ -1,8 +1,10 @@
-"""Means of correlated Gaussian ratios from above: one exponential for all of them.
+"""Upper bounds on means of correlated Gaussian ratios, by Markov chains.
 
-Z = (1/b) Σ e^{g_i − G_ii/2} with g ~ N(0, G). A larger G, entry by entry, gives a
-larger Z in the convex order, and of G_ij = v (A r^|i−j| + (1 − A) 1_{i=j}) the law of Z
-is a recursion with two states. `blocks_below` has the bounds from below.
+The likelihood ratio is Z = (1/b) Σ e^{g_i − G_ii/2} with g ~ N(0, G). If every entry of
+G grows, Z grows in the convex order. So G is replaced by a larger matrix,
+G_ij = v (A r^|i−j| + (1 − A) 1_{i=j}). For this one, g is a Markov chain plus
+independent noise, and `markov_sums` computes the law of Z by a recursion over the
+chain's state and the sum so far. Lower bounds are in `blocks_below`.
 """
 
 import math
@@ -21,21 +23,23 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import hinges
 
-# Tuning: cells of states, over the innovation's standard deviation, and of factors'
-# logarithms, over the root of the variance. ε grows by half of their squares.
+# Tuning: the width of a cell of states, in standard deviations of the innovation, and
+# that of a cell of a factor's logarithm, in standard deviations of a step's exponent.
+# The relative error of ε is about half of the squares of these numbers.
 CELL, _FACTOR_CELL = 0.1, 0.1
-# Tuning: by how much more than by a, at least, large sums move the states that decide;
-# how fast cells of states grow away from there; and how wide they are at most, over the
-# innovation's standard deviation.
+# Tuning: the states that decide ε are around a + max(a, _DECIDING). Cells are wider
+# away from there, by a factor of e at the distance _SPREAD. _WIDEST_CELL is the largest
+# width, in standard deviations of the innovation.
 _DECIDING, _SPREAD, _WIDEST_CELL = 1.5, 4.0, 0.45
-# Tuning, from above: up to how many times the narrowest cell the widest one is, over a
-# and in all; and up to which length all are alike.
+# Tuning: the widest cell of states is at most 1 + _WIDER a times as wide as the
+# narrowest one, and at most _WIDEST times. In chains of up to _FEW steps all cells have
+# one width.
 _WIDER, _WIDEST, _FEW = 3.0, 2.5, 32
-# Tuning, from above: of a cell of sums squared, over the variance of a ratio; and how
-# fast cells grow beyond the mean.
+# Tuning: the square of the width of a cell of sums, relative to the variance of a
+# ratio; and how fast these cells grow beyond the mean.
 _PLACE_VARIANCE, _GROWTH = 0.02, 0.006
-# Tuning, from above: of a variance v a cell's share is so many times v as large, from
-# one on up to so much.
+# Tuning: the variance of a cell of sums is multiplied by _PART v, but by at least 1 and
+# at most _MOST_PART, where v is the variance of a step's exponent.
 _PART, _MOST_PART = 4.0, 3.0
 # Tuning, from above: up to how many times as large the variance of a factor's cell is,
 # and that of sums is, where steps are correlated: what a step's own noise and splits
@@ -45,10 +49,12 @@ _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
 _COARSE = 3.0
 # Tuning: Rényi orders at which compositions of coarse pairs are compared.
 _RENYI = 1 + np.geomspace(0.05, 200.0, 60)
-# Tuning, from above: states and factors end where there is so many times the tail. Of
-# the least δ that is asked for it is a thousandth.
+# Tuning: the probability beyond the last states and factors is so many times the tail
+# mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
-_NO_NOISE = 1e-9  # Of a variance: less is added to the chain's, or left out below.
+# Certified: if the independent noise has a smaller share of the variance, that share is
+# added to the chain's in an upper bound, and left out in a lower bound.
+_NO_NOISE = 1e-9
 
 
 def fit(
@@ -83,13 +89,13 @@ def composed_epsilon(
     *,
     probability: float = 1.0,
 ) -> float:
-    """Returns about the ε of a composition, by its Rényi divergences.
+    """Returns an estimate of the ε of a composition, by its Rényi divergences.
 
     Args:
-        pair: Of one of its parts, for a removed record that is in it.
-        count: How many parts there are.
+        pair: The pair of one part, if a record that takes part in it is removed.
+        count: The number of parts.
         delta: δ.
-        probability: With what probability a record is in each part.
+        probability: The probability that a record takes part in a part.
     """
     kept = np.minimum(pair.ratios, pair.masses) > 0
     if not kept.any():
@@ -108,13 +114,14 @@ def upper_pairs(
     Args:
         chain_fit: The chain.
         tail_mass: The probability that may be moved to the sinks, divided by 10,000.
-        coarser: How many times as wide cells of states and factors are, and how many
-            times the variance of a cell of sums is as large.
+        coarser: The factor by which cells of states and factors are wider than usual,
+            and by which the variance of a cell of sums is larger.
 
     Guarantees:
-        Each pair dominates in its direction. Splitting states raises the mean of Z, in
-        the direction REMOVE on the safe side; in the direction ADD Z is divided by the
-        most by which it may grow, whatever the path.
+        Each pair dominates in its direction. Splitting a state between grid points
+        raises the mean of Z. In the direction REMOVE a larger Z is on the safe side. In
+        the direction ADD, Z is divided by the largest factor by which the splits may
+        raise it, whichever path the chain takes.
     """
     found = _chain_above(chain_fit, tail_mass=tail_mass, coarser=coarser)
     if found is None:
@@ -134,7 +141,7 @@ def upper_pairs(
     kept = law.masses > floats.SMALLEST_MASS
     kept[0] = False
     lost = (law.lost_mass + float(law.masses[~kept].sum())) * rounding
-    # Its mean, P's mass, is more than one: splitting raises it.
+    # Splitting raises the mean, so P's mass, which is the mean, is above one.
     raised = hinges.Hinges(
         law.places[kept] / chain.length,
         law.masses[kept],
@@ -157,10 +164,11 @@ def upper_pairs(
 
 
 def _of_mean_one(ratios: FloatArray, masses: FloatArray) -> FloatArray:
-    """Returns ratios whose largest are lowered to one number until P's mass is one.
+    """Returns min(z, c) for ratios z, with c such that P's mass is at most one.
 
-    What is lifted from below the lowest state may raise the mean by more than `drift`.
-    In the direction ADD, (1 − κ z)₊ falls in z, so that smaller ratios are above.
+    States below the grid are lifted to its lowest state. This may raise the mean by
+    more than `drift` bounds. In the direction ADD smaller ratios give an upper bound,
+    as (1 − κ z)₊ decreases in z.
 
     Args:
         ratios: (n,) ratios, increasing.
@@ -182,11 +190,11 @@ def _chain_above(
 
     Args:
         chain_fit: The chain.
-        tail_mass: Probability that may be moved to the sinks.
-        coarser: As of `upper_pairs`.
+        tail_mass: The same as in `upper_pairs`.
+        coarser: The same as in `upper_pairs`.
 
     Returns:
-        Both, or None where its sums do not fit a float.
+        Both, or None if the largest sums do not fit a float.
     """
     variance, share = floats.raised(chain_fit.variance), chain_fit.share
     whole = variance + chain_fit.shared
@@ -194,7 +202,8 @@ def _chain_above(
         return None
     if 1 - share < _NO_NOISE:
         share = 1.0
-    # The two variances are to add up to v, and their covariances to be large enough.
+    # The variances of the noise and of the chain must add up to at least v, and the
+    # chain's covariances must not be too small.
     own = floats.raised(variance * (1 - share))
     scale, excess = math.sqrt(variance * share), chain_fit.excess
     each = tail_of_step(_TAILS * tail_mass, chain_fit.length)
@@ -213,8 +222,8 @@ def _chain_above(
         each,
         cell=CELL * coarser,
         excess=excess,
-        # Of few bins, or where ratios vary little, bounds for a record that joins are
-        # as large, and the widest cell decides these.
+        # If there are few bins or the ratios vary little, the direction ADD has about
+        # as large a bound, and that bound depends on the widest cell.
         widest=min(1 + _WIDER * scale, _WIDEST) if chain_fit.length > _FEW else 1.0,
     )
     places = sum_places(
@@ -235,34 +244,35 @@ def _chain_above(
         length=chain_fit.length,
         excess=excess,
         factor_gap=1.0 if times > 1 else 0.0,
-        # Of all states and places together it is as much as a step's tails.
+        # All masses of a step that are dropped sum to at most the tail of a step.
         smallest_mass=max(each / (grid.size * places.size), markov_sums.SMALLEST_MASS),
     )
     return (chain, error) if markov_sums.fits(chain) else None
 
 
 def together(chain_fit: chain_fits.Fit) -> float:
-    """Returns about how many times as much sums vary as those of independent steps."""
+    """Returns about the sum's variance over that of a sum of independent steps."""
     powers = np.power(chain_fit.correlation, np.arange(1.0, chain_fit.length))
     variance = min(chain_fit.variance, 40.0)
     added = chain_fits.grown(variance * chain_fit.share * powers)
     times = 1 + 2 * float(added.sum()) / math.expm1(variance)
-    # Where few bins are nearly independent, low sums count if a record is added.
+    # For few bins that are nearly independent, low sums matter in the direction ADD,
+    # and need narrow cells.
     return min(times, _MOST_TOGETHER) if chain_fit.length >= _MANY * times else 1.0
 
 
 def tail_of_step(tail_mass: float, length: int) -> float:
-    """Returns what may be lost of a step's state, or of its factor, on either side."""
+    """Returns the probability that may be lost in one tail of a state or a factor."""
     return max(tail_mass / length / 8, 1e-280)
 
 
 def _reach(each: float) -> float:
-    """Returns beyond how many deviations there is no more than such a probability."""
+    """Returns the number of standard deviations beyond which a tail has this mass."""
     return -float(special.ndtri(each))
 
 
 def highest_log(variance: float, each: float) -> float:
-    """Returns the logarithm of a ratio beyond which P has no more than a tail."""
+    """Returns the logarithm of the ratio beyond which P has the given tail mass."""
     return variance / 2 + math.sqrt(variance) * _reach(each)
 
 
@@ -275,18 +285,19 @@ def states(
     excess: float = 0.0,
     widest: float = 1.0,
 ) -> FloatArray:
-    """Returns states, up to what ratios move the last one to.
+    """Returns the grid of states.
 
-    They are nearest to each other where large sums have them.
+    It reaches from the lower tail of x under Q to the upper tail under P, which moves x
+    by up to a. The cells are narrowest where x is if the sum is large.
 
     Args:
         scale: a.
         correlation: r.
-        each: Probability that may be beyond on either side.
-        cell: How far they are apart there, over the innovation's standard deviation.
-        excess: At its ends a state is that of so much more variance, less half of a
-            times it.
-        widest: How many times as far apart they are elsewhere, at most.
+        each: The probability that may be beyond the grid on either side.
+        cell: The narrowest width of a cell, in standard deviations of the innovation.
+        excess: The largest e by which the variance of x exceeds one, near both ends of
+            the chain. The states there are x − a e / 2.
+        widest: The largest ratio of a cell's width to the narrowest one.
     """
     reach = _reach(each) * math.sqrt(1 + excess) + scale * excess / 2
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
@@ -302,25 +313,27 @@ def states(
 def factors(
     own: float, variance: float, bound: Bound, each: float, *, coarser: float = 1.0
 ) -> tuple[FloatArray, FloatArray, float, float]:
-    """Returns a law of e^{g − w/2}, g ~ N(0, w), of few atoms.
+    """Returns a law with few atoms that bounds that of e^{g − w/2} for g ~ N(0, w).
 
     Args:
-        own: w.
-        variance: Of all of a step's exponent: cells are wide where it is large.
-        bound: Whether atoms are split between ends of cells, or grouped in them.
-        each: Probability that may be lost on either side.
-        coarser: How many times as wide cells are.
+        own: w, the variance of the independent noise of a step.
+        variance: The variance of a step's whole exponent. The cells' widths are in
+            proportion to its root.
+        bound: For an upper bound every value is split between the ends of its cell. For
+            a lower bound all values in a cell are replaced by their mean.
+        each: The probability that may be lost on either side.
+        coarser: The factor by which cells are wider than usual.
 
     Returns:
-        (m,) its atoms, (m,) their masses, what its mean lacks, and a bound on the
-        relative error of any of these.
+        (m,) the atoms; (m,) their masses; the amount by which their mean is below one;
+        and a bound on the relative error of any of these.
     """
     if own <= _NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0, 0.0
     noise = math.sqrt(own)
     law = gaussian.dominating_pair_of(1 / noise, bound, tail_mass=each)
-    # Cells are even where noise mostly is, with a record or without one, and as wide
-    # as they are far away beyond.
+    # Cells have one width in the bulk of the noise under P and Q. Further out, their
+    # width is in proportion to the distance.
     step, even = _FACTOR_CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
     numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
     error = 4 * (law.mass_error + law.ratio_error)
@@ -356,28 +369,29 @@ def sum_places(
     coarser: float = 1.0,
     together: float = 1.0,
 ) -> FloatArray:
-    """Returns sums from 0 on: even up to the mean, and then ever further apart.
+    """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
     Args:
-        length: The mean, a number of ratios.
-        variance: Of a ratio's exponent.
-        each: Probability that may be lost beyond the highest.
-        coarser: How many times the variance of a cell is as large.
-        together: How many times as much the sum varies as one of independent ratios.
+        length: The number of ratios in the sum, which is also its mean.
+        variance: The variance of a ratio's exponent.
+        each: The probability that may be lost beyond the highest point.
+        coarser: The factor by which the variance of a cell is larger than usual.
+        together: The ratio of the sum's variance to that of independent ratios.
     """
     part = _PLACE_VARIANCE * coarser * max(together / 2.5, 1.0)
     even = math.sqrt(part * math.expm1(min(variance, 40.0)))
-    # There are to be 50 cells at least up to the mean, and not too many.
+    # There are 50 to 4000 cells below the mean.
     even = min(max(even, length / 4000), length / 50)
     highest = min(highest_log(variance, each), 300.0)
     logs = np.linspace(0.0, highest, 1 << 14)
     sums = length * np.exp(logs)
-    # In each of these steps there are so many cells.
+    # `counts` is the number of cells up to each of these sums.
     widths = even + _GROWTH * coarser * sums * logs
     counts = np.cumsum(np.diff(sums) / widths[1:])
     numbers = np.arange(0.0, math.ceil(counts[-1]) + 1)
     high = np.interp(numbers, np.append(0.0, counts), sums)
-    # Where a record is added a sum of 0 is a loss without bound: hardly any get there.
+    # In the direction ADD the loss is infinite at the sum 0. These points close to 0
+    # keep the mass there tiny.
     least = even / 2.0 ** np.arange(1, 24)
     return np.unique(
         np.concatenate([[0.0], least, np.arange(even, length, even), high])

@@ -1,11 +1,15 @@
-"""Sums of functions of a Gaussian Markov chain, on either side of the convex order.
+"""Laws of sums along a Gaussian Markov chain, above or below in the convex order.
 
 The chain is x_1 ~ N(0, 1), x_{i+1} = r x_i + s ξ with r² + s² = 1. Each step adds
-e^{a x_i − a²/2} W_i to a sum S, with W_i independent variables of mean one. The state
-(x, S) is kept on a grid of either: whatever falls between two points is split between
-them so that its mean stays. What is convex and increasing in the sum is convex in x and
-in S, so that it only grows. Towards both ends the chain may vary more, by a share of
-its variance that falls by r² a step; steps still have the mean one.
+e^{a x_i − a²/2} W_i to a sum S, where the factors W_i are independent and have the
+mean one. Both x and S are kept on grids. A value between two grid points, which are
+called states for x and places for S, is split: it is moved to one of the two at random,
+so that its mean stays the same. If φ is convex and increasing, then E φ(S) is convex in
+x and in S. So splitting can only increase it.
+
+Near both ends the variance of x may be larger than one. At the ends it is larger by the
+excess e, and by the factor r² less at each step away from them. Each step still adds
+the mean one.
 """
 
 from collections.abc import Iterator
@@ -24,25 +28,26 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
-# Certified: Gauss–Legendre on a cell of at most LARGEST_CELL standard deviations, up to
-# _FURTHEST of them away, errs by less than QUADRATURE_ERROR, relatively, and so does a
-# rule of fewer nodes on a cell of at most NARROW_CELL. Further away
-# a cell has the largest density that it meets: more mass only raises an upper bound.
+# Certified: the relative error of Gauss–Legendre quadrature with _NODES nodes is below
+# QUADRATURE_ERROR if the cell is at most LARGEST_CELL standard deviations wide and at
+# most _FURTHEST from the mean. With _FEW_NODES nodes it is if the cell is at most
+# NARROW_CELL wide. Cells further away are given the largest density in them, as more
+# mass only raises an upper bound.
 LARGEST_CELL, NARROW_CELL = 0.5, 0.2
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
 _NODES, _FEW_NODES = 12, 6
 
-# Certified: sums of masses of thousands of cells, relatively.
+# Certified: a bound on the relative rounding error of sums of thousands of masses.
 _CHECKED = 1e-11
 
-# Certified: masses below it are dropped, and counted as lost.
+# Certified: masses below it are dropped and counted as lost.
 SMALLEST_MASS = 1e-220
 
-# Tuning: states whose moves, and whose additions, are one product.
+# Tuning: the number of states whose moves, or additions, are computed as one product.
 _ROWS = 32
 
-# Masses of two sides are multiplied by it. It is a power of two.
+# Masses are scaled by this power of two before two small ones are multiplied.
 _SCALE = 2.0**500
 
 
@@ -51,19 +56,23 @@ class Chain:
     """A chain, what its steps add to the sum, and the grids of both.
 
     Attributes:
-        states: (n,) increasing values of x, 0 and a among their range.
-        correlation: r, in [0, 1).
+        states: (n,) The increasing grid of x. Its range contains 0 and a.
+        correlation: The correlation r of successive x, in [0, 1).
         scale: a ≥ 0.
-        factors: (m,) values of W, increasing and positive.
-        probabilities: (m,) their probabilities; the rest is that of W = 0.
-        lost_factor: What the mean of W lacks to one, at most.
-        places: (l,) values of S, or of that of one side, increasing from 0.
-        length: Number of steps, at least 1.
-        excess: By how much the variance is larger at either end, in [0, 1].
-        smallest_mass: Of a state and a cell of sums: less is left out, and from above
-            counted as lost. There it is of the larger of Q's mass and P's.
-        factor_gap: From above, factors that are nearer to each other than that many
-            cells of sums, times a state's ratio, are split between their neighbors.
+        factors: (m,) The values of W, increasing and positive.
+        probabilities: (m,) Their probabilities. W is 0 with the remaining probability.
+        lost_factor: A bound on the amount by which the mean of W is below one.
+        places: (l,) The grid of S, increasing from 0. For upper bounds S is the sum of
+            one half of the steps.
+        length: The number of steps, at least 1.
+        excess: The amount e in [0, 1] by which the variance of x exceeds one at both
+            ends.
+        smallest_mass: Smaller masses of a state and a place are dropped. For upper
+            bounds they are counted as lost, and a mass is only dropped if it is small
+            under both Q and P.
+        factor_gap: For upper bounds, factors are thinned out until the gap between two
+            of them, times the state's ratio, is this many cells of sums. The factors
+            that are left out are split between those that remain.
     """
 
     states: FloatArray
@@ -80,16 +89,16 @@ class Chain:
 
     @property
     def ratios(self) -> FloatArray:
-        """(n,) what a step adds in each state, but for its factor."""
+        """(n,) What a step adds to the sum in each state if its factor is one."""
         return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
 
     def most_to_come(self) -> FloatArray:
-        """Returns (n,) bounds on the mean of any later step's ratio, from each state.
+        """Returns (n,) bounds on the mean of any later step's ratio, given the state.
 
-        Given x, and t ≥ 0 the coefficient of x in a later one, which an excess e keeps
-        below 1 + e, the mean of the ratio is e^{a t x − a² t² / 2} at most. Splits
-        raise it by no more than `drift`, and what is lifted to the lowest state adds
-        less than one.
+        Let t be the coefficient of x in a later state, 0 ≤ t ≤ 1 + e. Given x, the mean
+        of that step's ratio is at most e^{a t x − a² t² / 2}. Its maximum over t is
+        taken. Splits raise the logarithm by at most `drift`. Lifting states to the
+        lowest one adds less than one.
         """
         real = np.maximum(self.states + self.scale * self.excess / 2, 0.0)
         most = self.scale * (1 + self.excess)
@@ -97,19 +106,19 @@ class Chain:
         return np.asarray(1 + np.exp(logs + drift(self)))
 
     def likelihoods(self, variance: float) -> FloatArray:
-        """Returns (n,) densities of states under Q, over the largest one.
+        """Returns (n,) densities of x at the states under Q, relative to the largest.
 
         Args:
-            variance: Of x. Its mean is lowered as much as `variances` says.
+            variance: The variance of x. The states are shifted as in `variances`.
         """
         away = self.states + self.scale * (variance - 1) / 2
         return np.asarray(np.exp(-(away**2) / (2 * variance)))
 
     @functools.cached_property
     def least_masses(self) -> FloatArray:
-        """(n, l) masses of states and sums that are worth while.
+        """(n, l) The least masses of a state and a place that are kept.
 
-        Of P's mass they have so many times that of Q, at most.
+        The divisor bounds the ratio of P's mass to Q's, plus one.
         """
         to_come = self.most_to_come()[:, np.newaxis]
         return np.asarray(
@@ -117,7 +126,7 @@ class Chain:
         )
 
     def likely_rows(self, variance: float) -> slice:
-        """Returns the states that have some of Q's mass, or of P's."""
+        """Returns the states whose mass under Q or P is not negligible."""
         masses = self.likelihoods(variance) * self.most_to_come()
         likely = np.flatnonzero(masses > self.smallest_mass * self.places.size)
         return slice(int(likely[0]), int(likely[-1]) + 1)
@@ -137,22 +146,23 @@ class Chain:
         """Yields the coefficient of x_{i−1} in x_i, and the variances of both."""
         before, slope = 1.0, 0.0
         for variance in self.variances().tolist():
-            # Towards the end the chain is that from the end on, reversed.
+            # The second half of the chain is the first half, reversed.
             yield slope * max(variance / before, 1.0), before, variance
             before, slope = variance, self.correlation
 
 
 @dataclasses.dataclass(frozen=True)
 class SumLaw:
-    """The law of a sum, larger than the true one.
+    """A law that is above that of a sum.
 
     Attributes:
-        places: (l,) values of the sum, increasing from 0.
-        masses: (l,) their masses.
-        lost_mean: At most so much of the sum's mean is at infinity.
-        lost_mass: At most so much probability was lost above.
-        lifted_mass: At most so much was lifted from below the lowest state.
-        mass_error: Bound on the relative rounding error of any mass.
+        places: (l,) The values of the sum, increasing from 0.
+        masses: (l,) Their masses.
+        lost_mean: A bound on the part of the sum's mean that is not in `masses`.
+        lost_mass: A bound on the probability that is not in `masses`.
+        lifted_mass: A bound on the probability that the state was below the grid and
+            was lifted to the lowest state.
+        mass_error: A bound on the relative rounding error of any mass.
     """
 
     places: FloatArray
@@ -165,13 +175,13 @@ class SumLaw:
 
 @dataclasses.dataclass(frozen=True)
 class Moves:
-    """Where the chain goes from each state.
+    """The law of the next state, given each state.
 
     Attributes:
-        matrix: (n, n) probabilities, from rows to columns.
-        above: (n,) probabilities of what is above the highest state.
-        ratio_above: (n,) means of e^{a x − a²/2} there.
-        below: (n,) probabilities of what is below the lowest state.
+        matrix: (n, n) The probabilities of moves from rows to columns.
+        above: (n,) The probabilities that the next x is above the highest state.
+        ratio_above: (n,) The means of e^{a x − a²/2} over these x.
+        below: (n,) The probabilities that the next x is below the lowest state.
     """
 
     matrix: FloatArray
@@ -181,7 +191,10 @@ class Moves:
 
     @functools.cached_property
     def _bands(self) -> list[tuple[slice, slice, FloatArray]]:
-        """Blocks of the matrix: their rows, their columns, and the block."""
+        """The blocks of rows of the matrix: their rows, their columns, and the block.
+
+        The columns that are zero on both sides of a block are left out.
+        """
         bands = []
         for start in range(0, len(self.above), _ROWS):
             rows = slice(start, start + _ROWS)
@@ -193,25 +206,25 @@ class Moves:
         return bands
 
     def apply(self, values: FloatArray, out: FloatArray) -> None:
-        """Writes means of values after a move.
+        """Writes for each state the mean of the values at the next state.
 
         Args:
-            values: (n, l) of the states moved to,
-            out: and their means, of the rows moved from.
+            values: (n, l) The values at the next state.
+            out: The array that the means are written to, for the states moved from.
         """
         for rows, columns, block in self._bands:
             np.matmul(block, values[columns], out=out[rows])
 
 
 class _Side(NamedTuple):
-    """Laws of the sum of a line of steps, from every state that the line starts at.
+    """The laws of the sum on one side of a step, given the state at that step.
 
     Attributes:
-        rows: Which states are looked at.
-        masses: (n, l) of the chain's places.
-        lost_mass: (n,) bounds on the probability that is among none of them,
-        lost_mean: (n,) and on what the sum's mean has there.
-        lifted: (n,) bounds on what was lifted from below the lowest state.
+        rows: The states that are given. The others have no law.
+        masses: (n, l) The masses of the chain's places, given each state.
+        lost_mass: (n,) Bounds on the probability that is not in `masses`.
+        lost_mean: (n,) Bounds on the part of the sum's mean that is not in `masses`.
+        lifted: (n,) Bounds on the probability that was lifted to the lowest state.
     """
 
     rows: slice
@@ -221,21 +234,22 @@ class _Side(NamedTuple):
     lifted: FloatArray
 
     def whole(self) -> FloatArray:
-        """Returns (n,) masses, those that are lost among them."""
+        """Returns (n,) total masses, including the mass that was lost."""
         return np.asarray(self.masses.sum(axis=1) + self.lost_mass)
 
 
 def upper_sum(chain: Chain) -> SumLaw:
-    """Returns the law of the chain's sum, from above.
+    """Returns a law above that of the chain's sum.
 
-    Given the state in the middle both sides of it are independent. The law of a side
-    from each state is a recursion from its end to the middle, the same for both sides.
+    Given the middle state, the sums on both sides of it are independent. The law of a
+    side's sum given the state is computed by a recursion from the end of the chain to
+    its middle. Both sides have the same law.
 
     Guarantees:
-        E φ of the true sum is at most Σ masses · φ(places), for φ(S) = (S − k)₊ once
-        lost_mean is added, and for φ(S) = (k − S)₊, at sums divided by the growth that
-        `drift` bounds, once k times the lost and lifted masses are added: with the
-        masses raised by their error, and the places by `place_error`.
+        Let the masses be raised by their error, and the places by `place_error`. Let S
+        be the true sum. Then E (S − k)₊ is at most Σ masses · (places − k)₊ plus
+        `lost_mean`. If the places are also divided by e^{drift}, then E (k − S)₊ is at
+        most Σ masses · (k − places)₊ plus k times the lost and lifted masses.
     """
     count, half = chain.states.size, (chain.length + 1) // 2
     additions = [
@@ -249,7 +263,8 @@ def upper_sum(chain: Chain) -> SumLaw:
     without = _Side(rows, nothing, *np.zeros((3, count)))
     side = _added(chain, additions, without, variances[0])
     known: tuple[float, float, slice] | None = None
-    # Without the middle's own step a side has half of the steps, rounded down.
+    # One of the sides contains the middle step. The other one has half of the steps,
+    # rounded down.
     inward = [*variances[1:], *variances[-1:]][: chain.length // 2]
     for steps, (outer, inner) in enumerate(zip(variances, inward, strict=False), 1):
         if known != (outer, inner, side.rows):
@@ -271,10 +286,10 @@ def _joined(
 
     Args:
         chain: The chain.
-        variance: Of the state in the middle.
-        side: One side, with the step in the middle,
-        without: and the other one, without it.
-        error: Bound on the relative error that a step brings to masses.
+        variance: The variance of the middle state.
+        side: The side that contains the middle step.
+        without: The other side.
+        error: A bound on the relative error of masses that one step adds.
     """
     start = _moves_of(chain, slice(0, 1), 0.0, 1.0, variance, side.rows)
     middle = start.matrix[0]
@@ -310,15 +325,19 @@ def _joined(
 def _both(
     places: FloatArray, middle: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, int]:
-    """Returns masses of twice the places, of sums of two, and the most terms of one.
+    """Returns the law of the sum of two sides, split between twice the places.
 
     Args:
-        places: (l,) increasing from 0.
-        middle: (n,) masses of states.
-        first: (n, l) masses of places, given a state,
-        second: and of the other ones.
+        places: (l,) The places, increasing from 0.
+        middle: (n,) The masses of the middle state.
+        first: (n, l) The masses of the first side's places, given the middle state.
+        second: (n, l) The masses of the second side's places.
+
+    Returns:
+        (l,) the masses of the places 2 · places, and the largest number of terms of one
+        of these masses.
     """
-    # Scaled, so that no product of two small ones is zero that matters.
+    # The scale keeps products of two small masses from underflow.
     roots = np.sqrt(middle)[:, np.newaxis] * _SCALE
     joint = (first * roots).T @ (second * roots)
     found, terms = np.zeros(places.size), np.zeros(places.size, np.int64)
@@ -341,13 +360,13 @@ def _both(
 def _added(
     chain: Chain, additions: Sequence["Addition"], side: _Side, variance: float
 ) -> _Side:
-    """Returns a side with one more step.
+    """Returns a side whose sum also contains the step of the given state.
 
     Args:
         chain: The chain.
-        additions: What a step adds, of all states.
-        side: The laws.
-        variance: Of the state that they are given.
+        additions: What a step adds, for all states.
+        side: The side without this step.
+        variance: The variance of the given state.
     """
     masses = np.zeros_like(side.masses)
     lost_mean = side.lost_mean + floats.raised(1.0) * chain.ratios * side.lost_mass
@@ -372,13 +391,13 @@ def _added(
 
 
 def _moved(rows: slice, moves: "Moves", side: _Side, steps: int) -> _Side:
-    """Returns the laws of a side from one step nearer to the middle.
+    """Returns the laws of a side, given the state one step nearer to the middle.
 
     Args:
-        rows: The states that are looked at there.
-        moves: From these to those of the side.
-        side: The laws,
-        steps: of so many steps.
+        rows: The states that are given then.
+        moves: The moves from these states to those that `side` is given.
+        side: The laws given the state further from the middle.
+        steps: The number of steps in the side.
     """
     masses = np.zeros_like(side.masses)
     occupied = np.flatnonzero(side.masses.any(axis=0))
@@ -398,14 +417,15 @@ def times(
     probabilities: FloatArray,
     lost: float,
 ) -> SumLaw:
-    """Returns the law of a chain's sum times an independent factor, from above.
+    """Returns a law above that of a chain's sum times an independent factor.
 
     Args:
         chain: The chain.
-        law: Of its sum.
-        factors: (m,) values of the factor, increasing and positive.
-        probabilities: (m,) their probabilities; the rest is that of 0.
-        lost: What the mean of the factor lacks to one, at most.
+        law: A law above that of the chain's sum.
+        factors: (m,) The values of the factor, increasing and positive.
+        probabilities: (m,) Their probabilities. The factor is 0 with the remaining
+            probability.
+        lost: A bound on the amount by which the factor's mean is below one.
     """
     values = np.outer(law.places, np.append(factors, 0.0))
     moved, above = split(law.places, values, probabilities)
@@ -422,12 +442,12 @@ def times(
 
 
 def _check_above(chain: Chain, law: SumLaw) -> None:
-    """Checks that an upper law of a chain's sum has lost neither mass nor mean.
+    """Checks that a law above that of a chain's sum has lost neither mass nor mean.
 
-    Splits and what is lifted only raise either.
+    Splitting and lifting can only raise them.
 
     Raises:
-        MassError: If it has less mass, or a lower mean.
+        MassError: If the mass is below one, or the mean below the number of steps.
     """
     error = law.mass_error + place_error(chain) + _CHECKED
     conservation.check_total(
@@ -447,16 +467,19 @@ def _check_above(chain: Chain, law: SumLaw) -> None:
 
 
 def lower_sum(chain: Chain, scales: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Returns the law of the chain's sum, from below.
+    """Returns a law below that of the chain's sum.
+
+    In each state, all sums in a cell are replaced by their mean.
 
     Args:
-        chain: Its places are about the lower ends of cells of sums: a number times
-            e^x − 1, x = 0, h, 2h, … Its factors are dominated by the true ones.
-        scales: (length,) a of each step, up to the chain's.
+        chain: The chain. Its places are about the lower ends of the cells of sums,
+            c (e^x − 1) for x = 0, h, 2h, … Its factors must be below the true ones in
+            the convex order.
+        scales: (length,) The scale a of each step, at most that of the chain.
 
     Returns:
-        (k,) sums, increasing; (k,) their masses; and a bound on the relative error of
-        any of either. What left the grids is missing.
+        (k,) the sums, increasing; (k,) their masses; and a bound on the relative error
+        of any of these numbers. The mass that left the grids is not included.
 
     Guarantees:
         Σ masses · (sums − k)₊ is at most the mean of (S − k)₊ for every k.
@@ -477,27 +500,29 @@ def lower_sum(chain: Chain, scales: FloatArray) -> tuple[FloatArray, FloatArray,
         masses, totals = _grouped_after(chain, ratios, masses, totals)
     mass, total = masses.sum(axis=0), totals.sum(axis=0)
     kept = mass > chain.smallest_mass
-    # In an addition a cell gathers from its own state alone.
+    # An addition does not change the state.
     gathered = chain.places.size * chain.factors.size
     operations = gathered + 4 * chain.states.size + 64
     each = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
     sums, masses = total[kept] / mass[kept], mass[kept]
     order = np.argsort(sums, kind="stable")
-    # A mean is a quotient of two sums, and becomes a term of the next step's.
+    # Each mean is a quotient of two sums, and the terms of the next step's sums contain
+    # it. So errors accumulate at most quadratically.
     return sums[order], masses[order], 4 * chain.length**2 * each
 
 
 def spread_to_split(variance: float, cell: float) -> float:
-    """Returns a deviation s with which N(m, s²), once it is split, is below N(m, V).
+    """Returns a deviation s such that N(m, s²), split to a grid, is below N(m, V).
 
-    V (1 + √(1 − h² / V)) / 2 is taken for s²: h²/4, and hardly more, less than V.
+    It is s² = V (1 + √(1 − h² / V)) / 2, which is about V − h² / 4.
 
     Args:
-        variance: V, at least h².
-        cell: h, the widest of the cells between whose ends it is split.
+        variance: The variance V, at least h².
+        cell: The largest width h of a cell of the grid.
 
     Guarantees:
-        In the convex order, for every m and every such grid (docs/matrix.md).
+        The split law is below N(m, V) in the convex order, for every m and every grid
+        with cells of at most this width (docs/matrix.md).
     """
     squared = variance * (1 + math.sqrt(1 - cell**2 / variance)) / 2
     return math.sqrt(floats.lowered(squared))
@@ -506,7 +531,14 @@ def spread_to_split(variance: float, cell: float) -> float:
 def _grouped_after(
     chain: Chain, ratios: FloatArray, masses: FloatArray, totals: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns masses, and masses times sums, after an addition, by state and cell."""
+    """Returns the masses of states and cells after an addition, and masses times sums.
+
+    Args:
+        chain: The chain.
+        ratios: (n,) What the step adds in each state, times a factor.
+        masses: (n, l) The masses of states and cells before the addition.
+        totals: (n, l) The masses times the mean of the sums in the cell.
+    """
     count = chain.places.size
     occupied = masses > chain.smallest_mass
     rows = np.nonzero(occupied)[0]
@@ -519,7 +551,8 @@ def _grouped_after(
     unit = first / math.expm1(1 / each)
     for factor, probability in zip(chain.factors, chain.probabilities, strict=True):
         sums = means + factor * added
-        # Whatever is the cell of a sum, a group has its mean.
+        # The law stays below the true one even if rounding puts a sum into the wrong
+        # cell, as a group of sums always has their mean.
         cells = (np.log1p(sums / unit) * each).astype(np.intp)
         np.minimum(cells, count - 1, out=cells)
         cells += firsts
@@ -530,11 +563,12 @@ def _grouped_after(
 
 
 def drift(chain: Chain) -> float:
-    """Bounds the growth, in nats, of a ratio's mean by splits, whatever the path.
+    """Returns η such that splits raise a ratio's mean by a factor of at most e^η.
 
-    Split once a step, a state moves by less than a cell h with mean 0, and what it
-    moved by decays by r a step, up to a factor 1 + e of an excess e: Hoeffding's lemma
-    for each split.
+    This holds given the path of ξ. The state is split once a step. A split moves it by
+    at most one cell h, with the mean 0. The later effect of this on x decays by the
+    factor r a step, up to a factor 1 + e if there is an excess e. Hoeffding's lemma is
+    applied to each split.
     """
     step = float(np.diff(chain.states).max()) * (1 + chain.excess)
     innovation = (1 - chain.correlation) * (1 + chain.correlation)
@@ -542,7 +576,7 @@ def drift(chain: Chain) -> float:
 
 
 def place_error(chain: Chain) -> float:
-    """Bounds the relative error of a sum: of ratios, their products, and places."""
+    """Bounds the relative rounding error of a sum of ratios."""
     exponents = chain.scale * float(np.abs(chain.states).max()) + chain.scale**2
     return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
 
@@ -555,20 +589,20 @@ def _moves_of(
     variance: float,
     reached: slice,
 ) -> Moves:
-    """Returns the moves of a step, without those that hardly ever happen.
+    """Returns the moves of one step, without those of negligible probability.
 
     Args:
         chain: The chain.
-        rows: From where.
-        slope: The coefficient of x in what follows it: 0 for the first one.
-        before: The variance of x,
-        variance: and of what follows.
-        reached: Which states may be reached.
+        rows: The states that the moves start from.
+        slope: The coefficient of x in the next state. It is 0 if there is no x yet.
+        before: The variance of x.
+        variance: The variance of the next state.
+        reached: The states that the moves may reach.
     """
     shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
     means = slope * (chain.states[rows] + shifts[0]) - shifts[1]
     found = moves(chain, means, math.sqrt(variance - slope**2 * before))
-    # What hardly ever happens, to Q or to P, is counted as if it went above.
+    # Moves of negligible probability under both Q and P count as moves above the grid.
     to_come = chain.most_to_come()
     weights = (chain.likelihoods(before) if slope else np.ones(to_come.size))[rows]
     most = np.maximum(to_come[rows, np.newaxis], to_come)
@@ -591,17 +625,23 @@ def _moves_outward(
 
     Args:
         chain: The chain.
-        rows: From where,
-        inner: and the variance of x there.
-        reached: Where to, at most,
-        outer: and the variance there.
+        rows: The states that the moves start from.
+        inner: The variance of x there.
+        reached: The states that the moves may reach.
+        outer: The variance of x there.
     """
     slope = chain.correlation * max(outer / inner, 1.0)
     return _moves_of(chain, rows, slope, inner, outer, reached)
 
 
 def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
-    """Returns where N(mean, spread²) goes, split between the states around it."""
+    """Returns the moves to N(mean, spread²), split between neighboring states.
+
+    Args:
+        chain: The chain.
+        means: (m,) The means of the next x.
+        spread: Its standard deviation.
+    """
     states, scale = chain.states, chain.scale
     matrix = hats(states, means, spread, raised=True)
     below = _ndtr((states[0] - means) / spread)
@@ -616,13 +656,14 @@ def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
 def hats(
     states: FloatArray, means: FloatArray, spread: float, *, raised: bool
 ) -> FloatArray:
-    """Returns (means, states) shares of N(mean, spread²) split between its neighbors.
+    """Returns (m, n) masses of states if N(mean, spread²) is split to a grid.
 
     Args:
-        states: (n,) where it is split to.
-        means: (m,) means.
+        states: (n,) The grid.
+        means: (m,) The means.
         spread: The standard deviation.
-        raised: Whether the furthest shares are raised, or left out.
+        raised: Whether masses of cells far from the mean are rounded up. Otherwise they
+            are left out.
 
     Raises:
         ValueError: If the states are too far apart for the quadrature.
@@ -653,18 +694,18 @@ def hats(
 
 
 def _density(places: FloatArray) -> FloatArray:
-    """Returns the normal density, or more where that is no normal float."""
+    """Returns the normal density, raised if it is too small for a normal float."""
     exponents = np.maximum(-(places**2) / 2, -floats.LARGEST_EXPONENT)
     return np.asarray(np.exp(exponents) / math.sqrt(2 * math.pi))
 
 
 def _ndtr(points: FloatArray) -> FloatArray:
-    """Returns Φ at points, raised: by more than it errs, and where no float is."""
+    """Returns an upper bound on Φ, above its rounding error and any underflow."""
     return np.asarray(special.ndtr(np.maximum(points, -37.0)) * floats.raised(1.0))
 
 
 def fits(chain: Chain) -> bool:
-    """Tells whether sums of a chain's ratios fit a float."""
+    """Whether the largest sum of a chain's ratios fits a float."""
     largest = chain.scale * float(chain.states.max()) - chain.scale**2 / 2
     largest += math.log(float(chain.factors.max())) + math.log(chain.length)
     return largest <= floats.LARGEST_LOSS
@@ -672,14 +713,16 @@ def fits(chain: Chain) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Addition:
-    """What a step adds to the sum, for some neighbouring states.
+    """What a step adds to the sum, for some neighboring states.
 
     Attributes:
-        rows: Which states.
-        matrix: Takes their masses, one state's places after the other's, to those after
-            the addition.
-        most_terms: Of how many products a mass after it is the sum, at most.
-        lost: (n, l) means of what goes above the highest place, or of no factor.
+        rows: The states.
+        matrix: The matrix from the masses before the addition to those after it. Each
+            vector has the masses of all places for the first state, then those for the
+            second state, and so on.
+        most_terms: The largest number of products that sum to one mass.
+        lost: (n, l) The part of the sum's mean that the addition loses at each state
+            and place: sums above the highest place, and what the factor's mean lacks.
     """
 
     rows: slice
@@ -689,7 +732,7 @@ class Addition:
 
     @classmethod
     def of(cls, chain: Chain, rows: slice) -> "Addition":
-        """Returns the addition in some states of a chain."""
+        """Returns what a step adds in the given states."""
         places, ratios = chain.places, chain.ratios[rows]
         cells = np.diff(places)
         even = float(
@@ -705,7 +748,8 @@ class Addition:
         np.minimum(low, count - 2, out=low)
         share = (added - places[low]) / cells[low]
         np.clip(share, 0.0, 1.0, out=share)
-        # Both ends of a cell for each factor, and where none is added.
+        # The columns are the lower ends of the cells for each factor, then the upper
+        # ends, and then the place itself for the factor 0.
         shares = np.empty((size, count, 2 * number + 1))
         goals = np.empty(shares.shape, np.int32)
         firsts = np.arange(0, size * count, count)[:, np.newaxis]
@@ -729,11 +773,11 @@ class Addition:
         return cls(rows, matrix, most_terms, lost)
 
     def apply(self, masses: FloatArray, out: FloatArray) -> FloatArray:
-        """Writes masses after the addition, and returns the means of what it lost.
+        """Writes the masses after the addition, and returns the lost part of the mean.
 
         Args:
-            masses: (n, l) by state and place, before,
-            out: and after.
+            masses: (n, l) The masses of states and places before the addition.
+            out: The array that the masses after it are written to.
         """
         given = masses[self.rows]
         out[self.rows] = (self.matrix @ given.ravel()).reshape(given.shape)
@@ -741,7 +785,10 @@ class Addition:
 
 
 def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
-    """Returns fewer factors and their probabilities; others are split between these."""
+    """Returns factors at least a gap apart, and the probabilities.
+
+    The factors that are left out are split between their neighbors.
+    """
     factors, probabilities = chain.factors, chain.probabilities
     kept, last = [0], float(factors[0])
     for index, factor in enumerate(factors.tolist()):
@@ -764,16 +811,17 @@ def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
 def split(
     places: FloatArray, sums: FloatArray, probabilities: FloatArray
 ) -> tuple[sparse.csr_matrix, FloatArray]:
-    """Returns where sums go, each split between its neighbors so that its mean stays.
+    """Returns the matrix that moves each place to a random sum, split to the places.
 
     Args:
-        places: (l,) increasing from 0.
-        sums: (l, m + 1) at least 0, of each place by what is drawn.
-        probabilities: (m,) of what is drawn; the rest is that of the last column.
+        places: (l,) The places, increasing from 0.
+        sums: (l, m + 1) The sums that each place may move to, at least 0.
+        probabilities: (m,) The probabilities of the first m sums. The last one has the
+            remaining probability.
 
     Returns:
-        The (l, l) matrix from masses to masses; and (l,) means of what is above the
-        highest place.
+        The (l, l) matrix from the masses before to those after the move; and (l,) the
+        mean of the part of a sum that is above the highest place.
     """
     count, number = sums.shape
     weights = np.append(probabilities, max(1 - float(probabilities.sum()), 0.0))
