@@ -32,26 +32,16 @@ Mechanism = interface.Mechanism
 # few products and sums.
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
-# Tuning: blocks of two draws are tried if they have up to `_LONGEST` steps, and if
-# draws that fall into one block matter more than `_LITTLE`, or, if a block has more
-# than `_LONG` steps, than `_MUCH` or `_MUCH_OF_DRAW` for each draw. (ε at δ = 1e-6 by
-# blocks of one, by those of two, and by the theorem: 2 of 100 steps, σ = 1: 1.555,
-# 1.533, 1.63; 2 of 1000: .3620, .3634, .54; 2 of 50, σ = 3: .3852, .3863; 4 of 100, σ =
-# 0.8: 4.735, 4.591, 4.535.)
-_LITTLE, _MUCH, _MUCH_OF_DRAW = 0.02, 0.2, 0.035
-_LONG, _LONGEST = 150, 1500
-# Tuning: if k times what such draws matter is above `_MOST`, the variance of a step's
-# ratio is above `_STEEP` times the square of k / t, k is above 3 and k / t at most
-# `_SPARSE`, then the theorem is the smallest bound where a record is removed, and that
-# is the larger direction. So blocks of two draws are not tried.
-_MOST, _STEEP, _SPARSE = 400.0, 600.0, 0.3
-# Tuning: the theorem is tried if such draws matter as much as for blocks of two draws,
-# k times what they matter is above `_FEW`, and the variance times it is above `_FLAT`.
-# The first two are less, by a power of the likely δ, if that is below `_LIKELY`: there
-# blocks lose most. (ε of 5 of 1000 steps, σ = 0.7, δ = 1e-30, by blocks and by the
-# theorem: 16.09, 15.23; σ = 1, 6.91 by either.)
-_FEW, _FLAT, _LIKELY, _OF_DELTA = 0.5, 0.1, 1e-6, 0.05
-_UNEVEN = 0.05  # Tuning: by so much of it a block may be longer than in proportion.
+# Tuning: the bounds on k of t steps that are tried. Let v be the variance of a step's
+# ratio, so that v k / t is about that of the mean ratio in a block of one draw. Only
+# blocks of one draw are tried if this, plus the share by which unequal sizes of blocks
+# raise the variance of the loss, is at most `_LITTLE`. Otherwise blocks of a few draws
+# are tried, except if k > 3, v k³ / t is above `_MANY` and v (t / k − 1)² above
+# `_STEEP`, where the theorem is the smaller bound. The theorem is tried if v k² / t
+# times ln(1/δ) is above `_FEW`.
+_LITTLE, _MANY, _STEEP, _FEW = 0.005, 200.0, 20.0, 5.0
+# Tuning: the share by which a block may be longer than in proportion to its draws.
+_UNEVEN = 0.05
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
@@ -99,35 +89,27 @@ class RandomAllocation(Mechanism):
     def _upper_pairs(self, step: DirectedPairs, accuracy: Accuracy) -> DirectedPairs:
         """Returns the smallest of several bounds, without those that gain nothing.
 
-        Blocks ignore that several draws can fall into one block. They lose about k² / t
-        times the variance of a step's ratio. If that is small, the other bounds lose
-        more by rounding to their lattices.
+        If blocks of one draw lose little, the other bounds lose more by rounding to
+        their lattices.
         """
         draws, steps = self.num_selected, self.num_steps
+        blocks = self.blocks().pairs(Bound.UPPER, accuracy)
         with np.errstate(over="ignore"):
             squares = step.remove.masses * (step.remove.ratios - 1) ** 2
             variance = float(squares.sum())
-            met = draws**2 / steps * variance
-        blocks = self.blocks().pairs(Bound.UPPER, accuracy)
+        in_block = variance * draws / steps
+        inverses = sum(number / size for size, number in self._block_sizes())
+        if in_block + (inverses * steps / draws**2 - 1) <= _LITTLE:
+            return blocks
         known = [blocks]
-        is_steep = met * draws > _MOST and variance > _STEEP * (draws / steps) ** 2
-        is_long = 2 * steps > _LONG * draws
-        least = min(_MUCH, _MUCH_OF_DRAW * draws) if is_long else _LITTLE
-        if (
-            met > least
-            and 2 * steps <= _LONGEST * draws
-            and not (is_steep and 3 < draws <= _SPARSE * steps)
-        ):
+        many = draws > 3 and draws**2 * in_block > _MANY
+        if not (many and variance * (steps / draws - 1) ** 2 > _STEEP):
             known.append(self.in_few().pairs(Bound.UPPER, accuracy))
         removed = [pairs.remove for pairs in known]
-        rarer = (accuracy.likely_delta / _LIKELY) ** _OF_DELTA
-        matters = met > least * rarer and met * draws > _FEW * rarer
-        if matters and met * variance > _FLAT:
+        if draws * in_block * -math.log(accuracy.likely_delta) > _FEW:
             remove = k_out_of_t.upper_pair(
                 step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
             )
-        elif len(known) == 1:
-            return blocks
         else:
             remove = hinges.least([hinges.Hinges.of(pair) for pair in removed])
         added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
@@ -215,8 +197,8 @@ class RandomAllocation(Mechanism):
         on the mechanism only for k = 1 and k = t.
 
         Source:
-            https://arxiv.org/abs/2602.17284, Lemma 2.8, the remainder of t / k
-            kept.
+            https://arxiv.org/abs/2602.17284, Lemma 2.8. Here no steps are dropped if k
+            does not divide t.
         """
         return compositions.Composition(
             tuple(
@@ -282,8 +264,8 @@ class FewOutOfSteps(Mechanism):
 
     Attributes:
         inner: The mechanism of one step.
-        num_selected: k, 2 or 3.
-        num_steps: t > k.
+        num_selected: The number k of steps with a record, 2 or 3.
+        num_steps: The number t of steps, t > k.
     """
 
     inner: Mechanism
