@@ -39,7 +39,7 @@ _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 # are tried, except if k > 3, v k³ / t is above `_MANY` and v (t / k − 1)² above
 # `_STEEP`, where the theorem is the smaller bound. The theorem is tried if v k² / t
 # times ln(1/δ) is above `_FEW`.
-_LITTLE, _MANY, _STEEP, _FEW = 0.005, 200.0, 20.0, 5.0
+_LITTLE, _MANY, _STEEP, _FEW = 0.005, 200.0, 20.0, 3.0
 # Tuning: the share by which a block may be longer than in proportion to its draws.
 _UNEVEN = 0.05
 

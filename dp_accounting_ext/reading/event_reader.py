@@ -44,7 +44,13 @@ class UnsupportedError(Exception):
 def refusal(
     event: stock.DpEvent, part: Any, message: str | None
 ) -> privacy_accountant.UnsupportedEventError:
-    """Returns the stock accountant's error for an event, a part of which has none."""
+    """Returns the error that the stock accountant raises for an unsupported event.
+
+    Args:
+        event: The event.
+        part: The part of it that is not supported.
+        message: What is wrong with the part.
+    """
     return privacy_accountant.UnsupportedEventError(
         f"Unsupported event: {_shown(event)}. Error: [{message}] caused by subevent "
         f"{_shown(part)}."
