@@ -52,7 +52,7 @@ def _profile(allocation, kappa):
         for _ in range(steps.count)
     ]
     (shift, chance), *others = each
-    nodes, density = _nodes(801 if len(others) == 2 else 20001)
+    nodes, density = _nodes(401 if len(others) == 2 else 20001)
     constant, weight = np.zeros(1), np.ones(1)
     for other, share in others:
         # Weights follow the old record, so that its rare outputs are not missed.
@@ -102,7 +102,7 @@ def test_bounds_hold_and_are_near_the_profile_of_few_steps(allocation):
 
 def _two_of_three(shift, rate, kappa):
     """Returns H_κ of 2 of 3 steps on samples, by that rule over all but one."""
-    nodes, weights = _nodes(801)
+    nodes, weights = _nodes(401)
     old, new = (
         1 - rate + rate * np.exp(way * shift * nodes - shift**2 / 2) for way in (1, -1)
     )

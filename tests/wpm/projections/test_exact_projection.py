@@ -155,11 +155,11 @@ def test_many_outputs_on_one_spot_are_proven(spots, way):
     """As of a file with the same few places again and again."""
     generator = np.random.default_rng(spots)
     where = generator.random((spots, 2))
-    points = where[generator.integers(spots, size=2000)]
+    points = where[generator.integers(spots, size=1200)]
     points[:100] = generator.random((100, 2))
     cost = wpm.PointCost(points, order=2)
-    masses = np.zeros(2000)
-    masses[generator.choice(2000, 20, replace=False)] = generator.dirichlet(np.ones(20))
+    masses = np.zeros(1200)
+    masses[generator.choice(1200, 20, replace=False)] = generator.dirichlet(np.ones(20))
     with solved_by(way, alone=500):
         for epsilon in (0.1, 2.0, 8.0):
             measure = wpm.uniform_base_measure(cost, epsilon).base_measure
