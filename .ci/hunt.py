@@ -2,8 +2,8 @@
 
     python .ci/hunt.py SEED SECONDS
 
-Prints what failed first, and after how much CPU time; ends with status 3 if anything
-did. `PYTHONPATH` has the package, the tests, and those of laws and referee.
+Prints what failed first, its seed, and after how much CPU time; ends with status 3 if
+anything did. `PYTHONPATH` has the package, the tests, and those of laws and referee.
 """
 
 from collections.abc import Callable
@@ -91,7 +91,7 @@ def main() -> int:
             line = traceback.extract_tb(error.__traceback__)[-1].line
             notes = " ".join(getattr(error, "__notes__", []))
             told = " ".join(f"{error} {line} {notes}".split())[:MOST]
-            print(f"{time.process_time() - start:.0f} s, {name}: {told}")
+            print(f"{time.process_time() - start:.0f} s, {name}, seed {number}: {told}")
             return 3
     return 0
 
