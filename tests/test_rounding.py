@@ -33,6 +33,7 @@ from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import Bound
@@ -365,6 +366,21 @@ def boxes_of_projections():
                 if places[0] > 0:
                     last, first = (mpmath.ncdf(-place) for place in places)
                 yield off(mass, last - first) / error
+
+
+def cells_of_filters():
+    """Of states that are near to the mean, and to the ends of what is told apart."""
+    states = np.linspace(-3.0, 6.0, 60)
+    function = filtered_bins.Statistic(states, 0.8, np.zeros(60, int), 2)
+    means = np.array([-2.4, 0.3, 4.7])
+    masses, error = filtered_bins._masses(function, means, 0.6)
+    ends = [-mpmath.inf, *((states[1:] + states[:-1]) / 2).tolist(), mpmath.inf]
+    for mean, row in zip(means.tolist(), masses, strict=True):
+        for mass, cell in zip(row.tolist(), itertools.pairwise(ends), strict=True):
+            first, last = ((mpf(end) - mpf(mean)) / mpf(0.6) for end in cell)
+            if first > 0:
+                first, last = -last, -first
+            yield off(mass, mpmath.ncdf(last) - mpmath.ncdf(first)) / error
 
 
 def profile_values():
@@ -701,6 +717,7 @@ USED = {
     chains: 0.9,
     normal_masses: 0.15,
     boxes_of_projections: 0.15,
+    cells_of_filters: 0.03,
     weights_of_batches: 6e-5,
     profile_values: 0.25,
     scores_of_steps: 0.35,

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 
 from dp_accounting_ext.amplification.matrix import bin_grams
-from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
@@ -92,9 +91,10 @@ class Window(matrix_allocation.MatrixAllocation):
     num_cycles: int = 1
     sampling_probability: float = 1.0
 
-    def chain(self, gram: FloatArray, accuracy: interface.Accuracy) -> chain_fits.Fit:
-        return gauss_markov.fit(
-            gram,
+    def upper_pairs(self, accuracy: interface.Accuracy) -> interface.DirectedPairs:
+        return gauss_markov.of_gram(
+            self.gram(Bound.UPPER),
+            tail_mass=accuracy.tail_mass,
             delta=accuracy.shared(1 / self.num_cycles).likely_delta,
             count=self.num_cycles,
             probability=self.sampling_probability,

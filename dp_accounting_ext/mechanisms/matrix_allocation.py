@@ -9,7 +9,6 @@ import numpy as np
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import blocks_below
-from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import projected
@@ -38,12 +37,15 @@ _SMALL_VARIANCE = 1.25
 # correlated, blocks are not tried. For 32 bands and 100 bins, the ε of projections is
 # 28 % larger than that of blocks.
 _FEW_MEET = 0.25
-# Tuning: the probability that blocks leave out, over the tail mass; and the probability
-# that filters leave out, over the most likely δ.
-_BLOCK_TAILS, _LEFT_OUT = 100.0, 1e-4
+# Tuning: the probability that blocks leave out, over the tail mass.
+_BLOCK_TAILS = 100.0
 # Tuning: a filter is computed precisely if its rough ε, over that of projections, is at
 # least this.
-_ROUGHLY = 0.98
+_ROUGHLY = 0.985
+# Tuning: a filter tells ratios apart up to an ε that is larger than the one that is
+# expected by this share of it, and at most by so much, in nats: for a smaller δ. What
+# is expected is first so many times the ε of projections.
+_FURTHER, _MOST_FURTHER, _MUCH_HIGHER = 0.9, 0.7, 1.6
 
 
 def allocate(
@@ -91,26 +93,30 @@ class MatrixAllocation(interface.Mechanism):
         nearest, error = self.products()
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
-    def chain(self, gram: FloatArray, accuracy: Accuracy) -> chain_fits.Fit:
-        """Returns the chain above the bins with the least ε at the most likely δ."""
-        return gauss_markov.fit(gram, delta=accuracy.likely_delta)
+    def upper_pairs(self, accuracy: Accuracy) -> DirectedPairs:
+        """Returns the upper pairs, with a chain that is good at the most likely δ."""
+        return gauss_markov.of_gram(
+            self.gram(Bound.UPPER),
+            tail_mass=accuracy.tail_mass,
+            delta=accuracy.likely_delta,
+        )
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        gram, delta = self.gram(bound), accuracy.likely_delta
         if bound is Bound.UPPER:
-            chain = self.chain(gram, accuracy)
-            return gauss_markov.upper_pairs(chain, tail_mass=accuracy.tail_mass)
+            return self.upper_pairs(accuracy)
+        gram, delta = self.gram(bound), accuracy.likely_delta
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, accuracy)
         # Each of the following pairs is a lower bound.
         _, error = self.products()
         # These entries were rounded down by one error, so they may be too small by two.
         found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
-        rough = self._filtered(delta, is_rough=True)
+        known = max(pair.epsilon(delta, Direction.REMOVE) for pair in found)
+        rough = self._filtered(delta, _MUCH_HIGHER * known, is_rough=True)
         if rough is not None:
-            known = max(pair.epsilon(delta, Direction.REMOVE) for pair in found)
-            if rough.epsilon(delta, Direction.REMOVE) >= _ROUGHLY * known:
-                filtered = self._filtered(delta)
+            roughly = rough.epsilon(delta, Direction.REMOVE)
+            if roughly >= _ROUGHLY * known:
+                filtered = self._filtered(delta, max(roughly, known))
                 found += [] if filtered is None else [filtered]
         elif gram.max() > _SMALL_VARIANCE or _is_sparse(gram):
             blocks = _blocks_below(gram, accuracy.tail_mass)
@@ -124,7 +130,7 @@ class MatrixAllocation(interface.Mechanism):
         return DirectedPairs(*(best(way) for way in Direction))
 
     def _filtered(
-        self, delta: float, *, is_rough: bool = False
+        self, delta: float, epsilon: float, *, is_rough: bool = False
     ) -> dominating_pair.DominatingPair | None:
         """Returns the lower pair by a filter of the outputs (`filtered_bins`).
 
@@ -132,6 +138,7 @@ class MatrixAllocation(interface.Mechanism):
 
         Args:
             delta: The δ.
+            epsilon: The ε that is expected.
             is_rough: As in `filtered_bins.lower_pair`.
 
         Returns:
@@ -142,11 +149,13 @@ class MatrixAllocation(interface.Mechanism):
             return None
         if self.gram(Bound.LOWER).max() > _SMALL_VARIANCE:
             return None
+        further = epsilon + min(_FURTHER * epsilon, _MOST_FURTHER)
         return filtered_bins.lower_pair(
             column,
             self.num_bins,
             self.num_epochs,
-            tail_mass=_LEFT_OUT * delta,
+            delta=delta,
+            highest=math.exp(min(further, floats.LARGEST_EXPONENT)),
             is_rough=is_rough,
         )
 

@@ -4,11 +4,12 @@ G′ is above G if G′ − G is a positive semidefinite matrix R plus one with 
 entry, N: more of what is known, and Kahane's inequality. On a line of bins R may be
 Toeplitz, which asks that its symbol, a cosine sum, is nowhere negative. Where the
 circle is cut, [[0, a bᵀ], [b aᵀ, 0]] is below diag(a aᵀ, b bᵀ): bins near the cut vary
-more.
+more. a bᵀ is above the entries across the cut, or is what a closed chain has there.
 """
 
 from collections.abc import Iterator
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -20,14 +21,14 @@ from dp_accounting_ext.kernel import floats
 # Tuning: what is tried. Correlations of neighbors; shares of the least A that is above
 # all entries, or of 2; frequencies at which a symbol is looked at to choose among them.
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
-_SHARES = np.linspace(0.05, 1.0, 39)
-_STRIDE = 8
+_SHARES = np.linspace(0.1, 1.0, 13)
+_STRIDE = 12
 # Of the largest entry: what is left is not all rounding.
 _MOST_SHARED = 0.9
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
 # Tuning: up to which distance N is a part of what the chain has more, over half of the
 # furthest.
-_KNOWN = (0, 1, 2, 3, 4, 8, 128)
+_KNOWN = (0, 2, 8, 128)
 # Tuning: of N in a linear program: at how many distances it is known, and what it costs
 # beside w; how far r moves in a search, and where to, with A.
 _KNOTS, _PRICE = 32, 1e-6
@@ -35,7 +36,9 @@ _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
 # 4 by up to 8 % for a small δ and a variance near one.
-_ORDERS = (2.0, 4.0)
+_ORDERS = (2.0, 3.0, 4.0)
+# Certified: where the ends of a line have an excess, all bins have as much of it, or e.
+LEAST_EXCESS = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +53,8 @@ class Fit:
         correlation: r.
         length: The number of bins on the line.
         excess: e, in [0, 1]: v A e r^{i+j} is added to bins i and j away from one end,
-            and alike at the other end.
+            and alike at the other end. If e > 0, the chain has at least min(e,
+            LEAST_EXCESS) more everywhere, relative to v A r^|i−j|.
         shared: B ≥ 0, which is added to all entries.
     """
 
@@ -68,20 +72,60 @@ class Window:
 
     Attributes:
         near: (n,) by distance along the line; beyond there are none.
-        across: (m,) of bins that are 1, 2, … steps apart across the cut.
+        across: (m,) of the bins i and j away from the ends, for i + j = 0, 1, …
         length: Number of bins.
+        skipped: Number of bins of the circle that are between the ends.
     """
 
     near: FloatArray
     across: FloatArray
     length: int
+    skipped: int = 0
 
-    def excess(self, correlation: float) -> float:
-        """Returns the least e A with e A r^m ≥ all entries m bins from the cut."""
+    @functools.cached_property
+    def furthest(self) -> int:
+        """The largest distance along the line at which there is an entry."""
+        return int(np.flatnonzero(self.near)[-1])
+
+    @functools.cached_property
+    def link(self) -> float:
+        """The least c with entries across the cut at most c times those along the line.
+
+        Both are of the same distance on the circle. It is infinite where bins that far
+        apart have no entry along the line.
+        """
+        along = np.zeros(self.across.size)
+        known = self.near[self.skipped + 1 :][: along.size]
+        along[: known.size] = known
+        there = self.across > 0
+        if not (along[there] > 0).all():
+            return math.inf
+        return float((self.across[there] / along[there]).max(initial=0.0))
+
+    def excess(self, correlation: float, shares: FloatArray) -> FloatArray:
+        """Returns (n,) e A of chains, the lesser one of two.
+
+        One is the least with e A r^{i+j} ≥ all entries across the cut. The other one is
+        what a closed chain has there, of which the link is c times as strong: e is c r
+        to the number of steps from one end to the other.
+
+        Args:
+            correlation: r.
+            shares: (n,) A of each chain.
+        """
         steps = np.arange(self.across.size)
-        return float(
-            (self.across / np.maximum(correlation**steps, 1e-300)).max(initial=0.0)
-        )
+        least = self.across / np.maximum(correlation**steps, 1e-300)
+        each = np.full(shares.size, float(least.max(initial=0.0)))
+        # Twice as far as symbols are looked at, on either side, the chain is to forget.
+        bins = self.length + self.skipped
+        left = bins - 4 * self.furthest
+        if self.link > 1 or left < 3:
+            return each
+        closed = self.link * correlation ** (self.skipped + 1) / (1 - correlation**bins)
+        if 3 * correlation**left > min(closed, LEAST_EXCESS):
+            return each
+        found: FloatArray = np.minimum(each, shares * floats.raised(closed, 1e-9))
+        return found
 
 
 def candidates(gram: FloatArray) -> list[Fit]:
@@ -149,7 +193,7 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
         half = table.size // 2 + 1
         yield Window(table, np.zeros(0), table.size)
         if table[half:].any():
-            yield Window(table[:half], table[half:][::-1], table.size)
+            yield Window(table[:half], table[half:][::-1], table.size, cut)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,20 +241,19 @@ class _Line:
     def fit(self) -> Fit:
         """Returns the chain, rounded up."""
         whole = max(1 + highest_of_symbol(self.gap), self.share)
-        excess = self.window.excess(self.correlation)
+        (excess,) = self.window.excess(self.correlation, np.array([self.share]))
         return Fit(
             floats.raised(self.variance * whole),
             min(floats.raised(self.share / whole), 1.0),
             self.correlation,
             self.window.length,
-            floats.raised(excess / self.share) if self.share else 0.0,
+            floats.raised(float(excess) / self.share) if self.share else 0.0,
         )
 
 
 def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
     """Returns distances from 1 on, up to twice the furthest, and the entries there."""
-    last = int(np.flatnonzero(window.near)[-1])
-    near = window.near[1 : 2 * last + 1]
+    near = window.near[1 : 2 * window.furthest + 1]
     return np.arange(1.0, near.size + 1), near
 
 
@@ -220,7 +263,7 @@ def _lines(window: Window, variance: float) -> Iterator[_Line]:
     N is a part of what a chain has more than the window, R is the rest.
     """
     distances, near = _distances(window)
-    last = int(np.flatnonzero(window.near)[-1])
+    last = window.furthest
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
     best = {order: (math.inf, 0.0, 0.0, 0) for order in _ORDERS}
 
@@ -350,12 +393,13 @@ def _between_bins(
     distances = np.arange(1, window.length)
     powers, weights = correlation**distances, 1 - distances / window.length
     total = 2 * grown(column * powers) @ weights
-    excess = window.excess(correlation)
-    if excess:
+    excess = window.excess(correlation, shares)
+    if excess.any():
         places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
         apart = np.power(correlation, abs(places[:, np.newaxis] - places).ravel())
         ends = np.power(correlation, (places[:, np.newaxis] + places).ravel())
-        more = (1 + grown(column * apart)) * grown(power * excess * ends)
+        more = 1 + grown(column * apart)
+        more *= grown(power * excess[:, np.newaxis] * ends)
         total += 2 * more.sum(axis=1) / window.length
     return np.where(excess <= shares, total, math.inf)
 

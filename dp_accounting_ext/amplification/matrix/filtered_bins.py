@@ -9,43 +9,67 @@ moves are put on p − 1 further steps, which come after the b steps of the epoc
 only removes terms, none of them negative, from the inner products of bins. So the run
 with b + p − 1 steps gives a lower bound (docs/matrix.md).
 
-Let x be an exponential filter of y with variance one, and a the most by which a record
-moves it. The sum S = Σ e^{a x_t − a²/2} over the b steps at which bins start is a
-function of the outputs. By data processing, its laws under P and Q are a lower bound.
-They are computed by a recursion over (x, S). For P there is one law for each position
-of a step among the p steps of a record. A value of x between two points of the grid is
-moved to one of them at random. This is data processing, too, so it costs no error in a
-lower bound.
+Let x be an exponential filter of y with variance one, from the last step to the first.
+After each step, x is rounded to one of a few numbers. Let a be the most by which a
+record moves x. The sum S of e^{a x_t − a²/2} over the b steps at which bins start, each
+rounded to a multiple of a unit, is a function of the outputs. So by data processing its
+laws under P and Q are a lower bound. They are computed by a recursion over (x, S), in
+which nothing is approximated. For P there is one law for each position of a step among
+the p steps of a record.
 """
 
+import dataclasses
 import math
 
 import numpy as np
 from scipy import signal
+from scipy import special
 
 from dp_accounting_ext.amplification.matrix import blocks_below
 from dp_accounting_ext.amplification.matrix import chain_fits
-from dp_accounting_ext.amplification.matrix import gauss_markov
-from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the width of a cell of x, in standard deviations of the filter's innovation.
-_CELL = 0.25
-# Tuning: the variance of a cell of sums is this many times that of the cells for upper
-# bounds; and the least value of `gauss_markov.together` with which it is computed. With
-# a factor of 1, ε is 0.1 % higher, in twice the time.
-_PLACES, _LEAST_TOGETHER = 8.0, 2.5
-_ROUGH = 0.5, 64.0  # Tuning: _CELL and _PLACES of a rough bound.
-# Tuning: the largest number of products, which take about 15 s; and that of a rough
+# Tuning: the width of a cell of x, in standard deviations of the filter's innovation,
+# and that for a rough bound. With 0.15 ε is 0.2 % higher, in almost three times the
+# time.
+_CELL, _ROUGH_CELL = 0.25, 0.5
+# Tuning: the lowest x; so many deviations above the a by which a record moves it, cells
+# are twice as wide; and the highest x is as far above as this power of δ requires. All
+# that is further away is one cell.
+_LOWEST, _HIGH, _RARER = -3.0, 4.0, 5 / 3
+# Tuning: the number of values of S, of which the last one stands for all larger ones.
+_PLACES = 800
+# Tuning: the largest number of products, which take about 7 s; and that of a rough
 # bound, which take 1 s.
-_MOST_WORK, _MOST_ROUGH_WORK = 2e11, 2e10
-# Tuning: smaller masses of a state and a place are dropped, over the tail mass.
-_LEFT_OUT = 1e-9
+_MOST_WORK, _MOST_ROUGH_WORK = 2e11, 3e10
+# Tuning: smaller masses of x and S under P are dropped, over δ; and of Q, where the
+# rest of its mass counts for more than all of them.
+_LEFT_OUT, _LEAST = 1e-13, 1e-300
 _EVERY = 4  # Tuning: small masses are dropped once in this many steps.
-# Certified: a bound on what products of small masses lose in the mass of a final sum.
+# Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistic:
+    """The function S of the outputs.
+
+    Attributes:
+        states: (n,) the increasing numbers to which x is rounded.
+        correlation: The filter's r, in [0, 1): x_t is r x_{t+1} + √(1 − r²) y_t.
+        added: (n,) what each x_t adds to S: whole numbers, at least 0.
+        places: The number m of values of S. The last one, m − 1, stands for all larger
+            ones.
+    """
+
+    states: FloatArray
+    correlation: float
+    added: IndexArray
+    places: int
 
 
 def lower_pair(
@@ -53,7 +77,8 @@ def lower_pair(
     num_bins: int,
     num_epochs: int,
     *,
-    tail_mass: float,
+    delta: float,
+    highest: float,
     is_rough: bool = False,
 ) -> dominating_pair.DominatingPair | None:
     """Returns a pair that is dominated by the run, in both directions.
@@ -62,8 +87,9 @@ def lower_pair(
         column: (p,) the first column c of the strategy over σ, p ≤ b.
         num_bins: The number b of bins.
         num_epochs: The number k of epochs.
-        tail_mass: The probability that may be left out.
-        is_rough: Whether an ε that is a few percent lower suffices, in a tenth of the
+        delta: About the δ that is to be asked for.
+        highest: The largest ratio, about, that is told apart from larger ones.
+        is_rough: Whether an ε that is a few percent lower suffices, in a quarter of the
             time.
 
     Returns:
@@ -81,30 +107,20 @@ def lower_pair(
     epochs[num_bins:] -= 1
     shifts = floats.lowered(1.0) * np.sqrt(epochs) * column
     scale, correlation = _filter(shifts[0], num_bins)
-    each = gauss_markov.tail_of_step(tail_mass, length)
-    cell, part = _ROUGH if is_rough else (_CELL, _PLACES)
-    whole = chain_fits.Fit(scale**2, 1.0, correlation, num_bins)
-    together = gauss_markov.together(whole)
-    chain = markov_sums.Chain(
-        states=gauss_markov.states(scale, correlation, each, cell=cell),
-        correlation=correlation,
-        scale=scale,
-        factors=np.ones(1),
-        probabilities=np.ones(1),
-        lost_factor=0.0,
-        places=gauss_markov.sum_places(
-            num_bins,
-            scale**2,
-            each,
-            together=part * max(together, _LEAST_TOGETHER),
-        ),
-        length=length,
-        smallest_mass=max(_LEFT_OUT * tail_mass, markov_sums.SMALLEST_MASS),
+    innovation = math.sqrt((1 - correlation) * (1 + correlation))
+    cell = (_ROUGH_CELL if is_rough else _CELL) * innovation
+    high = scale - float(special.ndtri(max(delta**_RARER, floats.TINY)))
+    middle = min(scale + _HIGH, high)
+    states = np.append(
+        np.arange(_LOWEST, middle, cell), np.arange(middle, high + cell, 2 * cell)
     )
-    products = chain.states.size**2 * chain.places.size * (column.size + 3)
+    products = states.size**2 * _PLACES * (column.size + 2)
     if 2.0 * products * length > (_MOST_ROUGH_WORK if is_rough else _MOST_WORK):
         return None
-    p_masses, q_masses, error = laws(chain, shifts)
+    ratios = np.exp(scale * states - scale**2 / 2)
+    added = np.rint(np.minimum(ratios / (highest * num_bins), 1.0) * _PLACES)
+    statistic = Statistic(states, correlation, added.astype(np.intp), _PLACES)
+    p_masses, q_masses, error = laws(statistic, shifts, least=_LEFT_OUT * delta)
     ratios = p_masses / q_masses
     order = np.argsort(ratios, kind="stable")
     order = order[ratios[order] > 0]
@@ -114,17 +130,17 @@ def lower_pair(
 
 
 def laws(
-    chain: markov_sums.Chain, shifts: FloatArray
+    statistic: Statistic, shifts: FloatArray, *, least: float
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Returns the masses of S at the places of a grid, under P and under Q.
+    """Returns the masses of all values of S, under P and under Q.
 
     Args:
-        chain: The chain x, and the grids of x and of S. Its length is b + p − 1, and
-            all of its factors are one.
+        statistic: The function S.
         shifts: (b + p − 1, p) how far y_t moves if t is the j-th step of a record.
+        least: Smaller masses of x and S under P may be dropped.
 
     Returns:
-        (l,) lower bounds on P's masses; (l,) upper bounds on Q's masses; and a bound on
+        (m,) lower bounds on P's masses; (m,) upper bounds on Q's masses; and a bound on
         the relative error of any of them.
 
     Guarantees:
@@ -132,68 +148,94 @@ def laws(
         Σ (P − κ Q)₊ is at most the profile of the run, at every κ ≥ 0.
     """
     steps, width = shifts.shape
-    states, places = chain.states.size, chain.places.size
-    additions = [
-        markov_sums.Addition.of(chain, slice(state, state + 1))
-        for state in range(states)
-    ]
-    innovation = math.sqrt((1 - chain.correlation) * (1 + chain.correlation))
-    means = chain.correlation * chain.states
-    # Row 0 is Q's law, rounded up. The others are rounded down: row 1 is Q's law, which
-    # is also P's before the record's first step. Rows 2 to p + 1 are P's at each of the
-    # record's p steps, and row p + 2 is P's after them.
-    law = np.zeros((width + 3, states, places))
-    for row, raised in ((0, True), (1, False)):
-        law[row, :, 0] = markov_sums.hats(
-            chain.states, np.zeros(1), 1.0, raised=raised
-        )[0]
-    above = markov_sums.hats(chain.states, means, innovation, raised=True).T
+    states, places = statistic.states.size, statistic.places
+    means = statistic.correlation * statistic.states
+    innovation = math.sqrt((1 - statistic.correlation) * (1 + statistic.correlation))
+    (first,), error = _masses(statistic, np.zeros(1), 1.0)
+    # Row 0 is Q's law, which is also P's before the record's first step. Rows 1 to p
+    # are P's at each of the record's p steps, and row p + 1 is P's after them.
+    law = np.zeros((width + 2, states, places))
+    law[0, :, 0] = first
     kept: dict[float, FloatArray] = {}
+    most = error
 
     def moved(shift: float) -> FloatArray:
+        nonlocal most
         if shift not in kept:
-            mean = means + innovation * shift
-            found = markov_sums.hats(chain.states, mean, innovation, raised=False)
+            found, off = _masses(statistic, means + innovation * shift, innovation)
             kept[shift] = np.ascontiguousarray(found.T)
+            most = max(most, off)
         return kept[shift]
 
+    # Outside of these places P's laws have no mass.
     used, now = slice(0, 1), np.zeros_like(law)
     for step in range(steps):
         now[1:, :, : used.start] = now[1:, :, used.stop :] = 0.0
-        np.matmul(above, law[0], out=now[0])
-        now[1, :, used] = moved(0.0) @ law[1, :, used]
-        now[2 + width, :, used] = moved(0.0) @ (
-            law[2 + width, :, used] + law[2, :, used]
-        )
+        np.matmul(moved(0.0), law[0], out=now[0])
+        after = law[width + 1, :, used] + law[1, :, used]
+        now[width + 1, :, used] = moved(0.0) @ after
         for position in range(width):
             # Steps are in reverse order, so the last step of a record comes first.
             entering = position == width - 1
             if entering and step > steps - width:
-                now[2 + position] = 0.0
+                now[1 + position] = 0.0
                 continue
-            before = law[1] if entering else law[3 + position]
+            before = law[0] if entering else law[2 + position]
             shift = float(shifts[steps - 1 - step, position])
-            now[2 + position, :, used] = moved(shift) @ before[:, used]
+            now[1 + position, :, used] = moved(shift) @ before[:, used]
         law, now = now, law
         if step < width - 1:
             # No bin starts here, so a term of this step would only add noise to S.
             continue
-        flat = law.transpose(1, 2, 0)
-        for state, addition in enumerate(additions):
-            law[:, state] = (addition.matrix @ flat[state]).T
+        for state, cells in enumerate(statistic.added.tolist()):
+            if cells:
+                _add(law[:, state], min(cells, places - 1))
         if step < width + _EVERY or step % _EVERY == 0:
             # Until this is repeated, masses that leave these places are dropped.
+            law[0][law[0] < _LEAST] = 0.0
             below = law[1:]
-            below[below < chain.smallest_mass] = 0.0
+            below[below < least] = 0.0
             occupied = np.flatnonzero(below.any(axis=(0, 1)))
             used = slice(int(occupied[0]), int(occupied[-1]) + 1)
     totals = law.sum(axis=1)
-    most = max(addition.most_terms for addition in additions)
-    each = (2 * states + most + 32) * floats.UNIT_ROUNDOFF
-    each += 2 * markov_sums.QUADRATURE_ERROR
+    # A mass is a sum of masses of all states; one place takes all that are beyond it.
+    each = most + (2 * states + places + 32) * floats.UNIT_ROUNDOFF
     bins = steps - width + 1
-    p_masses = (totals[2] + totals[2 + width]) / bins
+    p_masses = (totals[1] + totals[width + 1]) / bins
     return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * each)
+
+
+def _add(masses: FloatArray, cells: int) -> None:
+    """Moves masses of S up by a number of cells, at most to the last place.
+
+    Args:
+        masses: (n, m) masses, by S in the last axis. They are changed.
+        cells: How many places they move, from 1 to m − 1.
+    """
+    beyond = masses[:, -cells - 1 :].sum(axis=1)
+    masses[:, cells:] = masses[:, :-cells].copy()
+    masses[:, :cells] = 0.0
+    masses[:, -1] = beyond
+
+
+def _masses(
+    statistic: Statistic, means: FloatArray, spread: float
+) -> tuple[FloatArray, float]:
+    """Returns (k, n) masses of N(mean, spread²) that are rounded to each state.
+
+    Also returned is a bound on their relative error.
+    """
+    states = statistic.states
+    middles = (states[1:] + states[:-1]) / 2 / spread
+    ends = np.concatenate([[-math.inf], middles, [math.inf]])
+    masses, error = projected.normal_masses(ends, means / spread)
+    # A place is the difference of an end and a mean, which are each rounded. Up to 37
+    # deviations away, a cell of width w has at least min(w, 1 / 37) / 4 of the density
+    # at its nearer end, and less than that at the other one.
+    width = min(float(np.diff(middles).min(initial=1.0)), 1.0)
+    sizes = float(np.abs(middles).max()) + float(np.abs(means).max()) / spread
+    error += 16 * sizes * (1 / width + 37) * floats.UNIT_ROUNDOFF
+    return masses, error
 
 
 def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:

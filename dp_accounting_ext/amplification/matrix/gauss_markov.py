@@ -45,8 +45,9 @@ _PART, _MOST_PART = 4.0, 3.0
 # and that of sums is, where steps are correlated: what a step's own noise and splits
 # add is then little of the whole, of so many times as many bins.
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
-# Tuning: chains are chosen between with cells so many times as wide.
-_COARSE = 3.0
+# Tuning: chains are chosen between with cells so many times as wide. There is no choice
+# if all lengths are at most so many times the variance of an innovation.
+_COARSE, _COARSER, _LITTLE = 3.0, 4.5, 160.0
 # Tuning: Rényi orders at which compositions of coarse pairs are compared.
 _RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 # Tuning: the probability beyond the last states and factors is so many times the tail
@@ -57,29 +58,51 @@ _TAILS = 1e4
 _NO_NOISE = 1e-9
 
 
-def fit(
-    gram: FloatArray, *, delta: float, count: int = 1, probability: float = 1.0
-) -> chain_fits.Fit:
-    """Returns the chain that suits a Gram matrix best, by coarse bounds.
+def of_gram(
+    gram: FloatArray,
+    *,
+    tail_mass: float,
+    delta: float,
+    count: int = 1,
+    probability: float = 1.0,
+) -> dominating_pair.DirectedPairs:
+    """Returns pairs that dominate the mean of ratios with a Gram matrix.
+
+    The chain is the one whose ε is the least with wide cells. Where it takes little
+    time, the profiles are the smallest of those of all chains.
 
     Args:
         gram: (b, b) entries, rounded up, at least 0.
+        tail_mass: The probability that may be moved to the sinks, divided by 10,000.
         delta: About the δ that is to be asked for.
         count: Of how many such runs that is.
         probability: With what probability a record is in each of them.
     """
-    found = chain_fits.candidates(gram)
-    if len(found) == 1:
-        return found[0]
+    chains = chain_fits.candidates(gram)
+    if len(chains) == 1:
+        return upper_pairs(chains[0], tail_mass=tail_mass)
 
-    def epsilon(chain_fit: chain_fits.Fit) -> float:
-        tail = delta / count / 1e6
-        pair = upper_pairs(chain_fit, tail_mass=tail, coarser=_COARSE).remove
-        if count == 1 and probability == 1:
-            return pair.epsilon(delta, Direction.REMOVE)
-        return composed_epsilon(pair, count, delta, probability=probability)
+    def epsilon(chain: chain_fits.Fit) -> float:
+        tail, found = delta / count / 1e6, []
+        for coarser in (_COARSE, _COARSER):
+            pair = upper_pairs(chain, tail_mass=tail, coarser=coarser).remove
+            if count == 1 and probability == 1:
+                found.append(pair.epsilon(delta, Direction.REMOVE))
+            else:
+                known = composed_epsilon(pair, count, delta, probability=probability)
+                found.append(known)
+        # What cells add grows as the square of their width.
+        share = (_COARSE**2 - 1) / (_COARSER**2 - _COARSE**2)
+        return found[0] - share * (found[1] - found[0])
 
-    return min(found, key=epsilon)
+    def takes_long(chain: chain_fits.Fit) -> bool:
+        # The number of states is about the inverse of the innovation's deviation.
+        innovation = (1 - chain.correlation) * (1 + chain.correlation)
+        return chain.length > _LITTLE * innovation
+
+    if any(takes_long(chain) for chain in chains):
+        return upper_pairs(min(chains, key=epsilon), tail_mass=tail_mass)
+    return hinges.minimum([upper_pairs(chain, tail_mass=tail_mass) for chain in chains])
 
 
 def composed_epsilon(

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 from scipy import special
 
+from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
@@ -134,13 +135,15 @@ class Chain:
     def variances(self) -> FloatArray:
         """(length,) of x_i. States are x_i less half of a times what is above one.
 
-        At distance d from an end that is e r^{2d}, e the excess. A thousandth is as
-        good as less, so that most steps are alike.
+        At distance d from an end that is e r^{2d}, e the excess, or
+        `chain_fits.LEAST_EXCESS` where that is less, so that most steps are alike.
         """
         places = np.arange(self.length)
         distances = np.minimum(places, places[::-1])
         more = self.excess * np.power(self.correlation, 2.0 * distances)
-        return np.asarray(1 + np.maximum(more, min(self.excess, 1e-3)))
+        return np.asarray(
+            1 + np.maximum(more, min(self.excess, chain_fits.LEAST_EXCESS))
+        )
 
     def steps(self) -> Iterator[tuple[float, float, float]]:
         """Yields the coefficient of x_{i−1} in x_i, and the variances of both."""

@@ -1,6 +1,5 @@
 """Chains above Gram matrices: moments of brute force, and matrices written out."""
 
-import dataclasses
 import itertools
 
 import correlated_oracles
@@ -105,20 +104,68 @@ def test_refined_chains_have_smaller_moments():
 
 
 def test_both_ends_of_a_cut_circle_vary_enough():
-    """What connects bins across the cut is below what both ends have more of."""
+    """What connects the ends of a closed chain is below what both ends have more of.
+
+    All other entries of the closed chain are below those of the line, or are N's.
+    """
     gram, table = band(8, 96, 0.6)
     cut = [fit for fit in chain_fits.candidates(gram) if fit.excess > 0.1]
     assert cut
     for fit in cut:
-        size, half = fit.length, fit.length // 2 + 1
+        size, bins, r = fit.length, len(table), fit.correlation
         places = np.arange(size)
-        across = np.where(abs(places[:, None] - places) >= half, 1, 0)
-        connected = across * table[abs(places[:, None] - places)]
-        assert connected.max() > 0
-        ends = (
-            dataclasses.replace(fit, excess=1.0),
-            dataclasses.replace(fit, excess=0.0),
-        )
-        base = np.subtract(*(covariance(end) for end in ends))
-        flipped = fit.excess * base[::-1] * across
-        assert np.all(flipped >= connected * (1 - 1e-9))
+        distances = abs(places[:, None] - places)
+        closed = (r**distances + r ** (bins - distances)) / (1 - r**bins)
+        line = r**distances * (1 + min(fit.excess, chain_fits.LEAST_EXCESS))
+        from_ends = np.minimum(places, places[::-1])
+        # aᵀb is at both ends of the line, on different sides of its middle.
+        apart = (places[:, None] < size // 2) != (places < size // 2)
+        known = fit.excess * r ** (from_ends[:, None] + from_ends) * apart
+        around = np.minimum(distances, bins - distances)
+        asked = around <= 2 * np.flatnonzero(table[: bins // 2])[-1]
+        assert (asked & apart & (distances > bins // 2)).any()
+        assert np.all((line + known - closed)[asked] >= 0)
+
+
+def entrywise(window, correlation):
+    return chain_fits.Window(window.near, window.across, window.length, 10**9).excess(
+        correlation, np.ones(1)
+    )
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 10])
+def test_a_cut_circle_of_some_epochs_is_a_weaker_link(epochs):
+    """Bins across the cut meet in one epoch less: c is that share of the epochs."""
+    _, table = band(8, 96, 0.6)
+    near, across = table[:49] / table[0], table[1:48] / table[0] * (1 - 1 / epochs)
+    window = chain_fits.Window(near, across, 96)
+    assert window.link == pytest.approx(1 - 1 / epochs)
+    (found,) = window.excess(0.7, np.array([0.8]))
+    assert found == pytest.approx(0.8 * 0.7 * (1 - 1 / epochs), rel=1e-6)
+    assert found < entrywise(window, 0.7)
+
+
+def test_no_chain_is_closed_where_it_does_not_forget():
+    """Then only entries across the cut decide, and so where a link is above one."""
+    _, table = band(8, 96, 0.6)
+    near = table[:49] / table[0]
+    for across, length, correlation in (
+        (near[1:], 96, 0.97),
+        (near[1:20], 34, 0.8),
+        (1.5 * near[1:], 96, 0.7),
+        (np.append(near[1:20], 0.1), 96, 0.7),
+    ):
+        window = chain_fits.Window(near[: length // 2 + 1], across, length)
+        least = (across / correlation ** np.arange(across.size)).max()
+        assert window.excess(correlation, np.ones(1)) == pytest.approx(least)
+
+
+@pytest.mark.parametrize(("bands", "bins"), [(2, 14), (2, 24), (3, 24)])
+def test_moments_of_closed_chains_are_above_those_of_the_bins(bands, bins):
+    tail = [0.4, 0.2][: bands - 1]
+    gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 4, 4.0)
+    found = chain_fits.candidates(gram)
+    for order in (2, 3):
+        truth = moment(gram, order)
+        for fit in found:
+            assert moment(covariance(fit), order) >= truth * (1 - 1e-12)

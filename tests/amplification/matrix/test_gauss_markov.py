@@ -24,10 +24,11 @@ from dp_accounting_ext.pairs import gaussian
 )
 def test_few_bins_against_quadrature(gram):
     """The chain without a cut is near the truth, and never below it."""
-    found = gauss_markov.fit(np.array(gram), delta=1e-3)
-    whole = chain_fits.Fit(found.variance, 0.999, 0.61, len(gram))
-    for chain in (found, whole):
-        pairs = gauss_markov.upper_pairs(chain, tail_mass=1e-14)
+    whole = chain_fits.Fit(max(map(max, gram)), 0.999, 0.61, len(gram))
+    for pairs in (
+        gauss_markov.of_gram(np.array(gram), tail_mass=1e-14, delta=1e-3),
+        gauss_markov.upper_pairs(whole, tail_mass=1e-14),
+    ):
         for direction in Direction:
             for epsilon in (0.0, 0.3, 1.0, 2.0):
                 truth = correlated_oracles.profile(
