@@ -47,7 +47,7 @@ _PART, _MOST_PART = 4.0, 3.0
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
 # Tuning: chains are chosen between with cells so many times as wide. There is no choice
 # if all lengths are at most so many times the variance of an innovation.
-_COARSE, _COARSER, _LITTLE = 3.0, 4.5, 160.0
+_COARSE, _COARSER, _LITTLE = 3.0, 4.5, 40.0
 # Tuning: Rényi orders at which compositions of coarse pairs are compared.
 _RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 # Tuning: the probability beyond the last states and factors is so many times the tail
