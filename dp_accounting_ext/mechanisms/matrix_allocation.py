@@ -41,7 +41,7 @@ _FEW_MEET = 0.25
 _BLOCK_TAILS = 100.0
 # Tuning: a filter is computed precisely if its rough ε, over that of projections, is at
 # least this.
-_ROUGHLY = 0.985
+_ROUGHLY = 0.975
 # Tuning: a filter tells ratios apart up to an ε that is larger than the one that is
 # expected by this share of it, and at most by so much, in nats: for a smaller δ. What
 # is expected is first so many times the ε of projections.
