@@ -1,10 +1,15 @@
 """Gaussian Markov chains whose covariance is above that of bins.
 
-G′ is above G if G′ − G is a positive semidefinite matrix R plus one with no negative
-entry, N: more of what is known, and Kahane's inequality. On a line of bins R may be
-Toeplitz, which asks that its symbol, a cosine sum, is nowhere negative. Where the
-circle is cut, [[0, a bᵀ], [b aᵀ, 0]] is below diag(a aᵀ, b bᵀ): bins near the cut vary
-more. a bᵀ is above the entries across the cut, or is what a closed chain has there.
+G′ is above G if G′ − G = R + N, where R is positive semidefinite and N has no negative
+entry. Adding R gives an adversary more outputs to see. Adding N gives a larger law in
+the convex order, by Kahane's inequality. For bins on a line, R may be a Toeplitz
+matrix. It is positive semidefinite if its symbol, a sum of cosines, is nowhere
+negative.
+
+The bins lie on a circle, which is cut open to a line. The covariances between bins on
+both sides of the cut, [[0, a bᵀ], [b aᵀ, 0]], are below diag(a aᵀ, b bᵀ). So they are
+replaced by a larger variance of the bins near the cut. Here a bᵀ is above the entries
+across the cut, or it is what a chain on the closed circle has there.
 """
 
 from collections.abc import Iterator
@@ -18,26 +23,32 @@ from scipy import optimize
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Tuning: what is tried. Correlations of neighbors; shares of the least A that is above
-# all entries, or of 2; frequencies at which a symbol is looked at to choose among them.
+# Tuning: the search tries these correlations r of neighbors. Its shares A are these
+# times 2 or the least A with A r^d above all entries, whichever is smaller. A symbol is
+# judged by its values at these frequencies. First every _STRIDE-th r is tried.
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
 _SHARES = np.linspace(0.1, 1.0, 13)
 _STRIDE = 12
-# Of the largest entry: what is left is not all rounding.
+# Tuning: B is at most this share of the largest entry, so that what is left of the
+# entries is not all rounding error.
 _MOST_SHARED = 0.9
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
-# Tuning: up to which distance N is a part of what the chain has more, over half of the
-# furthest.
+# Tuning: where the chain exceeds the window, N takes a part of the surplus up to some
+# distance, and all of it beyond. The search tries these distances, in units of half of
+# the largest distance that has an entry.
 _KNOWN = (0, 2, 8, 128)
-# Tuning: of N in a linear program: at how many distances it is known, and what it costs
-# beside w; how far r moves in a search, and where to, with A.
+# Tuning: N in the linear program is given by its values at this many distances, and its
+# cost is so many times that of w. The search moves r by these steps, and (r, A) in
+# these directions.
 _KNOTS, _PRICE = 32, 1e-6
 _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
-# Tuning: exponents count so many times in the moments that decide. 2 is best for most,
-# 4 by up to 8 % for a small δ and a variance near one.
+# Tuning: chains are compared by moments in which the exponents are multiplied by these
+# orders. For most settings the order 2 finds the best chain. For a small δ and a
+# variance near one, the order 4 finds an ε that is up to 8 % smaller.
 _ORDERS = (2.0, 3.0, 4.0)
-# Certified: where the ends of a line have an excess, all bins have as much of it, or e.
+# Certified: if the ends of a line have an excess e, all bins have one of at least this,
+# or of e if that is smaller.
 LEAST_EXCESS = 1e-3
 
 
@@ -52,10 +63,10 @@ class Fit:
         share: A, in [0, 1].
         correlation: r.
         length: The number of bins on the line.
-        excess: e, in [0, 1]: v A e r^{i+j} is added to bins i and j away from one end,
-            and alike at the other end. If e > 0, the chain has at least min(e,
-            LEAST_EXCESS) more everywhere, relative to v A r^|i−j|.
-        shared: B ≥ 0, which is added to all entries.
+        excess: e, in [0, 1]. To the entry of the bins at the distances i and j from one
+            end, v A e r^{i+j} is added, and the same at the other end. All entries are
+            at least min(e, LEAST_EXCESS) larger than v A r^|i−j|, relative to it.
+        shared: B ≥ 0, which is added to all entries of G′.
     """
 
     variance: float
@@ -68,13 +79,15 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """The largest entries of neighbors on a line, over the largest of all.
+    """The largest entries of a Gram matrix on a line, over the largest of all.
 
     Attributes:
-        near: (n,) by distance along the line; beyond there are none.
-        across: (m,) of the bins i and j away from the ends, for i + j = 0, 1, …
-        length: Number of bins.
-        skipped: Number of bins of the circle that are between the ends.
+        near: (n,) The largest entry at each distance along the line. It is zero at
+            larger distances.
+        across: (m,) The largest entries across the cut, of a bin i steps from one end
+            and a bin j steps from the other end, for i + j = 0, 1, …
+        length: The number of bins.
+        skipped: The number of bins of the circle between the two ends.
     """
 
     near: FloatArray
@@ -89,10 +102,10 @@ class Window:
 
     @functools.cached_property
     def link(self) -> float:
-        """The least c with entries across the cut at most c times those along the line.
+        """The largest ratio of an entry across the cut to one along the line.
 
-        Both are of the same distance on the circle. It is infinite where bins that far
-        apart have no entry along the line.
+        Both entries have the same distance on the circle. The ratio is infinite if an
+        entry across the cut has a distance at which there is none along the line.
         """
         along = np.zeros(self.across.size)
         known = self.near[self.skipped + 1 :][: along.size]
@@ -103,11 +116,12 @@ class Window:
         return float((self.across[there] / along[there]).max(initial=0.0))
 
     def excess(self, correlation: float, shares: FloatArray) -> FloatArray:
-        """Returns (n,) e A of chains, the lesser one of two.
+        """Returns (n,) values of e A for chains, the smaller one of two.
 
-        One is the least with e A r^{i+j} ≥ all entries across the cut. The other one is
-        what a closed chain has there, of which the link is c times as strong: e is c r
-        to the number of steps from one end to the other.
+        The first is the least one for which e A r^{i+j} is above all entries across the
+        cut. The second is that of a chain on the closed circle, whose covariance across
+        the cut is c times as large: e is c r^s, where s is the number of steps from one
+        end to the other.
 
         Args:
             correlation: r.
@@ -252,15 +266,19 @@ class _Line:
 
 
 def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
-    """Returns distances from 1 on, up to twice the furthest, and the entries there."""
+    """Returns the distances 1, 2, …, and the window's entries at these distances.
+
+    They end at twice the largest distance that has an entry.
+    """
     near = window.near[1 : 2 * window.furthest + 1]
     return np.arange(1.0, near.size + 1), near
 
 
 def _lines(window: Window, variance: float) -> Iterator[_Line]:
-    """Yields the chains above a window that are best by the moment of each order.
+    """Yields for each order the chain above a window with the least moment.
 
-    N is a part of what a chain has more than the window, R is the rest.
+    Where the chain exceeds the window, N is a part of the surplus. R is the rest of the
+    difference.
     """
     distances, near = _distances(window)
     last = window.furthest

@@ -41,19 +41,21 @@ _PLACE_VARIANCE, _GROWTH = 0.02, 0.006
 # Tuning: the variance of a cell of sums is multiplied by _PART v, but by at least 1 and
 # at most _MOST_PART, where v is the variance of a step's exponent.
 _PART, _MOST_PART = 4.0, 3.0
-# Tuning, from above: up to how many times as large the variance of a factor's cell is,
-# and that of sums is, where steps are correlated: what a step's own noise and splits
-# add is then little of the whole, of so many times as many bins.
+# Tuning: correlated steps give the sum a larger variance, so wider cells add relatively
+# little to it. These are the largest factors by which the variance of a cell of factors
+# is raised for this, and that of a cell of sums; and how many times as many steps as
+# the factor the chain must have.
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
-# Tuning: chains are chosen between with cells so many times as wide. There is no choice
-# if all lengths are at most so many times the variance of an innovation.
+# Tuning: to choose the best of several chains, ε is computed with cells _COARSE and
+# _COARSER times as wide, and extrapolated. No chain is chosen, and all are computed, if
+# the length of each is at most _LITTLE times the variance of its innovation.
 _COARSE, _COARSER, _LITTLE = 3.0, 4.5, 40.0
 # Tuning: Rényi orders at which compositions of coarse pairs are compared.
 _RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
-# Certified: if the independent noise has a smaller share of the variance, that share is
+# Tuning: if the independent noise has a smaller share of the variance, that share is
 # added to the chain's in an upper bound, and left out in a lower bound.
 _NO_NOISE = 1e-9
 
@@ -68,15 +70,16 @@ def of_gram(
 ) -> dominating_pair.DirectedPairs:
     """Returns pairs that dominate the mean of ratios with a Gram matrix.
 
-    The chain is the one whose ε is the least with wide cells. Where it takes little
-    time, the profiles are the smallest of those of all chains.
+    Several chains are above the matrix. The one whose ε is the least with wide cells is
+    used. If it takes little time, the bounds of all chains are computed, and the result
+    is the smallest of them.
 
     Args:
         gram: (b, b) entries, rounded up, at least 0.
         tail_mass: The probability that may be moved to the sinks, divided by 10,000.
         delta: About the δ that is to be asked for.
-        count: Of how many such runs that is.
-        probability: With what probability a record is in each of them.
+        count: The number of runs that are composed.
+        probability: The probability that a record takes part in a run.
     """
     chains = chain_fits.candidates(gram)
     if len(chains) == 1:

@@ -133,10 +133,12 @@ class Chain:
         return slice(int(likely[0]), int(likely[-1]) + 1)
 
     def variances(self) -> FloatArray:
-        """(length,) of x_i. States are x_i less half of a times what is above one.
+        """Returns (length,) variances of x_i.
 
-        At distance d from an end that is e r^{2d}, e the excess, or
-        `chain_fits.LEAST_EXCESS` where that is less, so that most steps are alike.
+        At the distance d from an end the variance is 1 + e r^{2d}, where e is the
+        excess. The term e r^{2d} is replaced by `chain_fits.LEAST_EXCESS` where it is
+        smaller, so that most steps are equal. So that each ratio has the mean one, the
+        grid holds x_i minus a / 2 times the amount by which its variance exceeds one.
         """
         places = np.arange(self.length)
         distances = np.minimum(places, places[::-1])
@@ -146,7 +148,7 @@ class Chain:
         )
 
     def steps(self) -> Iterator[tuple[float, float, float]]:
-        """Yields the coefficient of x_{i−1} in x_i, and the variances of both."""
+        """Yields for each i the coefficient of x_{i−1} in x_i and both variances."""
         before, slope = 1.0, 0.0
         for variance in self.variances().tolist():
             # The second half of the chain is the first half, reversed.
