@@ -21,8 +21,9 @@ from dp_accounting_ext.kernel import whole_laws
 
 # Certified: a sum of products lacks at most this for each product that underflows.
 _UNDERFLOW = 1e-316
-# Certified: merging moves no Q-mass of a lower law by more than this many nats, and no
-# mass that may be moved is larger than this, so that all of them fit a float.
+# Certified: merging moves no Q-mass of a lower law up by more than this many nats, and
+# no mass that may be moved is larger than this, so that all of them fit a float. Masses
+# that move further down are left out if they become too rare.
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
 # Tuning: if more than this mass of Q may be lost, the bound is computed from the sums
 # of Q's masses before and after, which is smaller.
@@ -280,11 +281,16 @@ class Atoms(Law):
 
     def q_mass(self) -> float:
         """Returns the sum of Q's masses."""
-        return float(self.p_and_q[1].sum())
+        return self.p_and_q_mass()[1]
+
+    def p_and_q_mass(self) -> tuple[float, float]:
+        """Returns the sums of P's and of Q's masses."""
+        p, q = self.p_and_q
+        return float(p.sum()), float(q.sum())
 
 
 def missing(before: float, after: float, mass_error: float) -> float:
-    """Returns an upper bound on the Q-mass lost between two sums of masses."""
+    """Returns an upper bound on the mass lost between two sums of masses."""
     most, least = floats.raised(before), floats.lowered(after)
     return max(most * (1 + 4 * mass_error) - least * (1 - 4 * mass_error), 0.0)
 
@@ -402,9 +408,10 @@ def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
         return floors.astype(np.int64), masses
     nearest = np.rint(places)
     if atoms.axis is Axis.LOSS:
-        exponents = (nearest - places) * widths
-        fits = np.abs(exponents) <= FURTHEST_MOVE
-        moved = masses[1] * np.exp(np.where(fits, exponents, 0.0))
-        # A mass that would move further is left out: it would not fit a float.
+        # No mass moves up so far that it would not fit a float.
+        nearest = np.where(widths > FURTHEST_MOVE, floors, nearest)
+        moved = masses[1] * np.exp((nearest - places) * widths)
+        # What becomes too rare for a float is left out, in both rows.
+        fits = (widths <= FURTHEST_MOVE) | (moved >= floats.TINY)
         masses = np.where(fits, np.array([masses[0], moved]), 0.0)
     return nearest.astype(np.int64), masses

@@ -116,18 +116,18 @@ class LatticeLaw(atom_laws.Law):
             last.append((start + masses.shape[1]) * width)
         return min(first, default=0.0), max(last, default=0.0)
 
-    def q_mass(self) -> float:
-        """Returns the sum of Q's masses."""
-        return self.atoms().q_mass()
+    def p_and_q_mass(self) -> tuple[float, float]:
+        """Returns the sums of P's and of Q's masses."""
+        return self.atoms().p_and_q_mass()
 
     def _with_underflow(
-        self, ends: tuple[float, float], q_mass: Callable[[], float]
+        self, ends: tuple[float, float], before: Callable[[], tuple[float, float]]
     ) -> "LatticeLaw":
         """Returns the law with the masses that underflowed in its sinks.
 
         Args:
             ends: The first and the last value of the law before it was laid out here.
-            q_mass: Returns the sum of Q's masses before.
+            before: Returns the sums of P's and of Q's masses before.
         """
         if not self.pieces:
             return self
@@ -138,18 +138,23 @@ class LatticeLaw(atom_laws.Law):
         lost_p, lost_q = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
+        is_whole = self.axis is Axis.RATIO or width <= atom_laws.FURTHEST_MOVE
+        if self.bound is Bound.LOWER and not is_whole:
+            # Masses that became too rare by moving far are left out.
+            lost_p, lost_q = (
+                atom_laws.missing(whole, left, self.mass_error)
+                for whole, left in zip(before(), self.p_and_q_mass(), strict=True)
+            )
         law = dataclasses.replace(
             self, ledger=self.ledger.with_underflow(lost_p, lost_q)
         )
         if self.bound is Bound.LOWER:
             less = atom_laws.share_of(self.ledger, lost_p, lost_q)
-            is_whole = self.axis is Axis.RATIO or width <= atom_laws.FURTHEST_MOVE
             kept = self.closeness.without(less) if is_whole else whole_laws.NONE
             return dataclasses.replace(law, closeness=kept)
         if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
-            lost_q = min(
-                lost_q, atom_laws.missing(q_mass(), self.q_mass(), self.mass_error)
-            )
+            whole, left = before()[1], self.p_and_q_mass()[1]
+            lost_q = min(lost_q, atom_laws.missing(whole, left, self.mass_error))
         return dataclasses.replace(
             law,
             infinity_mass=self.infinity_mass + lost_p,
@@ -170,7 +175,7 @@ class LatticeLaw(atom_laws.Law):
             pieces=pieces,
             centre=self.centre // 2,
         )._rounded(_HALVING)
-        return law._with_underflow(self.ends(), self.q_mass)
+        return law._with_underflow(self.ends(), self.p_and_q_mass)
 
     def levelled(self) -> "LatticeLaw":
         """Returns the law with the two rows of a lower law of losses scaled to one sum.
@@ -248,9 +253,13 @@ class LatticeLaw(atom_laws.Law):
             **atom_laws.sinks_of_sum(self, other)._asdict(),
         )
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
-        return _laid_out(law, found)._with_underflow(
-            (low, high), lambda: self.q_mass() * other.q_mass()
-        )
+
+
+        def products() -> tuple[float, float]:
+            (p, q), (other_p, other_q) = self.p_and_q_mass(), other.p_and_q_mass()
+            return p * other_p, q * other_q
+
+        return _laid_out(law, found)._with_underflow((low, high), products)
 
     def _rounded(self, units: int) -> "LatticeLaw":
         """Returns the law with `units` more units of rounding in its masses."""
@@ -311,10 +320,13 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
             lower, upper = float(special.expit(-width)), float(special.expit(width))
         out[:, :number] += lower * odd
         out[:, 1 : 1 + number] += upper * odd
-    elif law.axis is Axis.RATIO or width <= atom_laws.FURTHEST_MOVE:
-        out[0, :number] += odd[0]
-        moved = math.exp(-width) if law.axis is Axis.LOSS else 1.0
-        out[1:, :number] += moved * odd[1:]
+    else:
+        if law.axis is Axis.LOSS:
+            odd = np.array([odd[0], odd[1] * math.exp(-width)])
+            if width > atom_laws.FURTHEST_MOVE:
+                # What would become too rare for a float is left out, in both rows.
+                odd[:, odd[1] < floats.TINY] = 0.0
+        out[:, :number] += odd
         if law.keeps_rests:
             # Each odd node is one width above the lower node that it joins.
             out[1, :number] += width * odd[0]

@@ -179,7 +179,7 @@ def on_lattice(
     )
     law = law._rounded(_SHARE)
     ends = float(atoms.values[0]), float(atoms.values[-1])
-    return law._with_underflow(ends, atoms.q_mass)
+    return law._with_underflow(ends, atoms.p_and_q_mass)
 
 
 def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:

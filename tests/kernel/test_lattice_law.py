@@ -3,10 +3,14 @@
 from fractions import Fraction
 import math
 
+import dp_accounting
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
+import pytest
+import registered
 
+import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
@@ -87,3 +91,22 @@ def test_a_law_that_underflows_is_all_in_its_sinks():
         <= max(total.infinity_mass, total.zero_mass)
         < 1e-9
     )
+
+
+@pytest.mark.parametrize("count", [192, 5000])
+def test_losses_that_are_merged_over_wide_cells_keep_their_mass(count):
+    """Losses of 690 nats beside Gaussian noise that nearly reveals a record.
+
+    The discrete event has the loss 690 but for a probability of 1e-75. So ε is the sum
+    of the losses and of the Gaussian mechanism's own ε.
+    """
+    masses = (1.0, 1.2e-75, 1.4e-150, 1.7e-225, math.exp(-690.0))
+    event = registered.DiscreteEvent(masses, masses[::-1])
+    noise = dp_accounting.GaussianDpEvent(0.0868)
+    gaussian = ext.PLDAccountant().compose(noise, 2048)
+    accountant = ext.PLDAccountant().compose(noise, 2048).compose(event, count)
+    alone = gaussian.get_epsilon_bounds(1e-16)
+    lower, upper = accountant.get_epsilon_bounds(1e-16)
+    loss = count * 690.0
+    assert lower <= (loss + alone[1]) * (1 + 1e-9)
+    assert (loss + alone[0]) * (1 - 1e-9) <= upper < 1.006 * lower
