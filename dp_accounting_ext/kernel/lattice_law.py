@@ -254,7 +254,6 @@ class LatticeLaw(atom_laws.Law):
         )
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
 
-
         def products() -> tuple[float, float]:
             (p, q), (other_p, other_q) = self.p_and_q_mass(), other.p_and_q_mass()
             return p * other_p, q * other_q

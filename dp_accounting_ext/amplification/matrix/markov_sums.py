@@ -72,8 +72,9 @@ class Chain:
             bounds they are counted as lost, and a mass is only dropped if it is small
             under both Q and P.
         factor_gap: For upper bounds, factors are thinned out until the gap between two
-            of them, times the state's ratio, is this many cells of sums. The factors
-            that are left out are split between those that remain.
+            of them, times the state's ratio, is this many cells of sums, or until one
+            is twice the other. The factors that are left out are split between those
+            that remain.
     """
 
     states: FloatArray
@@ -790,14 +791,16 @@ class Addition:
 
 
 def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
-    """Returns factors at least a gap apart, and the probabilities.
+    """Returns factors that are a gap apart, or a factor of two, and the probabilities.
 
-    The factors that are left out are split between their neighbors.
+    The factors that are left out are split between their neighbors. Small sums decide
+    in the direction ADD, so that small factors are kept where they are a factor of two
+    apart: otherwise most of their mass would go to the smallest one.
     """
     factors, probabilities = chain.factors, chain.probabilities
     kept, last = [0], float(factors[0])
     for index, factor in enumerate(factors.tolist()):
-        if factor >= last + gap and index:
+        if factor >= last + min(gap, last) and index:
             kept.append(index)
             last = factor
     if kept[-1] != factors.size - 1:

@@ -88,3 +88,12 @@ def test_sums_on_uneven_states_against_quadrature(length):
         for found, remove in ((removed, True), (added, False)):
             truth = correlated_oracles.profile(gram.tolist(), epsilon, remove=remove)
             assert truth - 1e-13 <= found <= 1.05 * truth + 1e-4
+
+
+def test_small_sums_of_large_variances_keep_their_place():
+    """They decide in the direction ADD, whose ε is below that of REMOVE here."""
+    chain = chain_fits.Fit(variance=8.5, share=0.63, correlation=0.98, length=35)
+    pairs = gauss_markov.upper_pairs(chain, tail_mass=1e-13, coarser=3.0)
+    assert pairs.add.zero_mass < 1e-8
+    add = pairs.add.epsilon(1e-4, Direction.ADD)
+    assert add < pairs.remove.epsilon(1e-4, Direction.REMOVE) < 11.5
