@@ -93,16 +93,21 @@ def of_losses(pair: profile.LossPair) -> DominatingPair:
     infinity_mass, zero_mass = pair.infinity_mass, pair.zero_mass
     if not kept.any():
         return dominating_pair.trivial_pair(pair.bound)
+    mass_error = pair.mass_error
     if pair.bound is Bound.UPPER:
         infinity_mass += float((p_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
         zero_mass += float((q_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
+        # Profiles are raised a little, and so the masses of many runs sum to more than
+        # one. A pair has no ledger that says so.
+        whole = max(float(p_masses[kept].sum()), float(q_masses[kept].sum()), 1.0)
+        mass_error = max(mass_error, math.log(whole))
     found = DominatingPair(
         np.exp(losses[kept]),
         q_masses[kept],
         min(infinity_mass, 1.0),
         min(zero_mass, 1.0),
         pair.bound,
-        pair.mass_error,
+        mass_error,
         pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
     )
     claimed = pair.closeness.rounded(

@@ -3,11 +3,13 @@
 from fractions import Fraction
 import math
 
+from dp_accounting import dp_event as stock
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import output_pairs
@@ -82,3 +84,18 @@ def test_what_is_lacking_tells_everything_or_nothing(lacking):
 def test_what_are_no_probabilities(p, q, error, message):
     with pytest.raises(ValueError, match=message):
         of_probabilities(p, q, Bound.UPPER, error=error)
+
+
+def test_samples_of_many_runs_whose_masses_are_raised():
+    """Profiles are raised by 1e-9, and so are the masses of one run, a thousand times.
+
+    These runs reveal a record. The pair of all of them must still be one of laws.
+    """
+    noise = stock.DiscreteLaplaceDpEvent(0.738, 1)
+    epoch = ext.RandomAllocationEvent(noise, 4, 396)
+    whole = stock.SelfComposedDpEvent(epoch, 1000)
+    alone = ext.PLDAccountant().compose(whole).get_epsilon_bounds(1e-6)
+    sample = ext.PLDAccountant().compose(ext.PLDSubsampleEvent(0.3, whole))
+    lower, upper = sample.get_epsilon_bounds(1e-6)
+    assert 0.9 * alone[0] < lower < alone[1]
+    assert lower <= upper < 1.002 * lower
