@@ -34,12 +34,14 @@ _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
 # Tuning: the bounds on k of t steps that are tried. Let v be the variance of a step's
 # ratio, so that v k / t is about that of the mean ratio in a block of one draw. Only
-# blocks of one draw are tried if this, plus the share by which unequal sizes of blocks
-# raise the variance of the loss, is at most `_LITTLE`. Otherwise blocks of a few draws
+# blocks of one draw are tried if this, times k / 10 if k is larger than ten, and plus
+# the share by which unequal sizes of blocks raise the variance of the loss, is at most
+# `_LITTLE`. (With a quarter of it, ε of 10 of 1000 steps, σ = 1, 10 runs, falls by
+# 0.02 % in three times the time.) Otherwise blocks of a few draws
 # are tried, except if k > 3, v k³ / t is above `_MANY` and v (t / k − 1)² above
 # `_STEEP`, where the theorem is the smaller bound. The theorem is tried if v k² / t
 # times ln(1/δ) is above `_FEW`.
-_LITTLE, _MANY, _STEEP, _FEW = 0.005, 200.0, 20.0, 3.0
+_LITTLE, _MANY, _STEEP, _FEW = 0.02, 200.0, 20.0, 3.0
 # Tuning: the share by which a block may be longer than in proportion to its draws.
 _UNEVEN = 0.05
 
@@ -99,7 +101,8 @@ class RandomAllocation(Mechanism):
             variance = float(squares.sum())
         in_block = variance * draws / steps
         inverses = sum(number / size for size, number in self._block_sizes())
-        if in_block + (inverses * steps / draws**2 - 1) <= _LITTLE:
+        uneven = inverses * steps / draws**2 - 1
+        if in_block * max(1.0, draws / 10) + uneven <= _LITTLE:
             return blocks
         known = [blocks]
         many = draws > 3 and draws**2 * in_block > _MANY

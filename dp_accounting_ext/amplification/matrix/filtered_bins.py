@@ -50,6 +50,9 @@ _MOST_WORK, _MOST_ROUGH_WORK = 2e11, 3e10
 # rest of its mass counts for more than all of them.
 _LEFT_OUT, _LEAST = 1e-13, 1e-300
 _EVERY = 4  # Tuning: small masses are dropped once in this many steps.
+# Tuning: until then S moves by what states add whose mass is so many times what is
+# dropped.
+_RARE = 1e10
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
 
@@ -93,7 +96,7 @@ def lower_pair(
             time.
 
     Returns:
-        The pair, or None if it would take too long.
+        The pair, or None if it would take too long, or if all masses are too small.
 
     Guarantees:
         H(P‖Q) and H(Q‖P) of the pair are at most those of the run, at every κ ≥ 0.
@@ -124,6 +127,8 @@ def lower_pair(
     ratios = p_masses / q_masses
     order = np.argsort(ratios, kind="stable")
     order = order[ratios[order] > 0]
+    if not order.size:
+        return None
     return blocks_below.pair_below(
         ratios[order], q_masses[order], 4 * error + 16 * floats.UNIT_ROUNDOFF
     )
@@ -196,7 +201,11 @@ def laws(
             below = law[1:]
             below[below < least] = 0.0
             occupied = np.flatnonzero(below.any(axis=(0, 1)))
-            used = slice(int(occupied[0]), int(occupied[-1]) + 1)
+            if not occupied.size:
+                continue
+            likely = (below.sum(axis=2) > _RARE * least).any(axis=0)
+            further = _EVERY * int(statistic.added[likely].max(initial=0))
+            used = slice(int(occupied[0]), min(int(occupied[-1]) + 1 + further, places))
     totals = law.sum(axis=1)
     # A mass is a sum of masses of all states; one place takes all that are beyond it.
     each = most + (2 * states + places + 32) * floats.UNIT_ROUNDOFF

@@ -46,10 +46,11 @@ _PART, _MOST_PART = 4.0, 3.0
 # is raised for this, and that of a cell of sums; and how many times as many steps as
 # the factor the chain must have.
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
-# Tuning: to choose the best of several chains, ε is computed with cells _COARSE and
-# _COARSER times as wide, and extrapolated. No chain is chosen, and all are computed, if
-# the length of each is at most _LITTLE times the variance of its innovation.
-_COARSE, _COARSER, _LITTLE = 3.0, 4.5, 40.0
+# Tuning: the best of several chains is chosen by their ε with cells _COARSE times as
+# wide. With cells three times as wide, or extrapolated from there, a worse one was
+# chosen for two to four bands. No chain is chosen, and all are computed, if the length
+# of each is at most _LITTLE times the variance of its innovation.
+_COARSE, _LITTLE = 2.0, 300.0
 # Tuning: Rényi orders at which compositions of coarse pairs are compared.
 _RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 # Tuning: the probability beyond the last states and factors is so many times the tail
@@ -86,17 +87,11 @@ def of_gram(
         return upper_pairs(chains[0], tail_mass=tail_mass)
 
     def epsilon(chain: chain_fits.Fit) -> float:
-        tail, found = delta / count / 1e6, []
-        for coarser in (_COARSE, _COARSER):
-            pair = upper_pairs(chain, tail_mass=tail, coarser=coarser).remove
-            if count == 1 and probability == 1:
-                found.append(pair.epsilon(delta, Direction.REMOVE))
-            else:
-                known = composed_epsilon(pair, count, delta, probability=probability)
-                found.append(known)
-        # What cells add grows as the square of their width.
-        share = (_COARSE**2 - 1) / (_COARSER**2 - _COARSE**2)
-        return found[0] - share * (found[1] - found[0])
+        tail = delta / count / 1e6
+        pair = upper_pairs(chain, tail_mass=tail, coarser=_COARSE).remove
+        if count == 1 and probability == 1:
+            return pair.epsilon(delta, Direction.REMOVE)
+        return composed_epsilon(pair, count, delta, probability=probability)
 
     def takes_long(chain: chain_fits.Fit) -> bool:
         # The number of states is about the inverse of the innovation's deviation.

@@ -99,3 +99,16 @@ def test_few_bins_against_quadrature(column, bins, epochs):
 def test_what_takes_too_long_is_left():
     column = np.full(1500, 0.01)
     assert filtered_bins.lower_pair(column, 2000, 2, delta=1e-6, highest=9.0) is None
+
+
+@pytest.mark.parametrize("highest", [1.3, 3.0])
+@pytest.mark.parametrize(
+    ("column", "bins", "epochs"),
+    [((0.05, 0.02), 30, 1), ((0.1, 0.05, 0.04), 85, 1), ((0.03, 0.02), 40, 2)],
+)
+def test_little_is_dropped_where_ratios_hardly_vary(column, bins, epochs, highest):
+    """Every step moves S by almost the same number of cells, and the laws with it."""
+    pair = filtered_bins.lower_pair(
+        np.array(column), bins, epochs, delta=1e-6, highest=highest, is_rough=True
+    )
+    assert pair.p_masses.sum() > 1 - 1e-9
