@@ -34,8 +34,9 @@ from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import filtered_bins
-from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.amplification.matrix import markov_chain
 from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.amplification.matrix import state_moves
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
@@ -491,14 +492,14 @@ def moves_of_chains():
     def call(strike):
         return mpmath.npdf(strike) - strike * mpmath.ncdf(-strike)
 
-    for cell in (markov_sums.LARGEST_CELL, markov_sums.NARROW_CELL):
+    for cell in (state_moves.LARGEST_CELL, state_moves.NARROW_CELL):
         count = round(10 / cell)
         states = np.arange(-float(count), count + 1) * cell
-        found = markov_sums.hats(states, np.zeros(1), 1.0, raised=False)[0]
+        found = state_moves.hats(states, np.zeros(1), 1.0, raised=False)[0]
         for target in range(1, 2 * count, 3):
             here, width = mpf(float(states[target])), mpf(cell)
             truth = call(here - width) - 2 * call(here) + call(here + width)
-            yield off(found[target], truth / width) / markov_sums.QUADRATURE_ERROR
+            yield off(found[target], truth / width) / state_moves.QUADRATURE_ERROR
 
 
 def largest_losses():
@@ -593,7 +594,7 @@ def two_of_t():
 
 
 def ratios_of_chains():
-    chain = markov_sums.Chain(
+    chain = markov_chain.Chain(
         states=np.linspace(-7.0, 9.0, 81),
         correlation=0.5,
         scale=1.7,
@@ -605,7 +606,7 @@ def ratios_of_chains():
     )
     for state, ratio in zip(chain.states.tolist(), chain.ratios.tolist(), strict=True):
         truth = mpmath.exp(mpf(1.7) * mpf(state) - mpf(1.7) ** 2 / 2)
-        yield off(ratio, truth) / markov_sums.place_error(chain)
+        yield off(ratio, truth) / markov_chain.place_error(chain)
 
 
 def divergences_of_pairs():

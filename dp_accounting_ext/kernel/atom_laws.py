@@ -281,7 +281,7 @@ class Atoms(Law):
 
     def q_mass(self) -> float:
         """Returns the sum of Q's masses."""
-        return self.p_and_q_mass()[1]
+        return float(self.p_and_q[1].sum())
 
     def p_and_q_mass(self) -> tuple[float, float]:
         """Returns the sums of P's and of Q's masses."""

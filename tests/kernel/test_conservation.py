@@ -15,7 +15,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.amplification.matrix import state_moves
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
@@ -198,7 +198,7 @@ OTHER_FAULTS = {
         (ext.RandomAllocationEvent(Gaussian(1.01), 1, 21), REPLACE),
     ),
     "correlated noise, moves that lose mass": (
-        (markov_sums, "hats", lambda found, *_: found * (1 - 1e-6)),
+        (state_moves, "hats", lambda found, *_: found * (1 - 1e-6)),
         (ext.MatrixAllocationEvent((1.0, 0.5), 2.0, 8, 1), ADD),
     ),
 }

@@ -15,6 +15,7 @@ import numpy as np
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
+from dp_accounting_ext.amplification.matrix import markov_chain
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
@@ -163,7 +164,7 @@ def lower_pair(
     chain, error = _lower_chain(block, each, highest)
     totals, masses, sum_error = markov_sums.lower_sum(chain, np.array(block.scales))
     ratios = totals / block.length
-    error = sum_error + block.length * error + markov_sums.place_error(chain)
+    error = sum_error + block.length * error + markov_chain.place_error(chain)
     return pair_below(ratios, masses, error)
 
 
@@ -207,7 +208,7 @@ def pair_below(
 
 def _lower_chain(
     block: Block, each: float, highest: float
-) -> tuple[markov_sums.Chain, float]:
+) -> tuple[markov_chain.Chain, float]:
     """Returns the chain of a block with its grids, and the error of its factors.
 
     Args:
@@ -224,7 +225,7 @@ def _lower_chain(
     last = math.log1p(block.length / unit) + highest
     places = unit * np.expm1(np.arange(0.0, last, cell))
     grid = gauss_markov.states(scale, block.correlation, each, cell=_CELL)
-    chain = markov_sums.Chain(
+    chain = markov_chain.Chain(
         states=grid,
         correlation=block.correlation,
         scale=scale,
@@ -235,7 +236,7 @@ def _lower_chain(
         length=block.length,
         # Over all states and cells, this adds up to as much as the tails of a step.
         smallest_mass=max(
-            8 * each / (grid.size * places.size), markov_sums.SMALLEST_MASS
+            8 * each / (grid.size * places.size), markov_chain.SMALLEST_MASS
         ),
     )
     return chain, error

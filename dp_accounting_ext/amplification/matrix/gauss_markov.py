@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from dp_accounting_ext.amplification.matrix import chain_fits
+from dp_accounting_ext.amplification.matrix import markov_chain
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -168,9 +169,9 @@ def upper_pairs(
         law.masses[kept],
         infinity_mass=min(law.lost_mean * rounding / chain.length, 1.0),
         mass_error=mass_error,
-        ratio_error=markov_sums.place_error(chain) + factor_error,
+        ratio_error=markov_chain.place_error(chain) + factor_error,
     )
-    shrink = math.exp(-markov_sums.drift(chain))
+    shrink = math.exp(-markov_chain.drift(chain))
     ratios = _of_mean_one(raised.ratios * shrink, raised.masses)
     add = dominating_pair.DominatingPair(
         ratios,
@@ -206,7 +207,7 @@ def _of_mean_one(ratios: FloatArray, masses: FloatArray) -> FloatArray:
 
 def _chain_above(
     chain_fit: chain_fits.Fit, *, tail_mass: float, coarser: float
-) -> tuple[markov_sums.Chain, float] | None:
+) -> tuple[markov_chain.Chain, float] | None:
     """Returns the chain with its grids, and the error of its factors' masses.
 
     Args:
@@ -254,7 +255,7 @@ def _chain_above(
         coarser=coarser,
         together=times * min(max(_PART * variance, 1.0), _MOST_PART),
     )
-    chain = markov_sums.Chain(
+    chain = markov_chain.Chain(
         states=grid,
         correlation=correlation,
         scale=scale,
@@ -266,9 +267,9 @@ def _chain_above(
         excess=excess,
         factor_gap=1.0 if times > 1 else 0.0,
         # All masses of a step that are dropped sum to at most the tail of a step.
-        smallest_mass=max(each / (grid.size * places.size), markov_sums.SMALLEST_MASS),
+        smallest_mass=max(each / (grid.size * places.size), markov_chain.SMALLEST_MASS),
     )
-    return (chain, error) if markov_sums.fits(chain) else None
+    return (chain, error) if markov_chain.fits(chain) else None
 
 
 def together(chain_fit: chain_fits.Fit) -> float:

@@ -22,7 +22,9 @@ from scipy import sparse
 
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import gauss_markov
-from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.amplification.matrix import markov_chain
+from dp_accounting_ext.amplification.matrix import state_moves
+from dp_accounting_ext.amplification.matrix import sum_additions
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
@@ -44,7 +46,7 @@ _LONG, _COARSEST = 32, 3.0
 
 
 @dataclasses.dataclass(frozen=True)
-class _Chain(markov_sums.Chain):
+class _Chain(markov_chain.Chain):
     """A chain whose states have larger variances near both ends of the block.
 
     Attributes:
@@ -145,11 +147,11 @@ def upper_pairs(
         laws, error = _times_shared(laws, chain, chain_fit.shared, tail_mass, coarser)
         factor_error += error
     mass_error = laws.mass_error + chain.length * factor_error
-    ratio_error = markov_sums.place_error(chain) + factor_error
+    ratio_error = markov_chain.place_error(chain) + factor_error
     ratio_error += 8 * (chain.length + 2) * floats.UNIT_ROUNDOFF
     rounding = floats.raised(1 + mass_error)
     absent = np.power(1 - probability, np.arange(1, chain.length + 1))
-    shrink = math.exp(-markov_sums.drift(chain))
+    shrink = math.exp(-markov_chain.drift(chain))
     removed, added = [], []
     for number, masses in enumerate(laws.masses):
         kept = masses > floats.SMALLEST_MASS
@@ -225,7 +227,7 @@ def _chain_of(
         excess=excess,
         heights=chain_fit.variances,
     )
-    return (chain, error) if markov_sums.fits(chain) else None
+    return (chain, error) if markov_chain.fits(chain) else None
 
 
 def _laws(chain: _Chain, decay: float) -> _Laws:
@@ -258,14 +260,14 @@ def _laws(chain: _Chain, decay: float) -> _Laws:
         after = np.stack(
             [adder @ row for adder, row in zip(added, before, strict=True)]
         )
-        small = after < markov_sums.SMALLEST_MASS
+        small = after < markov_chain.SMALLEST_MASS
         cleared = float(after[small].sum())
         after[small] = 0.0
         lost_mean, lost_mass = lost_mean + cleared * top, lost_mass + cleared
         laws.append(after.sum(axis=0))
         sums.append((lost_mean, lost_mass, lifted))
     operations = states.size + _most_terms(added) + 16
-    error = operations * floats.UNIT_ROUNDOFF + 2 * markov_sums.QUADRATURE_ERROR
+    error = operations * floats.UNIT_ROUNDOFF + 2 * state_moves.QUADRATURE_ERROR
     means, losses, lifts = floats.raised(1.0) * np.array(sums).T
     return _Laws(np.array(laws), means, losses, lifts, chain.length * error)
 
@@ -290,7 +292,7 @@ def _times_shared(
         shared, shared, Bound.UPPER, each, coarser=coarser
     )
     places = chain.places
-    moved, above = markov_sums.split(
+    moved, above = sum_additions.split(
         places, np.outer(places, _with_zero(factors)), probabilities
     )
     found = laws._replace(
@@ -304,7 +306,7 @@ def _times_shared(
 
 def _moves_of(
     chain: _Chain, slope: float, before: float, variance: float
-) -> markov_sums.Moves:
+) -> state_moves.Moves:
     """Returns the probabilities with which a step moves each state to each other.
 
     Args:
@@ -316,7 +318,7 @@ def _moves_of(
     """
     shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
     means = slope * (chain.states + shifts[0]) - shifts[1]
-    return markov_sums.moves(chain, means, math.sqrt(variance - slope**2 * before))
+    return state_moves.moves(chain, means, math.sqrt(variance - slope**2 * before))
 
 
 def _adders(
@@ -335,7 +337,7 @@ def _adders(
     found, lost = [], np.empty((chain.states.size, chain.places.size))
     for index, ratio in enumerate(chain.ratios.tolist()):
         sums = before + ratio * factors
-        moved, above = markov_sums.split(chain.places, sums, chain.probabilities)
+        moved, above = sum_additions.split(chain.places, sums, chain.probabilities)
         lost[index] = above + chain.lost_factor * ratio
         found.append(moved)
     return found, lost

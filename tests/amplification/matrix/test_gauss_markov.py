@@ -8,6 +8,7 @@ import pytest
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
+from dp_accounting_ext.amplification.matrix import markov_chain
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -66,7 +67,7 @@ def test_sums_on_uneven_states_against_quadrature(length):
     """In both directions, with ratios divided by what splits may raise them by."""
     places = np.arange(length)
     gram = 0.6 ** abs(places[:, np.newaxis] - places)
-    chain = markov_sums.Chain(
+    chain = markov_chain.Chain(
         states=gauss_markov.states(1.0, 0.6, 1e-12, cell=0.1, widest=2.5),
         correlation=0.6,
         scale=1.0,
@@ -79,7 +80,7 @@ def test_sums_on_uneven_states_against_quadrature(length):
     assert np.ptp(np.diff(chain.states)) > 0.1
     law = markov_sums.upper_sum(chain)
     ratios = law.places / length
-    shrunk = ratios * math.exp(-markov_sums.drift(chain))
+    shrunk = ratios * math.exp(-markov_chain.drift(chain))
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         kappa = math.exp(epsilon)
         removed = law.masses @ np.maximum(ratios - kappa, 0) + law.lost_mean / length

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from scipy import special
 
+from dp_accounting_ext.amplification.matrix import markov_chain
 from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.amplification.matrix import state_moves
 
-CHAIN = markov_sums.Chain(
+CHAIN = markov_chain.Chain(
     states=np.linspace(-7.0, 8.0, 151),
     correlation=0.6,
     scale=1.0,
@@ -45,10 +47,10 @@ def test_moves_against_mpmath(target):
     """Each is the mean of the hat function around a state, to the error allowed."""
     spread, start = 0.8, 90
     mean = CHAIN.correlation * CHAIN.states[start]
-    moves = markov_sums.moves(CHAIN, np.array([mean]), spread)
+    moves = state_moves.moves(CHAIN, np.array([mean]), spread)
     found = moves.matrix[0, target]
     truth = hat_mean(CHAIN.states, target, float(mean), spread)
-    error = markov_sums.QUADRATURE_ERROR
+    error = state_moves.QUADRATURE_ERROR
     assert truth * (1 - error) <= found <= truth * (1 + error)
 
 
@@ -57,7 +59,7 @@ def test_moves_against_mpmath(target):
 def test_what_is_beyond_the_grid_is_counted(start, spread):
     """Below at its first state, above with its probability and its mean ratio."""
     mean = CHAIN.correlation * float(CHAIN.states[start])
-    moves = markov_sums.moves(CHAIN, np.array([mean]), spread)
+    moves = state_moves.moves(CHAIN, np.array([mean]), spread)
     low, high = CHAIN.states[[0, -1]]
     least = mpmath.ncdf((mpmath.mpf(float(low)) - mean) / spread)
     assert moves.matrix[0, 0] >= moves.below[0] >= least
@@ -102,7 +104,7 @@ def test_a_split_variable_is_below_one_of_the_variance_asked_for(cell):
     """Its calls are chords over cells, all are below those of N(0, 1.7)."""
     variance = 1.7
     cell *= math.sqrt(variance)
-    narrow, wide = markov_sums.spread_to_split(variance, cell), math.sqrt(variance)
+    narrow, wide = state_moves.spread_to_split(variance, cell), math.sqrt(variance)
 
     def calls(strikes, spread):
         away = strikes / spread
@@ -176,7 +178,7 @@ def test_fewer_factors_have_the_mean_of_all():
     law = markov_sums.upper_sum(chain)
     # Split states raise the mean by no more than `drift`.
     assert law.masses @ law.places + law.lost_mean >= 3 - 1e-6
-    assert law.masses @ law.places <= 3 * math.exp(markov_sums.drift(chain)) + 1e-6
+    assert law.masses @ law.places <= 3 * math.exp(markov_chain.drift(chain)) + 1e-6
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 6])
