@@ -163,8 +163,7 @@ def _source(event: Any) -> bets.Source:
             "sampling_probability must be in (0, 1) to be certified by sampling. "
             f"Found {rate:g}."
         )
-    if not noise:
-        raise ValueError("noise_multiplier must be positive. Found 0.")
+    _check_noise(noise)
     source = poisson_tilts.Draws.of_toeplitz(np.array(column) / noise, rate, steps)
     if source.most_copies < 2:
         raise ValueError(
@@ -190,8 +189,7 @@ def _gram(event: Any) -> FloatArray:
             "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
         )
     strategy, noise, bins, epochs = extension_events.matrix_fields(event)
-    if not noise:
-        raise ValueError("noise_multiplier must be positive. Found 0.")
+    _check_noise(noise)
     run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
     return run.gram(Bound.UPPER)
 
@@ -216,13 +214,17 @@ def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
 def _gram_of_selected_steps(event: dp_event.SelectedStepsMatrixEvent) -> FloatArray:
     """Returns the inner products of the sums of columns of all sets of steps."""
     strategy, noise, *numbers = extension_events.selected_steps_matrix_fields(event)
-    if not noise:
-        raise ValueError("noise_multiplier must be positive. Found 0.")
+    _check_noise(noise)
     holds = _sets(*numbers)
     # In one epoch of as many bins as steps, a bin is a step.
     run = matrix_allocation.MatrixAllocation(strategy, noise, holds.shape[1], 1)
     products, error = run.products()
     return np.asarray(holds @ (products * (1 + 3 * error)) @ holds.T)
+
+
+def _check_noise(noise_multiplier: float) -> None:
+    if not noise_multiplier:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
 
 
 def _sets(num_selected: int, num_steps: int, num_epochs: int) -> FloatArray:

@@ -21,8 +21,8 @@ WHOLE_CELLS = 192
 # The number of cells in a scale for sums of scores of a record's steps. Such a sum is
 # computed many times for one answer.
 SCORE_CELLS = 32
-# The fewest and the most cells in a scale, for any discretization interval of the stock
-# accountant; and its default interval, for which there are `CELLS` cells.
+# The smallest and the largest number of cells in a scale, whatever discretization
+# interval is asked for. At the stock accountant's default interval there are `CELLS`.
 FEWEST_CELLS, MOST_CELLS, STOCK_INTERVAL = 32, 512, 1e-4
 # The number of scales with narrow cells for trade-off curves, which are queried far
 # from the median.

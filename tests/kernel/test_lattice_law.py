@@ -110,3 +110,5 @@ def test_losses_that_are_merged_over_wide_cells_keep_their_mass(count):
     loss = count * 690.0
     assert lower <= (loss + alone[1]) * (1 + 1e-9)
     assert (loss + alone[0]) * (1 - 1e-9) <= upper < 1.006 * lower
+    if count == 192:  # Wider cells leave some mass out of the lower law.
+        assert accountant.get_delta_bounds(loss)[0] > 0.9999

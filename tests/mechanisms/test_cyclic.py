@@ -106,7 +106,7 @@ def test_poisson_samples_whose_noise_is_not_correlated_and_none():
     assert bounds(Poisson((0.8,), 1.5, 0.3, 20)) == bounds(whole)
     assert bounds(Poisson((0.8, 0.0), 1.5, 0.3, 20)) == bounds(whole)
     assert bounds(Poisson(BAND, 3.0, 0.0, 20)) == (0.0, 0.0)
-    # The second coefficient is none of the run's own.
+    # A run of one step does not use the second coefficient.
     assert bounds(Poisson(BAND, 3.0, 0.4, 1)) == bounds(Poisson((1.0,), 3.0, 0.4, 1))
     nothing = ext.PLDAccountant().compose(Poisson(BAND, 0.0, 0.4, 2))
     low, high = nothing.get_delta_bounds(1.0)
@@ -122,8 +122,8 @@ def test_correlated_noise_costs_more_than_as_much_independent_noise():
     mean = math.sqrt(99 * 1.5**2 + 1) / 20
     known = bounds(stock.GaussianDpEvent(1 / mean))[1]
     assert low <= known <= high < 1.02 * low
-    # With little noise independent noise over a column's norm is the better lower
-    # bound: that of all steps but the last, whose column is cut.
+    # With little noise, independent noise over a column's norm is the better lower
+    # bound. It counts all steps but the last, whose column is cut.
     low, _ = bounds(Poisson((1.0, 0.1), 0.4, 0.01, 200))
     alone = stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.4))
     assert low >= bounds(stock.SelfComposedDpEvent(alone, 199))[0]

@@ -76,7 +76,8 @@ def test_correlated_noise_costs_more_than_as_much_independent_noise():
     alone = ext.RandomAllocationEvent(stock.GaussianDpEvent(4 / 1.25**0.5), 5, 100)
     low, high = bounds(Event(BAND, 4.0, 5, 100))
     assert bounds(alone)[1] < low < high < 1.2 * low
-    # With little noise the columns alone are the better lower bound.
+    # With little noise, independent noise over the norm of a column is the better
+    # lower bound.
     low, _ = bounds(Event((1.0, 0.1), 0.4, 2, 1000))
     steps = 1000 - 1
     inner = ext.RandomAllocationEvent(stock.GaussianDpEvent(0.4), 2, steps)

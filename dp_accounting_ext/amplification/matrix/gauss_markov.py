@@ -47,10 +47,10 @@ _PART, _MOST_PART = 4.0, 3.0
 # is raised for this, and that of a cell of sums; and how many times as many steps as
 # the factor the chain must have.
 _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
-# Tuning: the best of several chains is chosen by their ε with cells _COARSE times as
-# wide. With cells three times as wide, or extrapolated from there, a worse one was
-# chosen for two to four bands. No chain is chosen, and all are computed, if the length
-# of each is at most _LITTLE times the variance of its innovation.
+# Tuning: to choose the best of several chains, the ε of each is computed with cells
+# that are _COARSE times as wide. (Cells three times as wide chose a worse chain for two
+# to four bands.) All chains are used, and none is chosen, if the length of each is at
+# most _LITTLE times the variance of its innovation.
 _COARSE, _LITTLE = 2.0, 300.0
 # Tuning: Rényi orders at which compositions of coarse pairs are compared.
 _RENYI = 1 + np.geomspace(0.05, 200.0, 60)

@@ -40,6 +40,18 @@ def test_long_runs_are_bounded_by_the_sum_of_a_row():
     assert 1.0 <= strategy_norms.precision_above(np.eye(3), 1.0, 3) < 1 + 1e-12
 
 
+def test_the_least_sum_of_the_first_columns_counts():
+    """Not that of the last of them, where columns differ."""
+    rows = np.tril(np.ones((6, 6)))
+    rows[:, 1] = [0, 0.01, 0, 0, 0, 0]
+    rows[:, 2] = [0, 0, 9, 9, 9, 9]
+    first = strategy_norms.first_steps(rows, 1.0, 6)
+    least = min(rows[:, step].sum() for step in range(first.number))
+    assert first.shift * math.sqrt(6) <= least
+    norm = min(np.linalg.norm(rows[:, step]) for step in range(first.number))
+    assert first.deviation * norm >= 1
+
+
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("steps", [12, 100])
 def test_first_steps_move_the_sum_by_no_less_in_fractions(column, steps):
