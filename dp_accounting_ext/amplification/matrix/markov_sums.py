@@ -93,18 +93,20 @@ def upper_sum(chain: Chain) -> SumLaw:
         most Σ masses · (k − places)₊ plus k times the lost and lifted masses.
     """
     count, half = chain.states.size, (chain.length + 1) // 2
-    additions = [
-        sum_additions.Addition.of(
-            chain, slice(start, min(start + markov_chain.ROWS, count))
-        )
-        for start in range(0, count, markov_chain.ROWS)
-    ]
-    nothing = np.zeros((count, chain.places.size))
-    nothing[:, 0] = 1.0
     variances = chain.variances()[:half].tolist()
     rows = chain.likely_rows(variances[0])
+    nothing = np.zeros((count, chain.places.size))
+    nothing[:, 0] = 1.0
     without = _Side(rows, nothing, *np.zeros((3, count)))
-    side = _added(chain, additions, without, variances[0])
+    masses, lost_mean, most_terms = sum_additions.first_sums(chain, rows)
+    side = without._replace(masses=masses, lost_mean=lost_mean)
+    side = _without_small(chain, side, variances[0])
+    additions: list[sum_additions.Addition] = []
+    if half > 1:
+        blocks = range(0, count, markov_chain.ROWS)
+        ends = [slice(start, min(start + markov_chain.ROWS, count)) for start in blocks]
+        additions = [sum_additions.Addition.of(chain, block) for block in ends]
+        most_terms = max(most_terms, *(each.most_terms for each in additions))
     known: tuple[float, float, slice] | None = None
     # One of the sides contains the middle step. The other one has half of the steps,
     # rounded down.
@@ -116,8 +118,8 @@ def upper_sum(chain: Chain) -> SumLaw:
             moves = state_moves.moves_outward(chain, rows, inner, side.rows, outer)
         without = _moved(rows, moves, side, steps)
         if steps < half:
-            side = _added(chain, additions, without, inner)
-    operations = count + max(each.most_terms for each in additions) + 16
+            side = _without_small(chain, _added(chain, additions, without), inner)
+    operations = count + most_terms + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * state_moves.QUADRATURE_ERROR
     return _joined(chain, variances[-1], side, without, error)
 
@@ -203,10 +205,7 @@ def _both(
 
 
 def _added(
-    chain: Chain,
-    additions: Sequence[sum_additions.Addition],
-    side: _Side,
-    variance: float,
+    chain: Chain, additions: Sequence[sum_additions.Addition], side: _Side
 ) -> _Side:
     """Returns a side whose sum also contains the step of the given state.
 
@@ -214,7 +213,6 @@ def _added(
         chain: The chain.
         additions: What a step adds, for all states.
         side: The side without this step.
-        variance: The variance of the given state.
     """
     masses = np.zeros_like(side.masses)
     lost_mean = side.lost_mean + floats.raised(1.0) * chain.ratios * side.lost_mass
@@ -224,6 +222,18 @@ def _added(
             and side.rows.start < addition.rows.stop
         ):
             lost_mean[addition.rows] += addition.apply(side.masses, masses)
+    return side._replace(masses=masses, lost_mean=lost_mean)
+
+
+def _without_small(chain: Chain, side: _Side, variance: float) -> _Side:
+    """Returns a side without the small masses, which are counted as lost.
+
+    Args:
+        chain: The chain.
+        side: The side. Its array of masses is written to.
+        variance: The variance of the given state.
+    """
+    masses = side.masses
     likely = chain.likelihoods(variance)[:, np.newaxis]
     least = np.maximum(
         chain.least_masses / np.maximum(likely, floats.TINY), markov_chain.SMALLEST_MASS
@@ -232,9 +242,8 @@ def _added(
     cleared = np.where(small, masses, 0.0)
     masses[small] = 0.0
     return side._replace(
-        masses=masses,
         lost_mass=side.lost_mass + cleared.sum(axis=1),
-        lost_mean=lost_mean + cleared @ chain.places,
+        lost_mean=side.lost_mean + cleared @ chain.places,
     )
 
 

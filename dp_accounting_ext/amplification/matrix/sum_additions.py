@@ -11,6 +11,7 @@ from scipy import sparse
 
 from dp_accounting_ext.amplification.matrix import markov_chain
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import sums
 
 Chain = markov_chain.Chain
@@ -48,11 +49,9 @@ class Addition:
         )
         size, count, number = ratios.size, places.size, factors.size
         steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
-        added = np.minimum(places[:, np.newaxis] + steps, places[-1])
-        low = np.searchsorted(places, added, side="right") - 1
-        np.minimum(low, count - 2, out=low)
-        share = (added - places[low]) / cells[low]
-        np.clip(share, 0.0, 1.0, out=share)
+        low, share = _cells(
+            places, np.minimum(places[:, np.newaxis] + steps, places[-1])
+        )
         # The columns are the lower ends of the cells for each factor, then the upper
         # ends, and then the place itself for the factor 0.
         shares = np.empty((size, count, 2 * number + 1))
@@ -87,6 +86,35 @@ class Addition:
         given = masses[self.rows]
         out[self.rows] = (self.matrix @ given.ravel()).reshape(given.shape)
         return np.asarray((given * self.lost).sum(axis=1))
+
+
+def first_sums(chain: Chain, rows: slice) -> tuple[FloatArray, FloatArray, int]:
+    """Returns the laws of the sum of a single step, given its state.
+
+    Args:
+        chain: The chain.
+        rows: The states that are given. The others get no masses.
+
+    Returns:
+        (n, l) the masses of the chain's places, given each state; (n,) the part of the
+        sum's mean that is not in them; and the largest number of terms of a mass.
+    """
+    places, weights = chain.places, chain.probabilities
+    ratios = chain.ratios[rows]
+    sums = ratios[:, np.newaxis] * chain.factors
+    above = np.maximum(sums - places[-1], 0.0)
+    low, share = _cells(places, sums - above)
+    masses, lost = (
+        np.zeros((chain.states.size, places.size)),
+        np.zeros(chain.states.size),
+    )
+    for row, cells, shares in zip(masses[rows], low, share, strict=True):
+        upper = weights * shares
+        row[:] = np.bincount(cells, weights - upper, places.size)
+        row += np.bincount(cells + 1, upper, places.size)
+    masses[rows, 0] += max(1 - float(weights.sum()), 0.0)
+    lost[rows] = above @ weights + chain.lost_factor * ratios
+    return masses, lost, 2 * weights.size + 1
 
 
 def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
@@ -133,14 +161,24 @@ def split(
     count, number = sums.shape
     weights = np.append(probabilities, max(1 - float(probabilities.sum()), 0.0))
     above = np.maximum(sums - places[-1], 0.0)
-    sums = sums - above
-    low = np.searchsorted(places, sums, side="right") - 1
-    np.minimum(low, count - 2, out=low)
-    share = (sums - places[low]) / (places[low + 1] - places[low])
-    np.clip(share, 0.0, 1.0, out=share)
+    low, share = _cells(places, sums - above)
     goals = np.concatenate([low, low + 1], axis=1).astype(np.int32)
     parts = np.concatenate([weights * (1 - share), weights * share], axis=1)
     starts = np.arange(count + 1, dtype=np.int32) * (2 * number)
     columns = parts.ravel(), goals.ravel(), starts
     matrix = sparse.csc_matrix(columns, shape=(count, count)).tocsr()
     return matrix, np.asarray(above @ weights)
+
+
+def _cells(places: FloatArray, sums: FloatArray) -> tuple[IndexArray, FloatArray]:
+    """Returns the cells that sums are in, and the shares that go to the upper ends.
+
+    Args:
+        places: (l,) The places, increasing from 0.
+        sums: The sums, from 0 to the highest place.
+    """
+    low = np.searchsorted(places, sums, side="right") - 1
+    np.minimum(low, places.size - 2, out=low)
+    share = (sums - places[low]) / np.diff(places)[low]
+    np.clip(share, 0.0, 1.0, out=share)
+    return low, share
