@@ -65,7 +65,8 @@ def from_strategy(
     """Returns the event of all steps of a strategy of `jax_privacy.batch_selection`.
 
     Lower bounds on the event are for examples that may take part: EQUAL_SPLIT leaves
-    out those beyond a multiple of the number of groups.
+    out those beyond a multiple of the number of groups. The event of EQUAL_SPLIT is
+    that of an example whose group is known, as the groups of all others determine it.
 
     Args:
         strategy: How batches are drawn. A `UserSelectionStrategy` clips the gradients
@@ -140,9 +141,12 @@ def of_records(strategy: Any) -> Any:
 
 
 def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
-    """Returns Poisson samples of groups in turn, where an example's group is secret.
+    """Returns Poisson samples of groups in turn.
 
-    With truncated batches the event is that of an example whose group is known.
+    An example's group is secret if it is drawn independently. The groups of EQUAL_SPLIT
+    have a fixed size, so that the groups of all other examples, which the outputs may
+    reveal, determine its group. There, as with truncated batches, the event is that of
+    an example whose group is known.
     """
     cycle = fields.positive_integer("cycle_length", strategy.cycle_length)
     iterations = _iterations(strategy)
@@ -160,8 +164,14 @@ def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
         column = _coefficients(setting.matrix, iterations)
     if strategy.truncated_batch_size is not None:
         return _truncated(strategy, column, setting)
-    is_secret = cycle > 1 and not setting.is_group_known
-    if is_secret or _bands(column) > cycle:
+    is_secret = cycle > 1 and is_independent and not setting.is_group_known
+    overlap = _bands(column) > cycle and setting.noise_multiplier > 0
+    if overlap and not is_secret and strategy.sampling_prob == 1:
+        # The example takes part in all steps of its group.
+        total = _of_all_cycles(column, cycle, iterations)
+        return stock.GaussianDpEvent(_noise_over_norm(total, setting))
+    if is_secret or overlap:
+        # With overlapping columns, its upper bound is that of a known group, too.
         return dp_event.CyclicPoissonEvent(
             column, setting.noise_multiplier, strategy.sampling_prob, cycle, iterations
         )
@@ -200,6 +210,18 @@ def _noise_over_norm(column: Sequence[float], setting: _Setting) -> float:
     if setting.matrix is None:
         return setting.noise_multiplier
     return setting.noise_multiplier / math.hypot(*column) * (1 - _ROUNDING)
+
+
+def _of_all_cycles(
+    column: Sequence[float], cycle: int, iterations: int
+) -> Sequence[float]:
+    """Returns the sum of the columns of the first group's steps, rounded up."""
+    cycles = -(-iterations // cycle)
+    rows = np.zeros(cycles * cycle)
+    rows[: len(column)] = column
+    sums = np.cumsum(rows.reshape(cycles, cycle), axis=0).ravel()[:iterations]
+    rounded: list[float] = (sums * (1 + cycles * np.finfo(np.float64).eps)).tolist()
+    return rounded
 
 
 def _bands(column: Sequence[float]) -> int:

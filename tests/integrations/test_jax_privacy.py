@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import statistics
 
 import dp_accounting
 import jax.numpy as jnp
@@ -119,6 +120,54 @@ def test_groups_of_cyclic_samples_are_secret():
     assert found == ext.PLDAccountant().compose(once).get_epsilon_bounds(DELTA)
     # With a known group it is a Gaussian mechanism, of which it is no lower bound.
     assert found[1] < 0.9 * epsilon(repeated(STEP, 2))
+
+
+@pytest.mark.parametrize("relation", [Relation.REPLACE_SPECIAL, Relation.REPLACE_ONE])
+def test_groups_of_equal_size_are_known(relation):
+    """Two examples in groups of one: the outputs reveal where the other one is."""
+    event = certified.from_strategy(
+        Poisson(1.0, 2, cycle_length=2), NOISE, neighboring_relation=relation
+    )
+    found = epsilon(event, relation)
+    assert found >= epsilon(STEP, relation)
+    # The other example moves a coordinate of its own in one of the steps. The larger of
+    # its two outputs is in its step with this probability.
+    seen = statistics.NormalDist().cdf(1 / (NOISE * math.sqrt(2)))
+    steps = np.linspace(-8, 9, 1701)
+    density = np.exp(-(steps**2) / 2) * 0.01 / math.sqrt(2 * math.pi)
+    ratios = np.exp(steps / NOISE - 0.5 / NOISE**2)
+    ratio = seen * ratios[:, np.newaxis] + (1 - seen) * ratios
+    more = np.maximum(ratio - math.exp(found), 0.0)
+    assert density @ more @ density <= DELTA
+
+
+@pytest.mark.parametrize(
+    ("rate", "column", "expected"),
+    [
+        (0.1, [1.0], repeated(SAMPLED, 16)),
+        (
+            0.1,
+            [1.0, 0.0, 0.0, 0.0, 0.5],
+            ext.CyclicPoissonEvent([1.0, 0.0, 0.0, 0.0, 0.5], NOISE, 0.1, 4, 62),
+        ),
+        # The first row has 1, and the fifteen rows after it in its group have 1 + 0.5.
+        (1.0, [1.0, 0.0, 0.0, 0.0, 0.5], NOISE / math.sqrt(1 + 15 * 1.5**2)),
+    ],
+)
+def test_columns_of_groups_of_equal_size(rate, column, expected):
+    event = certified.from_strategy(
+        Poisson(rate, 62, cycle_length=4),
+        NOISE,
+        matrix=column,
+        neighboring_relation=Relation.REPLACE_SPECIAL,
+    )
+    if rate == 1:
+        assert expected * (1 - 1e-11) < event.noise_multiplier <= expected
+    elif len(column) > 1:
+        assert event == expected
+    else:
+        ours, theirs = (epsilon(e, Relation.REPLACE_SPECIAL) for e in (event, expected))
+        assert theirs <= ours <= theirs * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
