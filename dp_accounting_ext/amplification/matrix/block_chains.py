@@ -191,24 +191,51 @@ def _best(block: _Block, grid: _Grid, orders: tuple[float, ...]) -> list[_Found]
     """
     places = np.unique(np.linspace(0, block.size - 1, _PLACES).astype(int))
     best: list[_Found | None] = [None for _ in orders]
-    for shared, own, common, correlation in _lines(block, grid):
-        variances = _variances(block.ends / common, correlation)
-        least = float(variances.min())
+    for line in _lines(block, grid):
+        variances = _variances(block.ends, line.common, line.correlation)
+        least = variances.min(axis=1, keepdims=True)
         heights = variances / least
-        covariances = common * least * _covariances(correlation, heights, places)
-        covariances[np.diag_indices(places.size)] += own
-        covariances += shared
+        covariances = _covariances(line.correlation, heights, places)
+        covariances *= (line.common[:, np.newaxis] * least)[:, np.newaxis]
+        diagonal = np.arange(places.size)
+        covariances[:, diagonal, diagonal] += line.own[:, np.newaxis]
+        covariances += line.shared
         for number, order in enumerate(orders):
-            cost = float(chain_fits.grown(order * covariances).sum())
-            known = best[number]
+            costs = chain_fits.grown(order * covariances).sum(axis=(1, 2))
+            chosen = int(costs.argmin())
+            known, cost = best[number], float(costs[chosen])
             if known is None or cost < known.cost:
-                of_chain = shared, own, common * least, correlation, heights, common
-                best[number] = _Found(cost, *of_chain)
+                common = float(line.common[chosen])
+                best[number] = _Found(
+                    cost=cost,
+                    shared=line.shared,
+                    own=float(line.own[chosen]),
+                    common=common * float(least[chosen, 0]),
+                    correlation=line.correlation,
+                    heights=heights[chosen],
+                    line=common,
+                )
     return [found for found in best if found is not None]
 
 
-def _lines(block: _Block, grid: _Grid) -> Iterator[tuple[float, float, float, float]]:
-    """Yields B, w, v and r of chains above the block without what its ends add.
+class _Lines(NamedTuple):
+    """Chains above a block without what its ends add.
+
+    Attributes:
+        shared: The part B, as in `BlockFit`.
+        correlation: The correlation r.
+        own: (n,) The part w of each chain.
+        common: (n,) The factor v of each chain.
+    """
+
+    shared: float
+    correlation: float
+    own: FloatArray
+    common: FloatArray
+
+
+def _lines(block: _Block, grid: _Grid) -> Iterator[_Lines]:
+    """Yields the chains above a block without what its ends add, for each B and r.
 
     Either v r^d is at least ρ(d) − B at all distances d, or it is so after a positive
     semidefinite Toeplitz matrix is added, as in `chain_fits`.
@@ -218,70 +245,82 @@ def _lines(block: _Block, grid: _Grid) -> Iterator[tuple[float, float, float, fl
     table[: min(products.size, size)] = products[:size]
     # All steps share B, even the furthest ones. So B is useful only for short blocks.
     is_short = size == block.length and products.size > 1
-    shares = np.unique(grid.shared) if is_short else np.zeros(1)
-    for shared in (products[0] * shares).tolist():
+    parts = np.unique(grid.shared) if is_short else np.zeros(1)
+    surpluses = sorted({size // 2, size, 2 * size})
+    for shared in (products[0] * parts).tolist():
         variance = float(products[0]) - shared
         near = (table[1:] - shared) / variance
         distances = np.arange(1, near.size + 1)
         for correlation in np.unique(grid.correlations).tolist():
             powers = np.maximum(correlation**distances, _SMALLEST_POWER)
             highest = max(float((near / powers).max()), _LEAST_SHARE)
+            shares = min(highest, 2.0) * grid.shares
+            gaps = near - shares[:, np.newaxis] * powers
+            all_gaps = np.stack(
+                [chain_fits.without_surplus(gaps, known) for known in surpluses], axis=1
+            )
+            highest_symbols = chain_fits.highest_of_symbol(all_gaps)
+            wholes = np.maximum(1 + highest_symbols, shares[:, np.newaxis])
+            own = (wholes - shares[:, np.newaxis]).ravel()
+            shares = np.repeat(shares, len(surpluses))
             if highest <= 1:
-                own = (1 - highest) * variance
-                yield shared, own, highest * variance, correlation
-            for share in (min(highest, 2.0) * grid.shares).tolist():
-                gaps = near - share * powers
-                for known in sorted({size // 2, size, 2 * size}):
-                    gap = chain_fits.without_surplus(gaps, known)
-                    whole = max(1 + chain_fits.highest_of_symbol(gap), share)
-                    own = (whole - share) * variance
-                    yield shared, own, share * variance, correlation
+                own, shares = np.append(1 - highest, own), np.append(highest, shares)
+            yield _Lines(shared, correlation, own * variance, shares * variance)
 
 
-def _variances(more: FloatArray, correlation: float) -> FloatArray:
-    """Returns (n,) variances of a chain that is nearly above r^|i−j| + more_ij.
+def _variances(ends: FloatArray, common: FloatArray, correlation: float) -> FloatArray:
+    """Returns (m, n) variances of chains that are nearly above v r^|i−j| + ends_ij.
 
-    They are symmetric about the middle, and decrease towards it. No variance is less
-    than r times the one before it.
+    The variances are divided by v. They are symmetric about the middle, and decrease
+    towards it. No variance is less than r times the one before it.
 
     Args:
-        more: (n, n) entries that the ends add. They are the same from both ends.
+        ends: (n, n) What the ends add. It is the same from both ends.
+        common: (m,) The factor v of each chain.
         correlation: The correlation r.
     """
-    size = len(more)
+    size = len(ends)
     half = (size + 1) // 2
     places = np.arange(size)
     powers = np.maximum(
         correlation ** np.abs(places[:, np.newaxis] - places), _SMALLEST_POWER
     )
-    needed = 1 + np.maximum(more, 0.0) / powers
-    found = np.triu(needed[:half, :half]).max(axis=1)
-    found = np.maximum.accumulate(found[::-1])[::-1]
+    more = np.maximum(ends, 0.0) / powers
+    most = np.triu(more[:half, :half]).max(axis=1)
+    most = np.maximum.accumulate(most[::-1])[::-1]
+    common = common[:, np.newaxis]
+    found = 1 + most / common
     for place in range(1, half):
-        found[place] = max(found[place], correlation * found[place - 1])
-    whole = np.concatenate([found, found[: size - half][::-1]])
-    across = needed[:half, half:] * found[-1] / np.outer(found, whole[half:])
-    return np.asarray(whole * max(float(across.max(initial=1.0)), 1.0))
+        least = correlation * found[:, place - 1]
+        np.maximum(found[:, place], least, out=found[:, place])
+    whole = np.hstack([found, found[:, : size - half][:, ::-1]])
+    # The chain's entries between its halves are products of variances.
+    needed = (1 + more[:half, half:] / common[:, np.newaxis]) * found[
+        :, -1:, np.newaxis
+    ]
+    needed /= found[:, :, np.newaxis] * whole[:, np.newaxis, half:]
+    across = needed.max(axis=(1, 2), initial=1.0)
+    return np.asarray(whole * across[:, np.newaxis])
 
 
 def _covariances(
     correlation: float, variances: FloatArray, places: IndexArray
 ) -> FloatArray:
-    """Returns the (m, m) covariances of a chain between some places.
+    """Returns the (…, m, m) covariances of chains between some places.
 
     Args:
         correlation: The correlation r.
-        variances: (n,) variances, at least 1. They are symmetric about the middle, and
-            decrease towards it.
+        variances: (…, n) variances, at least 1. They are symmetric about the middle,
+            and decrease towards it.
         places: (m,) the places.
     """
-    middle = (variances.size - 1) / 2
-    chosen, left = variances[places], places < middle
-    larger = np.maximum(chosen[:, np.newaxis], chosen)
-    both = np.outer(chosen, chosen)
+    middle = (variances.shape[-1] - 1) / 2
+    chosen, left = variances[..., places], places < middle
+    rows, columns = chosen[..., :, np.newaxis], chosen[..., np.newaxis, :]
     same = left[:, np.newaxis] == left
     apart = np.abs(places[:, np.newaxis] - places)
-    return np.asarray(correlation**apart * np.where(same, larger, both))
+    covariances = np.where(same, np.maximum(rows, columns), rows * columns)
+    return np.asarray(correlation**apart * covariances)
 
 
 def _above(found: _Found, block: _Block) -> BlockFit:

@@ -248,13 +248,13 @@ class _Line:
         """Returns the chain with its moment."""
         power = order * variance
         between = _between_bins(window, power, correlation, np.array([share]))
-        whole = np.array([max(1 + highest_of_symbol(gap), share)])
+        whole = np.maximum(1 + highest_of_symbol(gap[np.newaxis]), share)
         cost = float((between + grown(power * whole))[0]) / window.length
         return cls(window, variance, order, correlation, share, gap, cost)
 
     def fit(self) -> Fit:
         """Returns the chain, rounded up."""
-        whole = max(1 + highest_of_symbol(self.gap), self.share)
+        whole = max(1 + float(highest_of_symbol(self.gap)), self.share)
         (excess,) = self.window.excess(self.correlation, np.array([self.share]))
         return Fit(
             floats.raised(self.variance * whole),
@@ -377,19 +377,24 @@ def without_surplus(gaps: FloatArray, known: int) -> FloatArray:
     return np.where(gaps < 0, gaps * np.maximum(1 - distances / (known + 1), 0.0), gaps)
 
 
-def highest_of_symbol(gap: FloatArray) -> float:
-    """Returns an upper bound on 2 Σ_{d≥1} gap_d cos(dω) over all ω.
+def highest_of_symbol(gaps: FloatArray) -> FloatArray:
+    """Returns (…) upper bounds on 2 Σ_{d≥1} gap_d cos(dω) over all ω.
 
     It is computed at frequencies h apart. Between two of them, it exceeds the larger
     value by at most h² / 8 times its largest second derivative. The error of the
     Fourier transform is far less than 1e-9 Σ |gap_d|.
+
+    Args:
+        gaps: (…, n) The gaps at the distances 1, 2, …
     """
-    count = 1 << math.ceil(math.log2(64 * (gap.size + 1)))
-    symbol = 2 * np.fft.rfft(np.append(0.0, gap), count).real
-    sizes, distances = 2 * np.abs(gap), np.arange(1, gap.size + 1)
-    bend = float((distances**2 * sizes).sum())
-    slack = (2 * math.pi / count) ** 2 / 8 * bend
-    return float(symbol.max()) + slack + 1e-9 * float(sizes.sum())
+    size = gaps.shape[-1]
+    count = 1 << math.ceil(math.log2(64 * (size + 1)))
+    padded = np.concatenate([np.zeros((*gaps.shape[:-1], 1)), gaps], axis=-1)
+    symbols = 2 * np.fft.rfft(padded, count).real
+    sizes, distances = 2 * np.abs(gaps), np.arange(1, size + 1)
+    bends = (distances**2 * sizes).sum(axis=-1)
+    slack = (2 * math.pi / count) ** 2 / 8 * bends
+    return np.asarray(symbols.max(axis=-1) + slack + 1e-9 * sizes.sum(axis=-1))
 
 
 def _between_bins(
