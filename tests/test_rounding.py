@@ -31,7 +31,7 @@ from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
-from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import markov_chain
@@ -401,10 +401,10 @@ def profile_values():
 def scores_of_steps():
     for rate in (0.003, 0.3, 0.98):
         for ratio in (0.0, 0.37, 0.999, 1.01, 3.3, 1e8):
-            (score,), (variance,) = joint_allocation.scores(np.array([ratio]), rate)
+            (score,), (variance,) = step_laws.scores(np.array([ratio]), rate)
             mixed = 1 - mpf(rate) + mpf(rate) * ratio
             truth, chance = mpmath.log(mixed), mpf(rate) * ratio / mixed
-            allowed = joint_allocation.error_of_score(float(abs(truth)))
+            allowed = step_laws.error_of_score(float(abs(truth)))
             yield float(abs(score - truth) / allowed)
             if ratio:
                 allowed = 16 * float(U)
@@ -453,7 +453,7 @@ def numbers_of_members():
 
 def probabilities_of_numbers():
     for selected, steps, rate in ((3, 100, 0.05), (40, 100, 0.4), (900, 2000, 0.3)):
-        value, error = joint_allocation.log_binomial(selected, steps, rate)
+        value, error = step_laws.log_binomial(selected, steps, rate)
         truth = mpmath.log(math.comb(steps, selected)) + selected * mpmath.log(rate)
         truth += (steps - selected) * mpmath.log1p(-mpf(rate))
         yield float(abs(value - truth)) / error

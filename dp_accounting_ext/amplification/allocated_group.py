@@ -23,7 +23,7 @@ from scipy import special
 
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
@@ -250,7 +250,7 @@ def rate_and_tilt(
         tilt = _tilt_for_mean(weights, first, means, goal)
         if tilt is None:
             break
-        log, tilted = joint_allocation.tilted(weights, (1 + tilt) * first)
+        log, tilted = step_laws.tilted(weights, (1 + tilt) * first)
         mean = sums.dot(tilted, first)
         spread = math.sqrt(steps.count * sums.dot(tilted, (first - mean) ** 2))
         variance = steps.count * sums.dot(tilted, variances) + rate * null_probability
@@ -275,7 +275,7 @@ def _tilt_for_mean(
     """Returns the tilt of L at which the mean number of members is `goal`, or None."""
 
     def excess(log_tilt: float) -> float:
-        _, tilted = joint_allocation.tilted(weights, (1 + math.exp(log_tilt)) * first)
+        _, tilted = step_laws.tilted(weights, (1 + math.exp(log_tilt)) * first)
         return sums.dot(tilted, means) - goal
 
     low, high = -6.0, 7.0

@@ -39,6 +39,7 @@ from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
@@ -99,7 +100,7 @@ def upper_pair(
     steps = dataclasses.replace(steps, shift=shift)
     # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
-    exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
+    exponents = step_laws.exponents_up_to(_EXPONENTS, rarest)
     remove = Direction.REMOVE
     found: list[Hinges] = [Hinges.of(known)]
     both: list[_Theorem] = [_by_moments, _by_counts]
@@ -323,7 +324,7 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     deviation = math.sqrt(sums.dot(weights, places**2) * steps.count)
     found = 0.0
     for tilt in (np.geomspace(0.05, 40.0, 48) / deviation).tolist():
-        log, tilted = joint_allocation.tilted(weights, tilt * places)
+        log, tilted = step_laws.tilted(weights, tilt * places)
         mean = steps.count * sums.dot(tilted, places)
         apart = (places - mean / steps.count) ** 2
         spread = math.sqrt(steps.count * sums.dot(tilted, apart))

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -36,7 +37,7 @@ from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 
-Laws = joint_allocation.Laws
+Laws = step_laws.Laws
 
 # Certified, in units of rounding: the error of a shift; and of a mass that is a mixture
 # of two masses.
@@ -131,11 +132,11 @@ class _Look:
             (np.add.reduceat(masses, places), count) for masses, count in self.gained
         ]
         low, high, changes = joint_allocation.window(sketch, laws, self.tilt, _OUTSIDE)
-        _, about = joint_allocation.tilted_laws(laws, self.tilt * sketch)
+        _, about = step_laws.tilted_laws(laws, self.tilt * sketch)
         count = sum(count for _, count in laws)
         conservation.check_terms(sum(count for _, count in self.spent), count)
         if self.second is None:
-            spread = math.sqrt(joint_allocation.variance(about, sketch))
+            spread = math.sqrt(step_laws.variance(about, sketch))
             wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low)
             wanted = min(max(wanted / max(spread, 1e-300), _FEWEST_ROWS), _MOST_ROWS)
             shape = 1 << math.ceil(math.log2(wanted)), 1
@@ -144,7 +145,7 @@ class _Look:
         else:
             shape, height = (_ROWS_OF_TWO, _COLUMNS), 1
             second = self.second[places]
-            width = 18 * math.sqrt(joint_allocation.variance(about, second))
+            width = 18 * math.sqrt(step_laws.variance(about, second))
             width = max(min(width, count * float(np.ptp(second))), 1e-9)
             columns = np.rint(self.second * (_COLUMNS / width)).astype(np.int64)
         step = _MARGIN * (high - low) / shape[0]
@@ -155,9 +156,9 @@ class _Look:
         if rows[0] == rows[-1]:
             return None
         # The window was found with a few scores, without rounding. Both move the mean.
-        _, here = joint_allocation.tilted_laws(self.gained, self.tilt * self.scores)
-        moved = joint_allocation.mean(here, step * rows.astype(np.float64))
-        moved -= joint_allocation.mean(about, sketch)
+        _, here = step_laws.tilted_laws(self.gained, self.tilt * self.scores)
+        moved = step_laws.mean(here, step * rows.astype(np.float64))
+        moved -= step_laws.mean(about, sketch)
         first = math.floor((low + moved) / step / height)
         steepest = _STEEPEST / height
         gain = self._sum(
@@ -247,8 +248,8 @@ def lower_pair(
         masses=pair.masses[seen],
         zero_mass=pair.zero_mass if num_selected < num_steps else 0.0,
     )
-    steps = joint_allocation.Steps.of(given, num_selected, num_steps)
-    if not joint_allocation.is_informative(steps, 1e-9):
+    steps = step_laws.Steps.of(given, num_selected, num_steps)
+    if not step_laws.is_informative(steps, 1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
     # Masses of a step under Q count as exact. Those of the k steps under P have the
     # errors of ratios.
@@ -257,7 +258,7 @@ def lower_pair(
         num_steps * (pair.mass_error + of_ratios),
         2 * num_selected * of_ratios,
     )
-    exponents = joint_allocation.exponents_up_to(_EXPONENTS, tail_mass)
+    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
     if direction is Direction.REMOVE:
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
         absent: Laws = [(steps.masses, num_steps)]
@@ -323,7 +324,7 @@ def _probabilities_of_any(laws: Laws) -> FloatArray:
     return found
 
 
-def _removed(steps: joint_allocation.Steps, exponents: Sequence[float]) -> list[_Look]:
+def _removed(steps: step_laws.Steps, exponents: Sequence[float]) -> list[_Look]:
     """Returns the statistics if a record is removed."""
     found = []
     for exponent in exponents:
@@ -342,14 +343,14 @@ def _removed(steps: joint_allocation.Steps, exponents: Sequence[float]) -> list[
 
 
 def _added(
-    steps: joint_allocation.Steps, exponents: Sequence[float], tail_mass: float
+    steps: step_laws.Steps, exponents: Sequence[float], tail_mass: float
 ) -> list[_Look]:
     """Returns the statistics if a record is added."""
     absent: Laws = [(steps.masses, steps.num_steps)]
-    rate = min(steps.num_selected / steps.num_steps, joint_allocation.HIGHEST_RATE)
+    rate = min(steps.num_selected / steps.num_steps, step_laws.HIGHEST_RATE)
     scores = np.log1p(rate * (steps.ratios - 1))
     # Without the record, scores are small: all large ratios get the same score.
-    variance = joint_allocation.variance(absent, scores)
+    variance = step_laws.variance(absent, scores)
     highest = math.sqrt(-2 * math.log(tail_mass) * variance)
     scores = -np.minimum(scores, scores[0] + highest)[::-1]
     absent, drawn = (
@@ -365,15 +366,15 @@ def _added(
 
 def _more(scores: FloatArray, gained: Laws, spent: Laws, tilt: float) -> float:
     """Returns the further tilt at which the second law has the first law's mean."""
-    _, here = joint_allocation.tilted_laws(gained, tilt * scores)
-    goal = joint_allocation.mean(here, scores)
+    _, here = step_laws.tilted_laws(gained, tilt * scores)
+    goal = step_laws.mean(here, scores)
 
     def excess(log_more: float) -> float:
         exponents = (tilt + math.exp(log_more)) * scores
-        _, there = joint_allocation.tilted_laws(spent, exponents)
-        return joint_allocation.mean(there, scores) - goal
+        _, there = step_laws.tilted_laws(spent, exponents)
+        return step_laws.mean(there, scores) - goal
 
-    return math.exp(joint_allocation.root(excess, -2.0, 16.0))
+    return math.exp(step_laws.root(excess, -2.0, 16.0))
 
 
 def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[float]:
@@ -387,7 +388,7 @@ def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[f
     places = np.unique(np.linspace(0, scores.size - 1, 256).astype(np.int64))
     scores = scores[places]
     laws = [(np.add.reduceat(masses, places), count) for masses, count in laws]
-    deviation = math.sqrt(joint_allocation.variance(laws, scores))
+    deviation = math.sqrt(step_laws.variance(laws, scores))
 
     def tilt_of(exponent: float) -> float:
         if not exponent or not deviation:
@@ -395,11 +396,11 @@ def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[f
 
         def excess(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
-            cumulant, tilted = joint_allocation.tilted_laws(laws, tilt * scores)
-            return tilt * joint_allocation.mean(tilted, scores) - cumulant - exponent
+            cumulant, tilted = step_laws.tilted_laws(laws, tilt * scores)
+            return tilt * step_laws.mean(tilted, scores) - cumulant - exponent
 
         centre = math.log(math.sqrt(2 * exponent) / deviation)
-        return math.exp(joint_allocation.root(excess, centre - 4, centre + 4))
+        return math.exp(step_laws.root(excess, centre - 4, centre + 4))
 
     return [tilt_of(exponent) for exponent in exponents]
 
@@ -444,7 +445,7 @@ def replaced_pair(
     gained: Laws = [(old, num_selected), others]
     spent: Laws = [(new, num_selected), others]
     odds = num_selected / (num_steps - num_selected)
-    exponents = joint_allocation.exponents_up_to(_EXPONENTS, tail_mass)
+    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
     found = []
     for share in _SHARES:
         score = np.log1p(share * odds * ratios)

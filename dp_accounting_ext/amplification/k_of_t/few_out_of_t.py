@@ -21,6 +21,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.amplification.k_of_t import group_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
@@ -29,26 +30,18 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
 DominatingPair = dominating_pair.DominatingPair
+GroupLaw = group_laws.GroupLaw
 
-# Certified, in units of rounding: how much each step of the sum adds to the relative
-# error of a vector or of a share.
-_ROUNDING = 64.0
 # Certified: the largest loss, in nats, so that products of three ratios fit a float;
 # and a bound on the sum of all products of masses that underflow.
 _LARGEST_LOSS, _UNDERFLOW = 200.0, 1e-290
 
-# Tuning: the number of groups, which are combined from two laws of half as many; the
-# number of values of H in a law; and the number of values of E / H². (ε of 2 of 10
-# steps, σ = 1, δ = 1e-6: 4.158; with 32 values of E / H² 4.163; with 192 of H 4.18.)
-_GROUPS, _NODES, _SHARES = 6, 256, 48
+# Tuning: the number of groups, which are combined from two laws of half as many; and
+# the number of values of E / H². (ε of 2 of 10 steps, σ = 1, δ = 1e-6: 4.158; with 32
+# values of E / H² 4.163.)
+_GROUPS, _SHARES = 6, 48
 # Tuning: the number of ratios of the result.
 _FINAL_NODES = 4096
-# Tuning: (c, number). If a value of H in one law is less than 1 / c of that in the
-# other, its E hardly moves the E of the sum. So this number of values of E is enough.
-# (With all values the same ε is 4.157, in four times the time.)
-_VALUES = (0.0, 24), (1.0, 8), (4.0, 4)
-_VALUES_OF_THREE = (1.0, 16), (4.0, 8)
-_LEAST_SHARE = 0.2  # Tuning: the share of a row's values of E at equal distances.
 
 
 def few_out_of_t(
@@ -70,14 +63,14 @@ def few_out_of_t(
         return dominating_pair.trivial_pair(pair.bound)
     groups = min(_GROUPS, num_steps)
     sizes = tuple((num_steps + index) // groups for index in range(groups))
-    laws: dict[tuple[int, ...], _Law] = {}
+    laws: dict[tuple[int, ...], GroupLaw] = {}
     sink = 0.0
     for size in set(sizes):
         mean = random_allocation.random_allocation(
             pair, size, tail_mass=tail_mass / groups / 2
         )
         mean = dominating_pair.without_tails(mean, tail_mass / groups / 2)
-        laws[size,] = _of_one_group(mean, size)
+        laws[size,] = group_laws.of_one_group(mean, size)
         sink = max(sink, mean.infinity_mass)
     both = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws), num_selected)
     # The ratio of a lost output is at most the product of k ratios.
@@ -105,142 +98,13 @@ def _moderate(pair: DominatingPair) -> DominatingPair:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Law:
-    """The law of (H, E) for several groups of steps without the record, in (a,) atoms.
-
-    Attributes:
-        means: (n,) values of H, at least 0 and increasing.
-        rows: (a,) for each atom the index of its value of H, increasing.
-        products: (a,) values of E. For a single group they are 0.
-        masses: (a,) probabilities of the atoms.
-        sizes: Numbers of steps in the groups.
-        top: An upper bound on E / H² in all atoms.
-        mass_error: Bound on the relative error of a mass.
-        place_error: Bound on the relative error of H, and of E.
-    """
-
-    means: FloatArray
-    rows: IntArray
-    products: FloatArray
-    masses: FloatArray
-    sizes: tuple[int, ...]
-    top: float
-    mass_error: float
-    place_error: float
-
-    @property
-    def pairs(self) -> int:
-        """Number of pairs of steps in different groups."""
-        squares = sum(size**2 for size in self.sizes)
-        return (sum(self.sizes) ** 2 - squares) // 2
-
-    def versions(self, draws: int) -> list["_Version"]:
-        """Returns versions of the law with fewer and fewer values of E.
-
-        They are for a sum with another law. For the ratio of three draws the first
-        version has all values, as fewer values would move the smallest ratios to 0.
-
-        Args:
-            draws: The number of draws whose ratio the sum computes, 2 or 3.
-        """
-        if self.rows.size == self.means.size:
-            return [_Version.of(self, 0.0)]
-        values = _VALUES if draws == 2 else _VALUES_OF_THREE
-        found = [_Version.of(self.coarser(most), least) for least, most in values]
-        return found if draws == 2 else [_Version.of(self, 0.0), *found]
-
-    def coarser(self, most: int) -> "_Law":
-        """Returns the law with about `most` values of E or fewer at each H.
-
-        A row keeps its first and its last value, and values that are dense where its
-        masses are. Each other atom is split between the kept values around it, which
-        keeps its mean.
-        """
-        first = np.append(True, np.diff(self.rows) > 0)
-        last = np.append(first[1:], True)
-        gaps = np.where(first, 0.0, np.diff(self.products, prepend=0.0))
-        masses = self.masses + np.where(first, 0.0, np.append(0.0, self.masses[:-1]))
-        wanted = np.cbrt(_shares_of(masses, self.rows))
-        gaps = _shares_of(gaps, self.rows)
-        wanted = (1 - _LEAST_SHARE) * _shares_of(wanted * np.cbrt(gaps) ** 2, self.rows)
-        level = np.floor(np.cumsum(wanted + _LEAST_SHARE * gaps) * (most - 1))
-        kept = first | last | (np.diff(level, prepend=-1.0) > 0)
-        places = np.flatnonzero(kept)
-        values = self.products[places]
-        below = np.cumsum(kept) - 1
-        above = np.where(last, below, below + 1)
-        width = values[above] - values[below]
-        is_one = width == 0
-        width[is_one] = 1.0
-        lower = np.where(is_one, 1.0, (values[above] - self.products) / width)
-        upper = (self.products - values[below]) / width
-        found = sums.gather(below, self.masses * lower, places.size)
-        found += sums.gather(above, self.masses * upper, places.size)
-        return dataclasses.replace(
-            self,
-            rows=self.rows[places],
-            products=values,
-            masses=found,
-            mass_error=self.mass_error + _ROUNDING * floats.UNIT_ROUNDOFF,
-        )
-
-
-def _of_one_group(mean: DominatingPair, size: int) -> _Law:
-    """Returns the law of a group's mean, split to nodes."""
-    nodes = _nodes(mean.ratios, mean.masses)
-    cells, lower, upper = _split(nodes, mean.ratios)
-    masses = sums.gather(cells, mean.masses * lower, nodes.size)
-    masses += sums.gather(cells + 1, mean.masses * upper, nodes.size)
-    masses[0] += mean.zero_mass
-    kept = masses > 0
-    count = int(kept.sum())
-    return _Law(
-        means=nodes[kept],
-        rows=np.arange(count),
-        products=np.zeros(count),
-        masses=masses[kept],
-        sizes=(size,),
-        top=0.0,
-        mass_error=mean.mass_error + _ROUNDING * floats.UNIT_ROUNDOFF,
-        place_error=mean.ratio_error + _ROUNDING * floats.UNIT_ROUNDOFF,
-    )
-
-
-def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], _Law]) -> _Law:
+def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], GroupLaw]) -> GroupLaw:
     """Returns the law of groups of these sizes. Each law is computed once."""
     sizes = tuple(sorted(sizes))
     if sizes not in known:
         halves = _Sum(_law(sizes[::2], known), _law(sizes[1::2], known))
         known[sizes] = _split_sum(halves)
     return known[sizes]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Version:
-    """A version of a law with fewer values of E, for a sum with another law.
-
-    Attributes:
-        law: The law.
-        least: The version is used where the other law's H is at least this many times
-            the H of this one.
-        starts: (n + 1,) index of the first atom of each row, and the number of atoms.
-    """
-
-    law: _Law
-    least: float
-    starts: IntArray
-
-    @classmethod
-    def of(cls, law: _Law, least: float) -> "_Version":
-        starts = np.searchsorted(law.rows, np.arange(law.means.size + 1))
-        return cls(law, least, starts)
-
-
-def _shares_of(values: FloatArray, rows: IntArray) -> FloatArray:
-    """Returns (n,) values over their sum in a row, or 0 where that is 0."""
-    wholes = np.bincount(rows, values)[rows]
-    return np.asarray(values / np.where(wholes > 0, wholes, 1.0), dtype=np.float64)
 
 
 class _Sum:
@@ -252,7 +116,7 @@ class _Sum:
         draws: The number of draws whose likelihood ratio is E, 2 or 3.
     """
 
-    def __init__(self, first: _Law, second: _Law, draws: int = 2) -> None:
+    def __init__(self, first: GroupLaw, second: GroupLaw, draws: int = 2) -> None:
         self._laws = first, second
         self._versions = [law.versions(draws) for law in self._laws]
         self.sizes = first.sizes + second.sizes
@@ -273,10 +137,10 @@ class _Sum:
             "mass_error": floats.raised(
                 sum(each[-1].law.mass_error for each in self._versions)
             )
-            + (4 * terms + _ROUNDING) * floats.UNIT_ROUNDOFF,
+            + (4 * terms + group_laws.ROUNDING) * floats.UNIT_ROUNDOFF,
             "place_error": first.place_error
             + second.place_error
-            + _ROUNDING * floats.UNIT_ROUNDOFF,
+            + group_laws.ROUNDING * floats.UNIT_ROUNDOFF,
         }
 
     def means(self) -> tuple[FloatArray, FloatArray]:
@@ -369,11 +233,11 @@ class _Sum:
                 start = end
 
 
-def _split_sum(both: _Sum) -> _Law:
+def _split_sum(both: _Sum) -> GroupLaw:
     """Returns the law of the sum, split onto fewer vectors with its means kept."""
     means, weights = both.means()
-    nodes = _nodes(means.ravel(), weights.ravel())
-    cells, lower, upper = _split(nodes, means)
+    nodes = group_laws.nodes_for(means.ravel(), weights.ravel())
+    cells, lower, upper = group_laws.split_between(nodes, means)
     squares = lower * nodes[cells] ** 2 + upper * nodes[cells + 1] ** 2
     squares = np.maximum(squares, floats.SMALLEST_MASS)
     limit, top = both.tops()
@@ -383,16 +247,18 @@ def _split_sum(both: _Sum) -> _Law:
     shares = np.concatenate([[0.0], limit * np.exp(-depths[::-1]), [top]])
     found = np.zeros(nodes.size * shares.size)
     for row, rows, products, masses in both.parts():
-        columns, low, high = _split(shares, products / squares[row, rows])
+        columns, low, high = group_laws.split_between(
+            shares, products / squares[row, rows]
+        )
         columns += cells[row, rows] * shares.size
         for weight in (lower, upper):
             own = masses * weight[row, rows]
-            found += _gathered(columns, own * low, own * high, found.size)
+            found += group_laws.gathered(columns, own * low, own * high, found.size)
             columns += shares.size
     kept = np.flatnonzero(found)
     rows, columns = np.divmod(kept, shares.size)
     distinct, rows = np.unique(rows, return_inverse=True)
-    return _Law(
+    return GroupLaw(
         means=nodes[distinct],
         rows=rows,
         products=shares[columns] * nodes[distinct][rows] ** 2,
@@ -411,8 +277,8 @@ def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
     nodes = np.append(0.0, np.geomspace(least, most, _FINAL_NODES))
     found = np.zeros(nodes.size)
     for _, _, products, masses in both.parts():
-        cells, lower, upper = _split(nodes, products)
-        found += _gathered(cells, masses * lower, masses * upper, found.size)
+        cells, lower, upper = group_laws.split_between(nodes, products)
+        found += group_laws.gathered(cells, masses * lower, masses * upper, found.size)
     kept = found[1:] > 0
     return DominatingPair(
         nodes[1:][kept],
@@ -423,45 +289,3 @@ def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
         mass_error=both.errors["mass_error"],
         ratio_error=both.errors["place_error"],
     )
-
-
-def _gathered(
-    cells: IntArray, lower: FloatArray, upper: FloatArray, size: int
-) -> FloatArray:
-    """Returns (size,) sums of masses: `lower` in cells, `upper` in the cells after."""
-    cells = cells.ravel()
-    found = sums.gather_quickly(cells, lower.ravel(), size)
-    return found + sums.gather_quickly(cells + 1, upper.ravel(), size)
-
-
-def _split(
-    nodes: FloatArray, values: FloatArray
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Returns the index of the node below each value, and the shares of two nodes.
-
-    A value is the mean of the node below it and the next one, with these shares.
-    """
-    cells = np.searchsorted(nodes, values, side="right") - 1
-    np.minimum(cells, nodes.size - 2, out=cells)
-    below, above = nodes[cells], nodes[cells + 1]
-    gaps = above - below
-    return cells, (above - values) / gaps, (values - below) / gaps
-
-
-def _nodes(values: FloatArray, masses: FloatArray) -> FloatArray:
-    """Returns nodes from 0 to above the largest value, dense where masses are."""
-    seen = values > 0
-    logs = np.log(values[seen])
-    low, high = float(logs.min()), floats.raised(float(values.max()))
-    ends = np.linspace(low, math.log(high), _FINAL_NODES)
-    p = masses * values
-    # If all masses of a law underflow, this law has no influence on the nodes.
-    wholes = [max(float(law.sum()), floats.SMALLEST_MASS) for law in (masses, p)]
-    found = masses[seen] / wholes[0] + p[seen] / wholes[1]
-    # Splits cost least if the density of nodes is proportional to the third root of the
-    # density of mass. A constant is added for rare values.
-    wanted = np.cbrt(np.histogram(logs, ends, weights=found)[0])
-    wanted += 0.25 * wanted.max()
-    known = np.append(0.0, np.cumsum(wanted))
-    nodes = np.exp(np.interp(np.linspace(0.0, known[-1], _NODES), known, ends))
-    return np.unique(np.concatenate([[0.0], nodes[nodes < high], [high]]))

@@ -18,6 +18,7 @@ import numpy as np
 
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -64,11 +65,11 @@ def upper_pair(
     Source:
         docs/mathematics.md, "k out of t: the theorem".
     """
-    steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
+    steps = step_laws.Steps.of(pair, num_selected, num_steps)
     found = [Hinges.of(each) for each in known]
-    if num_steps > _MOST_STEPS or not joint_allocation.is_informative(steps, 1e-6):
+    if num_steps > _MOST_STEPS or not step_laws.is_informative(steps, 1e-6):
         return hinges.least(found)
-    for exponent in joint_allocation.exponents_up_to(_EXPONENTS, tail_mass):
+    for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
         bound = _bound(pair, steps, exponent)
         if bound is not None:
             found.append(bound)
@@ -76,7 +77,7 @@ def upper_pair(
 
 
 def _bound(
-    pair: DominatingPair, steps: joint_allocation.Steps, exponent: float
+    pair: DominatingPair, steps: step_laws.Steps, exponent: float
 ) -> Hinges | None:
     """Returns the theorem's bound for one λ, if a lattice holds it.
 
@@ -93,18 +94,18 @@ def _bound(
     exponent, tilt = max(exponent, 0.0), max(tilt, 0.0)
     steps, lost = steps.without_largest(math.exp(-exponent - _RARE))
     grid = joint_allocation.Grid.of(
-        joint_allocation.scores(steps.sketch.ratios, rate),
+        step_laws.scores(steps.sketch.ratios, rate),
         steps.sketch.laws,
         tilt,
     ).with_fewer_columns(_WIDTH / math.sqrt(steps.num_steps))
-    scores, total = joint_allocation.scores(steps.ratios, rate), steps.num_steps
+    scores, total = step_laws.scores(steps.ratios, rate), steps.num_steps
     if not grid.holds(scores, total):
         return None
     factors = [grid.factor(scores, masses, count) for masses, count in steps.laws]
-    log_binomial, error = joint_allocation.log_binomial(steps.num_selected, total, rate)
+    log_binomial, error = step_laws.log_binomial(steps.num_selected, total, rate)
     # The error of L also comes from rounding the scores and their places.
     largest = float(np.abs(scores[0]).max())
-    error += total * joint_allocation.error_of_score(largest)
+    error += total * step_laws.error_of_score(largest)
     # The relative error of a mass of a step, under P or Q.
     error_of_mass = pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     return bound_cells.by_counts(
