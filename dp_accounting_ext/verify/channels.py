@@ -21,6 +21,7 @@ import dataclasses
 import enum
 import itertools
 import math
+import operator
 from typing import Any
 
 from flint import arb
@@ -326,29 +327,30 @@ class Apart:
     @classmethod
     def of(cls, channel: Channel) -> "Apart":
         """Returns the outputs of a channel, divided in this way."""
-        finite, losses, weights = [], [], []
+        without, with_record = channel.rows[:2]
+        ratios = map(operator.truediv, with_record, without)
+        losses = np.array([float(ratio.log()) for ratio in ratios])
+        positive = np.array([p > 0 for p in with_record], dtype=bool)
+        # The midpoint is no number if the error of the ball is infinite.
+        is_finite = positive & np.isfinite(losses)
+        finite = np.flatnonzero(is_finite)
         others: dict[Any, Row] = {}
-        for i, column in enumerate(zip(*channel.rows, strict=True)):
-            q, p = column[0], column[1]
-            # The midpoint is no number if the error of the ball is infinite.
-            loss = float((p / q).log()) if p > 0 and q > 0 else math.nan
-            if math.isfinite(loss):
-                finite.append(i)
-                losses.append(loss)
-                weights.append(max(float(p), float(q)))
-            elif channel.side is Side.HIGH:
+        for i in np.flatnonzero(~is_finite).tolist():
+            column = [row[i] for row in channel.rows]
+            if channel.side is Side.HIGH:
                 # The output is split into one of zero and one of infinite ratio, whose
                 # masses are rounded up.
-                _add(others, 0, [q.abs_upper(), ZERO])
-                _add(others, 1, [ZERO, p.abs_upper()])
+                _add(others, 0, [column[0].abs_upper(), ZERO])
+                _add(others, 1, [ZERO, column[1].abs_upper()])
             else:
                 _add(others, tuple(0 if x == 0 else 1 for x in column), column)
-        order = np.argsort(losses, kind="stable")
+        order = finite[np.argsort(losses[finite], kind="stable")]
+        masses = [np.array([float(x) for x in row]) for row in (without, with_record)]
         return cls(
             channel,
-            np.array(finite, dtype=int)[order],
-            np.array(losses)[order],
-            np.clip(np.array(weights)[order], 1e-300, 1.0),
+            order,
+            losses[order],
+            np.clip(np.maximum(*masses)[order], 1e-300, 1.0),
             [end for end in others.values() if any(x != 0 for x in end)],
         )
 

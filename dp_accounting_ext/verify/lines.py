@@ -119,11 +119,11 @@ class _Line:
     @property
     def totals(self) -> tuple[int, int]:
         """The total of q and the total of s, which is rounded up for a `HIGH` line."""
-        q = self.q.coeffs()
+        whole = int(self.q(1))
         if self.side is Side.LOW:
-            return int(sum(q, fmpz(0))), int(sum(self.s.coeffs(), fmpz(0)))
-        whole = sum((self.start + i) * mass for i, mass in enumerate(q))
-        return int(sum(q, fmpz(0))), self._of_steps(int(whole))
+            return whole, int(self.s(1))
+        moment = self.start * whole + int(self.q.derivative()(1))
+        return whole, self._of_steps(moment)
 
     def _of_steps(self, number: int) -> int:
         """Returns number · h, rounded up to an integer."""
@@ -132,12 +132,15 @@ class _Line:
     def plus(self, other: "_Line", rare: int) -> "_Line":
         """Returns the line of the steps of both lines, with its tails truncated."""
         q = self.q * other.q
-        (a, b), (c, d) = self.totals, other.totals
+        a, b = self.totals
+        c, d = (a, b) if other is self else other.totals
         mixed = self.sink * c + other.sink * a
+        unit = 1 << self.bits  # No coefficient is negative, so that // rounds down.
         start, count = self.start + other.start, self.count + other.count
         found = dataclasses.replace(self, start=start, count=count)
         if self.side is Side.LOW:
-            s = self.s * other.q + self.q * other.s
+            s = self.s * other.q
+            s += s if other is self else self.q * other.s
             terms = min(self.q.length(), other.q.length()) + 1
             (of_q, of_s), (by_q, by_s) = self.errors, other.errors
             errors = (
@@ -153,8 +156,8 @@ class _Line:
             mixed -= other.sink * of_q * self.q.length()
             return dataclasses.replace(
                 found,
-                q=fmpz_poly([x >> self.bits for x in q.coeffs()]),
-                s=fmpz_poly([x >> self.bits for x in s.coeffs()]),
+                q=q // unit,
+                s=s // unit,
                 errors=((errors[0] >> self.bits) + 2, (errors[1] >> self.bits) + 2),
                 sink=max(mixed, 0) >> self.bits,
             )._narrowed(rare)
@@ -163,31 +166,33 @@ class _Line:
         mixed += self.lump * (d + other.sink) + other.lump * (b + self.sink)
         return dataclasses.replace(
             found,
-            q=fmpz_poly([-(-x >> self.bits) for x in q.coeffs()]),
+            q=(q + fmpz_poly([unit - 1] * q.length())) // unit,
             lump=-(-lump >> self.bits),
             sink=-(-mixed >> self.bits),
         )._narrowed(rare)
 
     def _narrowed(self, rare: int) -> "_Line":
-        q = [int(x) for x in self.q.coeffs()]
-        size = len(q)
-        if self.side is Side.LOW:
-            s = [int(x) for x in self.s.coeffs()]
-            s += [0] * (size - len(s))
-        else:
-            s = [self._of_steps((self.start + i) * mass) for i, mass in enumerate(q)]
+        q, size = self.q.coeffs(), self.q.length()
+        s = self.s.coeffs()
+        s += [fmpz(0)] * (size - len(s))
+
+        def of_steps(i: int) -> int:
+            high = self.side is Side.HIGH
+            return self._of_steps((self.start + i) * int(q[i])) if high else int(s[i])
+
         first, last, left = 0, size, rare
         while first < last and q[first] <= left:
-            left -= q[first]
+            left -= int(q[first])
             first += 1
         left = rare * self.count
-        while last > first and s[last - 1] <= left:
-            left -= s[last - 1]
+        while last > first and (mass := of_steps(last - 1)) <= left:
+            left -= mass
             last -= 1
         lump, sink = self.lump, self.sink
         if self.side is Side.HIGH:
-            lump += sum(q[:first]) + sum(q[last:])
-            sink += sum(s[:first]) + sum(s[last:])
+            cut = [*range(first), *range(last, size)]
+            lump += sum(int(q[i]) for i in cut)
+            sink += sum(map(of_steps, cut))
         return dataclasses.replace(
             self,
             start=self.start + first,

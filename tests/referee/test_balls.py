@@ -91,12 +91,12 @@ def test_both_sides_of_noise_are_near(kind):
     none = ((0.0, Fraction(1)),)
     bounds = []
     for side in (Side.LOW, Side.HIGH):
-        base = noises.noise(kind, 0.9, one, none, side, cells=300)
+        base = noises.noise(kind, 0.9, one, none, side, cells=200)
         found = [
             base,
-            compositions.power(channels.sampled(0.125, base), 40, 300),
-            allocations.allocated([(base, 9)], 1, 300),
-            channels.product(base, channels.sampled(1e-30, base), 300),
+            compositions.power(channels.sampled(0.125, base), 40, 200, cells=2048),
+            allocations.allocated([(base, 9)], 1, 200),
+            channels.product(base, channels.sampled(1e-30, base), 200),
         ]
         index = 0 if side is Side.LOW else 1
         both = itertools.product(found, (True, False))
