@@ -38,6 +38,7 @@ ELSEWHERE = {
     "amplification/matrix/sum_additions": "test_markov_sums.py",
     "bounds/trade_off": "laws/test_trade_off.py",
     "command_line/answers": "test_explore_command.py, with the page that asks",
+    "command_line/command": "all of command_line/, by command_runner.py",
     "command_line/csv_file": "test_number_file.py and test_place_file.py",
     "command_line/explorer": "test_explore_command.py and browser/",
     "command_line/same_run": "test_explore_command.py, with the page that shows it",

@@ -1,7 +1,6 @@
 """The subcommand sweep: many settings, from a file to a file."""
 
 import argparse
-from collections.abc import Callable
 from collections.abc import Iterator
 from concurrent import futures
 import contextlib
@@ -9,15 +8,12 @@ import dataclasses
 import logging
 import os
 import pathlib
-import pickle
-import subprocess
-import sys
-import threading
 from typing import Any
 
 from dp_accounting_ext.command_line import csv_file
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.validation import fields
 
@@ -52,9 +48,6 @@ Exit status: 0; 1 if a row has no bounds, and a note that says why; 2 for bad
 input; 130 if interrupted.
 """
 
-_SERVE = (
-    "from dp_accounting_ext.command_line import sweep_command; sweep_command.serve()"
-)
 _AGAIN = "run it again to go on"
 # The number of further attempts at a row on a cluster, besides those after a worker
 # died.
@@ -137,16 +130,20 @@ def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
         OSError, ValueError: If there is no scheduler at the address.
     """
     if options.scheduler is None:
-        workers = os.cpu_count() or 1
+        number = os.cpu_count() or 1
         if options.workers is not None:
-            workers = fields.positive_integer("workers", options.workers)
-        with Workers(workers) as pool:
+            number = fields.positive_integer("workers", options.workers)
+        with workers.Workers(number) as pool:
             yield pool
         return
     import distributed
 
-    # Rows report what failed. These report event loops that an interrupt ended.
-    for name in ("distributed", "tornado", "asyncio"):
+    # Rows report what failed. These report event loops that an interrupt ended. Dask
+    # gives two of them levels of their own.
+    for name in (
+        *("distributed", "distributed.client"),
+        *("tornado", "tornado.application", "asyncio"),
+    ):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(options.scheduler)
@@ -157,67 +154,3 @@ def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
         ) from None
     with client:
         yield client.get_executor(retries=_RETRIES)
-
-
-class Workers(futures.ThreadPoolExecutor):
-    """Threads, each with a process that runs the tasks that are submitted.
-
-    If a process is killed, only its own task fails. At the end of the `with` statement,
-    unfinished tasks are abandoned.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self._mine = threading.local()
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def submit(
-        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> "futures.Future[Any]":
-        """Submits a task, as in `Executor`; all of it must be picklable."""
-        return super().submit(self._answer, function, args, kwargs)
-
-    def _answer(self, *task: Any) -> Any:
-        process = getattr(self._mine, "process", None) or self._started()
-        try:
-            pickle.dump(task, process.stdin)
-            process.stdin.flush()
-            answer, error = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            self._mine.process = None
-            reason = "its worker was killed, as for want of memory"
-            raise ChildProcessError(reason) from None
-        if error is not None:
-            raise error
-        return answer
-
-    def _started(self) -> Any:
-        self._mine.process = process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,  # Not reached by the terminal's Ctrl-C.
-        )
-        self._processes.append(process)
-        return process
-
-    def __exit__(self, *error: Any) -> None:
-        self.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes:
-            process.kill()
-            process.communicate()
-
-
-def serve() -> None:
-    """Runs the tasks of the standard input, until the input or the output is closed."""
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            function, args, kwargs = pickle.load(sys.stdin.buffer)
-            answer: tuple[Any, Exception | None]
-            try:
-                answer = function(*args, **kwargs), None
-            except Exception as error:
-                answer = None, error
-            pickle.dump(answer, sys.stdout.buffer)
-            sys.stdout.flush()

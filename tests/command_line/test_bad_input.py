@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import sweep_oracles
 
 from dp_accounting_ext import command_line
-from dp_accounting_ext.command_line import sweep_command as command
+from dp_accounting_ext.command_line import workers
 
 HUGE = "1" + "0" * 30
 STRANGE = ["", " ", "x", "nan", "-nan", "inf", "-inf", "-1", "0", "-0.0", "1e400"]
@@ -68,7 +68,7 @@ def check(arguments):
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
-        mock.patch.object(command, "Workers", sweep_oracles.Inline),
+        mock.patch.object(workers, "Workers", sweep_oracles.Inline),
     ):
         try:
             status = command_line.main(arguments)

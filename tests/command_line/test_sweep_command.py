@@ -7,20 +7,20 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
 from command_runner import run
 import pytest
 import sweep_oracles
 
-from dp_accounting_ext.command_line import sweep_command as command
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import sweep
 
 posix = pytest.mark.skipif(
     os.name != "posix", reason="Windows has neither these signals nor pty"
 )
 ROWS, BAD = 14, 2
+LONG = 40  # Rows of a sweep that is stopped.
 RESULTS = sweep.columns_of(["epsilon"])
 HEADER = f"{sweep_oracles.HEADER},{','.join(RESULTS)}\n"
 
@@ -39,10 +39,10 @@ def table(output):
     return sorted([*row[:-2], row[-1]] for row in rows)
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    output = tmp_path_factory.mktemp("expected") / "table.csv"
-    rows = csv.DictReader(io.StringIO(sweep_oracles.small_grid(ROWS)))
+def expected_in(folder, number=ROWS):
+    """The table of so many rows, whatever bounds a row."""
+    output = folder / "table.csv"
+    rows = csv.DictReader(io.StringIO(sweep_oracles.small_grid(number)))
     with output.open("w", newline="") as file:
         file.write(HEADER)
         for row in sweep.sweep(rows, sweep_oracles.Inline()):
@@ -50,32 +50,41 @@ def expected(tmp_path_factory):
     return table(output)
 
 
-def start(paths, workers=1, stderr=subprocess.PIPE):
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    return expected_in(tmp_path_factory.mktemp("expected"))
+
+
+def start(paths, number):
     grid, output = map(str, paths)
-    words = [sys.executable, "-m", "dp_accounting_ext", "sweep"]
+    options = ["--workers", str(number), "--grid", grid, "--output", output]
     return subprocess.Popen(
-        [*words, "--workers", str(workers), "--grid", grid, "--output", output],
+        [*sweep_oracles.QUICK_COMMAND, "sweep", *options],
         stdout=subprocess.PIPE,
-        stderr=stderr,
+        stderr=subprocess.PIPE,
+        env=sweep_oracles.ENVIRONMENT,
         text=True,
         start_new_session=True,
     )
 
 
+def num_rows(output):
+    return output.read_bytes().count(b"\n") - 1 if output.exists() else 0
+
+
 def wait_for_rows(process, output, count):
     deadline = time.monotonic() + 300
-    while not output.exists() or output.read_bytes().count(b"\n") < count + 1:
+    while num_rows(output) < count and process.poll() is None:
         assert time.monotonic() < deadline
-        assert process.poll() is None
         time.sleep(0.001)
 
 
-def interrupt(paths, rows, way, workers):
-    """Until it works: under load one may be through before it is interrupted."""
-    before = paths[1].read_bytes()
+def interrupt(paths, way, number):
+    """After two more rows, until it works: under load one may be through before."""
+    before, rows = paths[1].read_bytes(), num_rows(paths[1])
     for _ in range(20):
-        process = start(paths, workers)
-        wait_for_rows(process, paths[1], rows)
+        process = start(paths, number)
+        wait_for_rows(process, paths[1], rows + 2)
         way(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
         if process.returncode != 1:
@@ -88,42 +97,40 @@ def interrupt(paths, rows, way, workers):
 
 
 def kill(paths, rows, chance):
-    process = start(paths)
+    process = start(paths, 1)
     wait_for_rows(process, paths[1], rows)
     time.sleep(chance.uniform(0, 0.05))
     process.kill()
     process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow
 @posix
-def test_killed_and_interrupted_and_resumed(capsys, monkeypatch, paths, expected):
+def test_killed_and_interrupted_and_resumed(capsys, monkeypatch, paths, tmp_path):
     """A terminal's Ctrl-C goes to the workers, too; `kill -INT` does not."""
+    monkeypatch.setattr(sweep, "bound_row", sweep_oracles.quick_row)
+    (tmp_path / "whole").mkdir()
+    expected = expected_in(tmp_path / "whole", LONG)
+    paths[0].write_text(sweep_oracles.small_grid(LONG))
     chance = random.Random(20261121)
     kill(paths, 1, chance)
-    interrupt(paths, 3, os.kill, workers=1)
-    interrupt(paths, 5, os.killpg, workers=2)
+    interrupt(paths, os.kill, number=1)
+    interrupt(paths, os.killpg, number=2)
     done = [row for row in table(paths[1]) if len(row) == 8 and row[-3]]
-    monkeypatch.setattr(command, "Workers", sweep_oracles.Inline)
+    monkeypatch.setattr(workers, "Workers", sweep_oracles.Inline)
     status, out, err = run(capsys, f"sweep --grid {paths[0]} --output {paths[1]}")
     assert (status, err) == (1, "")  # Some rows are bad.
     assert f"{len(done) - 1} rows kept" in out
     assert table(paths[1]) == expected
 
 
-def deadly(row, results):
-    """Kills its worker for one row, and always."""
-    if row["noise_multiplier"] == "1.143":
-        sweep_oracles.die()
-    return dict(zip(RESULTS, (1.0, 2.0, 0.0, ""), strict=True))
-
-
 @pytest.mark.slow
 @posix
 def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
-    monkeypatch.setattr(sweep, "bound_row", deadly)
+    monkeypatch.setattr(sweep, "bound_row", sweep_oracles.deadly_row)
     rows = list(csv.DictReader(io.StringIO(sweep_oracles.small_grid(3))))
-    with command.Workers(1) as pool:
+    with workers.Workers(1) as pool:
         found = list(sweep.sweep(rows, pool))
     notes = {row["noise_multiplier"]: row["note"] for row in found}
     assert len(found) == len(notes) == 3
@@ -134,7 +141,7 @@ def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
 class TestInThisProcess:
     @pytest.fixture(autouse=True)
     def _inline(self, monkeypatch):
-        monkeypatch.setattr(command, "Workers", sweep_oracles.Inline)
+        monkeypatch.setattr(workers, "Workers", sweep_oracles.Inline)
 
     def sweep(self, capsys, paths, rest="--json"):
         grid, output = paths

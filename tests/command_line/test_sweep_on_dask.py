@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
+import command_runner
 import pytest
 import sweep_oracles
 
@@ -31,6 +33,7 @@ def grid():
             "run_name": f"run {number}",
             "noise_multiplier": repr(1 + number // 2 / 100),
             "steps_per_epoch": "5",
+            "batches_per_record": "1",
             "delta": "1e-6",
             "seed": str(number % 7),
         }
@@ -40,7 +43,7 @@ def grid():
 
 @pytest.fixture(scope="module")
 def expected():
-    rows = sweep.sweep(grid(), sweep_oracles.Inline())
+    rows = [{**row, **sweep_oracles.quick_row(row, ["epsilon"])} for row in grid()]
     return {row["run_name"]: row["epsilon_upper"] for row in rows}
 
 
@@ -61,7 +64,9 @@ def cluster():
         workers = []
         for _ in range(2):
             worker = subprocess.Popen(
-                [*words, "--no-dashboard"], stderr=subprocess.DEVNULL
+                [*words, "--no-dashboard"],
+                stderr=subprocess.DEVNULL,
+                env=sweep_oracles.ENVIRONMENT,
             )
             stack.callback(worker.wait)
             stack.callback(worker.kill)
@@ -80,52 +85,57 @@ def check(output, expected):
         assert row["note"] == ""
 
 
-def wait_for(output, count, process):
+def wait_for(output, count, goes_on):
     deadline = time.monotonic() + PATIENCE
     while not output.exists() or output.read_bytes().count(b"\n") <= count:
-        assert process.poll() is None and time.monotonic() < deadline
+        assert goes_on() and time.monotonic() < deadline
         time.sleep(0.001)
 
 
-def test_from_the_command(tmp_path, cluster, expected):
+def test_from_the_command(tmp_path, cluster, expected, capsys, monkeypatch):
+    """Two processes are stopped; a worker of the last run, which is here, is killed."""
     address, _, workers = cluster
     paths = tmp_path / "grid.csv", tmp_path / "table.csv"
     with paths[0].open("w", newline="") as file:
         writer = csv.DictWriter(file, grid()[0])
         writer.writeheader()
         writer.writerows(grid())
-    words = [sys.executable, "-m", "dp_accounting_ext", "sweep", "--scheduler", address]
+    words = ["sweep", "--scheduler", address]
     words += ["--grid", str(paths[0]), "--output", str(paths[1])]
-
-    def started():
-        return subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
     for part, way in ((1, signal.SIGINT), (2, signal.SIGKILL)):
-        process = started()
-        wait_for(paths[1], part * ROWS // 5, process)
+        process = subprocess.Popen(
+            [*sweep_oracles.QUICK_COMMAND, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=sweep_oracles.ENVIRONMENT,
+            text=True,
+        )
+        wait_for(paths[1], part * ROWS // 5, lambda p=process: p.poll() is None)
         process.send_signal(way)
         _, err = process.communicate(timeout=PATIENCE)
         if way == signal.SIGINT and process.returncode != 0:
             assert process.returncode == 130
             assert err.endswith("error: interrupted; run it again to go on.\n")
             assert err.count("\n") == 1
-    process = started()
-    wait_for(paths[1], 3 * ROWS // 5, process)
-    workers[0].kill()
-    out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, err) == (0, "")
+
+    def kill_a_worker():
+        wait_for(paths[1], 3 * ROWS // 5, lambda: True)
+        workers[0].kill()
+
+    monkeypatch.setattr(sweep, "bound_row", sweep_oracles.quick_row)
+    killer = threading.Thread(target=kill_a_worker, daemon=True)
+    killer.start()
+    status, out, err = command_runner.run_split(capsys, words)
+    killer.join(PATIENCE)
+    assert (status, err, workers[0].wait(PATIENCE)) == (0, "", -signal.SIGKILL)
     assert "rows kept" in out and f": 0 rows kept, {ROWS} added" not in out
     check(paths[1], expected)
 
 
 def test_no_scheduler_is_named(capsys, tmp_path):
-    from command_runner import run
-
     (tmp_path / "grid.csv").write_text("noise_multiplier,steps_per_epoch,delta\n1,5,.1")
     command = f"sweep --grid {tmp_path / 'grid.csv'} --output {tmp_path / 'table.csv'}"
-    status, out, err = run(capsys, f"{command} --scheduler nowhere")
+    status, out, err = command_runner.run(capsys, f"{command} --scheduler nowhere")
     assert (status, out) == (2, "") and err.count("\n") == 1
     assert "scheduler must be the address of a Dask scheduler that answers" in err
     assert not (tmp_path / "table.csv").exists()

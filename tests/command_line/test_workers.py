@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from dp_accounting_ext.command_line import sweep_command
+from dp_accounting_ext.command_line import workers
 
 
 def test_results_and_errors_come_back_from_other_processes():
-    with sweep_command.Workers(1) as pool:
+    with workers.Workers(1) as pool:
         results = [pool.submit(pow, base, 2) for base in range(20)]
         assert [result.result() for result in results] == [b * b for b in range(20)]
         with pytest.raises(ValueError, match=r"invalid literal"):
@@ -22,7 +22,7 @@ def test_results_and_errors_come_back_from_other_processes():
 
 def test_an_error_ends_it_at_once():
     begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), sweep_command.Workers(1) as pool:
+    with pytest.raises(KeyboardInterrupt), workers.Workers(1) as pool:
         pool.submit(time.sleep, 0).result()
         for _ in range(3):
             pool.submit(time.sleep, 600)
@@ -33,9 +33,9 @@ def test_an_error_ends_it_at_once():
 PARENT = """
 import os
 import time
-from dp_accounting_ext.command_line import sweep_command
+from dp_accounting_ext.command_line import workers
 if __name__ == "__main__":
-    pool = sweep_command.Workers(2)
+    pool = workers.Workers(2)
     print(pool.submit(os.getpid).result(), flush=True)
     busy = [pool.submit(time.sleep, 3) for _ in range(2)]
     time.sleep(600)
