@@ -1,6 +1,7 @@
 """Certified bounds on the ε or δ of a composition, or of the worst of several."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -13,6 +14,7 @@ from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composed_losses
@@ -99,8 +101,10 @@ class PrivacyBounds:
         if closed is not None:
             found[is_asked] = np.minimum(found[is_asked], closed)
             return found
-        asked = is_asked, deltas, enough
-        open_ = self._lower(found, self._composed_epsilons, *asked)
+        open_ = np.flatnonzero(is_asked)
+        for open_, rough, number in self._tries(found, is_asked, enough):
+            asked = deltas[open_], Bound.UPPER, rough, number
+            found[open_] = np.minimum(found[open_], self._composed_epsilons(*asked))
         found[open_] = self._at_most_gaussian(deltas[open_], found[open_])
         return found
 
@@ -135,8 +139,10 @@ class PrivacyBounds:
         closed = _closed(parts, gaussian.delta, epsilons[is_asked], Bound.UPPER)
         if closed is not None:
             found[is_asked] = np.minimum(found[is_asked], closed)
-        else:
-            self._lower(found, self._composed_deltas, is_asked, epsilons, enough)
+            return found
+        for open_, rough, number in self._tries(found, is_asked, enough):
+            asked = epsilons[open_], Bound.UPPER, rough, number
+            found[open_] = np.minimum(found[open_], self._composed_deltas(*asked))
         return found
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:
@@ -149,19 +155,21 @@ class PrivacyBounds:
             return closed
         return self._composed_deltas(epsilons, Bound.LOWER)
 
-    def _lower(
-        self,
-        found: FloatArray,
-        composed: Callable[..., FloatArray],
-        is_asked: BoolArray,
-        asked: FloatArray,
-        enough: FloatArray | None,
-    ) -> IntArray:
-        """Lowers (n,) upper bounds where they are asked for.
+    def _tries(
+        self, found: FloatArray, is_asked: BoolArray, enough: FloatArray | None
+    ) -> Iterator[tuple[IndexArray, bool, int | None]]:
+        """Yields what is to be computed to lower (n,) upper bounds.
 
-        Returns:
-            The places where the bounds of rough laws, and then those of fine ones, are
-            above `enough`.
+        Rough laws come first. What they bound by at most `enough` needs no fine laws.
+
+        Args:
+            found: The bounds, which whoever asks lowers after each try.
+            is_asked: Where bounds are asked for.
+            enough: Bounds below these need not be tight.
+
+        Yields:
+            The places where bounds are to be lowered; whether by rough laws; and the
+            index of the only alternative to use, or None for all.
         """
         open_ = np.flatnonzero(is_asked)
         tries: list[tuple[bool, int | None]] = [(False, None)]
@@ -173,9 +181,7 @@ class PrivacyBounds:
             if enough is not None:
                 open_ = open_[found[open_] > enough[open_]]
             if open_.size:
-                read = composed(asked[open_], Bound.UPPER, rough, number)
-                found[open_] = np.minimum(found[open_], read)
-        return open_
+                yield open_, rough, number
 
     def _composed_epsilons(
         self,
