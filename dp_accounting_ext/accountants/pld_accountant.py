@@ -137,7 +137,8 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
 
         Args:
             target_delta: δ, a number or an array. For δ < 0 the answer is inf, for δ ≥
-                1 it is 0.
+                1 it is 0. If everything is revealed, it is inf for all δ, as in the
+                stock accountant.
 
         Returns:
             A number or an array, in the shape of the argument. An array takes little

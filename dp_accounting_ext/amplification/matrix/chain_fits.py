@@ -29,6 +29,9 @@ from dp_accounting_ext.kernel import floats
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
 _SHARES = np.linspace(0.1, 1.0, 13)
 _STRIDE = 12
+# Tuning: the largest r of a refined chain. The grid of states has a size in proportion
+# to 1 / √(1 − r²), and the moves between states have its square.
+_MOST_CORRELATED = 0.99
 # Tuning: B is at most this share of the largest entry, so that what is left of the
 # entries is not all rounding error.
 _MOST_SHARED = 0.9
@@ -338,7 +341,7 @@ def _refined(line: _Line) -> _Line:
     prices = np.append(np.full(count, _PRICE), 1.0)
 
     def look(correlation: float, share: float) -> _Line | None:
-        if not (0 < correlation < 1 and share > 0):
+        if not (0 < correlation <= _MOST_CORRELATED and share > 0):
             return None
         gap = near - share * correlation**distances
         bounds = [(0, None)] * count + [(None, None)]

@@ -103,6 +103,14 @@ def test_refined_chains_have_smaller_moments():
         assert truth < min(chains) < most * truth
 
 
+def test_refined_chains_are_not_nearly_constant():
+    """The grid of states took 22 GiB, as the search went up to r = 1 − 1e-16."""
+    column = [1.0, *[0.0] * 10, 0.6895711415754504]
+    gram = correlated_oracles.toeplitz_gram(column, 3, 4, 18.009168956717108)
+    found = chain_fits.candidates(gram)
+    assert 0.97 < max(fit.correlation for fit in found) < 0.995
+
+
 def test_both_ends_of_a_cut_circle_vary_enough():
     """What connects the ends of a closed chain is below what both ends have more of.
 
