@@ -1,65 +1,74 @@
-"""Rényi divergences to 50 digits, straight from their definitions."""
+"""Rényi divergences straight from their definitions, as balls that hold the truth.
+
+A comparison with a ball is true only if it is for all of its numbers.
+"""
 
 from collections.abc import Callable
+import math
 
-import mpmath
-import numpy as np
+import flint
+from flint import acb
+from flint import arb
 
-DIGITS = 50
+BITS = 170
+MORE_BITS = 500
 
-
-def _integral(
-    function: Callable[[mpmath.mpf], mpmath.mpf], low: float, high: float, width: float
-) -> mpmath.mpf:
-    """Gauss-Legendre on intervals of about the width that the function varies on."""
-    pieces = max(4, int(np.ceil((high - low) / width)))
-    ends = [mpmath.mpf(x) for x in np.linspace(low, high, pieces + 1)]
-    return mpmath.quad(function, ends, method="gauss-legendre", maxdegree=5)
+# A function of x and of whether it must be analytic there: if not, it is no number.
+Function = Callable[[acb, bool], acb]
 
 
-def binomial_mixture(members, rate, noise, sign):
-    """Σ_i Binom(i) N(sign i, σ²) over N(0, σ²), as a function of z.
+def integral(function: Function, low: float, high: float) -> arb:
+    found = acb.integral(function, low, high).real
+    assert found.rel_accuracy_bits() > BITS // 3
+    return found
 
-    A polynomial in e^{sign z/σ²}.
+
+def log_normal(x: acb, noise: float) -> acb:
+    """The logarithm of the density of N(0, σ²)."""
+    s = arb(noise)
+    return -x * x / (2 * s * s) - (s * (2 * arb.pi()).sqrt()).log()
+
+
+def log_binomial_mixture(members, rate, noise, sign) -> Function:
+    """log of Σ_i Binom(i) N(sign i, σ²) over N(0, σ²), as a function of z.
+
+    Of a polynomial in e^{sign z/σ²}.
     """
-    r, s = mpmath.mpf(rate), mpmath.mpf(noise)
+    r, s = arb(rate), arb(noise)
     terms = [
-        mpmath.binomial(members, i)
+        math.comb(members, i)
         * r**i
         * (1 - r) ** (members - i)
-        * mpmath.exp(-mpmath.mpf(i * i) / (2 * s**2))
+        * (-arb(i * i) / (2 * s**2)).exp()
         for i in range(members + 1)
     ]
 
-    def density(z):
-        power, total = mpmath.exp(sign * z / s**2), mpmath.mpf(0)
+    def density(z, analytic):
+        power, total = (sign * z / s**2).exp(), acb(0)
         for term in reversed(terms):
             total = total * power + term
-        return total
+        return total.log(analytic)
 
     return density
 
 
 def group_rdp(order, removed, inserted, rate, noise):
     """log ∫ P^α Q^{1−α} / (α − 1), or ∫ P log(P/Q) for α = 1."""
-    with mpmath.workdps(DIGITS):
-        a, s = mpmath.mpf(order), mpmath.mpf(noise)
-        p = binomial_mixture(removed, rate, noise, 1)
-        q = binomial_mixture(inserted, rate, noise, -1)
+    with flint.ctx.workprec(BITS):
+        a = arb(order)
+        p = log_binomial_mixture(removed, rate, noise, 1)
+        q = log_binomial_mixture(inserted, rate, noise, -1)
 
-        def integrand(z):
-            above, below = p(z), q(z)
-            if a == 1:
-                value = above * mpmath.log(above / below)
-            else:
-                value = above**a * below ** (1 - a)
-            return mpmath.npdf(z, 0, s) * value
+        def integrand(z, analytic):
+            above, below = p(z, analytic), q(z, analytic)
+            if order == 1:
+                return (log_normal(z, noise) + above).exp() * (above - below)
+            return (log_normal(z, noise) + a * above + (1 - a) * below).exp()
 
         low = -(inserted + 16 * noise)
         high = order * (removed + inserted) + removed + 16 * noise
-        width = min(2.0 * noise, 3.0 * noise**2) / (1 + inserted * order / 20) ** 0.5
-        value = _integral(integrand, low, high, width)
-        return value if a == 1 else mpmath.log(value) / (a - 1)
+        value = integral(integrand, low, high)
+        return value if order == 1 else value.log() / (a - 1)
 
 
 def two_step_rdp(order, noise, *, remove):
@@ -68,36 +77,65 @@ def two_step_rdp(order, noise, *, remove):
     Z = (e^{G_1/σ} + e^{G_2/σ}) e^{−1/2σ²} / 2 = e^{A − 1/2σ²} cosh D with A, D
     independent N(0, 1/2σ²).
     """
-    with mpmath.workdps(DIGITS):
-        a, s = mpmath.mpf(order), mpmath.mpf(noise)
+    with flint.ctx.workprec(BITS):
+        a, s = arb(order), arb(noise)
         p = a if remove else 1 - a
-        deviation = 1 / (mpmath.sqrt(2) * s)
+        deviation = 1 / (arb(2).sqrt() * s)
         reach = 16 + float(abs(p) * deviation)
 
-        def integrand(x):
-            return mpmath.npdf(x) * mpmath.cosh(deviation * x) ** p
+        def integrand(x, analytic):
+            cosine = (deviation * x).cosh()
+            return (log_normal(x, 1.0) + p * cosine.log(analytic)).exp()
 
-        mean = 2 * _integral(integrand, 0, reach, 1.5)  # It is even.
-        moment = mpmath.exp(-p / (2 * s**2) + p**2 / (4 * s**2)) * mean
-        return mpmath.log(moment) / (a - 1)
+        mean = 2 * integral(integrand, 0, reach)  # It is even.
+        return (-p / (2 * s**2) + p**2 / (4 * s**2) + mean.log()) / (a - 1)
+
+
+def shifts_rdp(p, q, order):
+    """log ∫ p^α q^{1−α} dN / (α − 1) of mixtures of (shift, weight) over N(0, 1).
+
+    The shifts of q are to the other side.
+    """
+
+    def log_density(weighted, sign) -> Function:
+        whole = sum((arb(weight) for _, weight in weighted), arb(0))
+        terms = [
+            (arb(shift) * sign, (arb(weight) / whole).log() - arb(shift) ** 2 / 2)
+            for shift, weight in weighted
+        ]
+        return lambda x, analytic: sum(
+            ((shift * x + log).exp() for shift, log in terms), acb(0)
+        ).log(analytic)
+
+    with flint.ctx.workprec(BITS):
+        a, above, below = arb(order), log_density(p, 1), log_density(q, -1)
+
+        def integrand(x, analytic):
+            normal = log_normal(x, 1.0)
+            moved = a * above(x, analytic) + (1 - a) * below(x, analytic)
+            return (normal + moved).exp() - normal.exp()
+
+        low = -(max(s for s, _ in q) + 20)
+        high = order * (max(s for s, _ in p) + max(s for s, _ in q)) + 20
+        return integral(integrand, low, high).log1p() / (a - 1)
 
 
 def raw_moments(highest, noise, steps):
     """E Z^j for j ≤ highest: the series Σ E X^j s^j / j! to the power t."""
-    with mpmath.workdps(150):
-        s = mpmath.mpf(noise)
+    with flint.ctx.workprec(MORE_BITS):
+        s = arb(noise)
         base = [
-            mpmath.exp(mpmath.mpf(j * (j - 1)) / (2 * s**2)) / mpmath.factorial(j)
+            (arb(j * (j - 1)) / (2 * s**2)).exp() / math.factorial(j)
             for j in range(highest + 1)
         ]
 
         def product(x, y):
             return [
-                mpmath.fsum(x[i] * y[j - i] for i in range(j + 1))
+                sum((x[i] * y[j - i] for i in range(j + 1)), arb(0))
                 for j in range(highest + 1)
             ]
 
-        result, exponent = [mpmath.mpf(1)] + [mpmath.mpf(0)] * highest, steps
+        result, exponent = [arb(1)] + [arb(0)] * highest, steps
         while exponent:
             if exponent & 1:
                 result = product(result, base)
@@ -105,26 +143,32 @@ def raw_moments(highest, noise, steps):
             if exponent:
                 base = product(base, base)
         return [
-            mpmath.factorial(j) * result[j] / mpmath.mpf(steps) ** j
-            for j in range(highest + 1)
+            math.factorial(j) * result[j] / arb(steps) ** j for j in range(highest + 1)
         ]
 
 
-def add_rdp_by_moments(order, noise, steps, highest=30):
+def add_rdp_by_moments(order, central):
     """Returns the adding direction as Σ_j C(1 − α, j) E (Z − 1)^j, and its least term.
 
     An asymptotic series, cut off there: accurate where Z is close to 1.
     """
-    with mpmath.workdps(150):
-        raw = raw_moments(highest, noise, steps)
-        central = [
-            mpmath.fsum(
-                mpmath.binomial(j, i) * (-1) ** (j - i) * raw[i] for i in range(j + 1)
-            )
-            for j in range(highest + 1)
-        ]
-        power = 1 - mpmath.mpf(order)
-        terms = [mpmath.binomial(power, j) * central[j] for j in range(highest + 1)]
-        last = min(range(2, highest + 1), key=lambda j: abs(terms[j]))
+    with flint.ctx.workprec(MORE_BITS):
+        power, terms, factor = 1 - arb(order), [], arb(1)
+        for j, moment in enumerate(central):
+            terms.append(factor * moment)
+            factor *= (power - j) / (j + 1)
+        last = min(range(2, len(terms)), key=lambda j: abs(float(terms[j])))
         rest = abs(terms[last] / terms[2])
-        return mpmath.log1p(mpmath.fsum(terms[2:last])) / (mpmath.mpf(order) - 1), rest
+        return sum(terms[2:last], arb(0)).log1p() / (arb(order) - 1), rest
+
+
+def central_moments(raw):
+    """E (Z − 1)^j from E Z^j."""
+    with flint.ctx.workprec(MORE_BITS):
+        return [
+            sum(
+                (math.comb(j, i) * (-1) ** (j - i) * raw[i] for i in range(j + 1)),
+                arb(0),
+            )
+            for j in range(len(raw))
+        ]

@@ -2,7 +2,7 @@
 
 import math
 
-import mpmath
+from flint import arb
 import numpy as np
 import pytest
 import renyi_oracles
@@ -12,7 +12,7 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.renyi import gaussian_allocation
 
-TIGHT = 1 + mpmath.mpf(10) ** -10
+TIGHT = 1 + arb(10) ** -10
 
 
 def rdp(noise, steps, orders):
@@ -24,10 +24,11 @@ def rdp(noise, steps, orders):
 def test_two_steps_against_50_digits(noise):
     orders = [1.01, 1.9, 2.0, 2.6, 17.0, 40.0][: 3 if noise < 0.3 else None]
     for order, found in zip(orders, rdp(noise, 2, orders), strict=True):
-        truth = max(
+        remove, add = (
             renyi_oracles.two_step_rdp(order, noise, remove=remove)
             for remove in (True, False)
         )
+        truth = remove.max(add)
         assert truth <= found
         assert found <= truth * (1 + 1e-5)
 
@@ -41,7 +42,7 @@ def test_integer_moments_against_the_power_series(noise, steps):
     orders = {2, 3, 9, 24}
     got = gaussian_allocation.log_remove_moments(orders, noise, steps)
     for order in orders:
-        truth = mpmath.log(truths[order])
+        truth = truths[order].log()
         assert abs(got[order] - truth) <= 1e-12 * truth
         rdp = gaussian_allocation.removing_rdp([order], noise, steps)[0]
         assert truth / (order - 1) <= rdp <= truth / (order - 1) * TIGHT
@@ -54,8 +55,10 @@ def test_adding_against_moments_of_many_steps(noise, steps):
     orders = 1.0000001, 1.5, 3.0, 8.3
     one = allocated.allocate(additive_noise.Gaussian(noise), 1, steps)
     _, found, _ = renyi_curves.both_ways(one, orders)
+    raw = renyi_oracles.raw_moments(30, noise, steps)
+    central = renyi_oracles.central_moments(raw)
     for order, value in zip(orders, found, strict=True):
-        truth, rest = renyi_oracles.add_rdp_by_moments(order, noise, steps)
+        truth, rest = renyi_oracles.add_rdp_by_moments(order, central)
         assert rest < 1e-18
         assert truth <= value
 
