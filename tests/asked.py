@@ -13,6 +13,12 @@ def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
     return ext.PLDAccountant(relation).compose(event, count)
 
 
+def lower_epsilon(accountant, delta):
+    """A lower bound on ε alone: an upper one takes most of the time of both."""
+    scenarios = accountant._answers()._privacy.scenarios
+    return max(Asked(each).lower_epsilon(delta) for each in scenarios)
+
+
 class Asked:
     """Bounds of which one number at a time is asked."""
 

@@ -340,7 +340,9 @@ def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
     if law.bound is Bound.LOWER and law.axis is Axis.RATIO:
         met = sums.products(x, y, law.row_degrees, sums.convolve)
         return start + begin, met
-    found = [sums.convolve(*rows) for rows in zip(x, y, strict=True)]
+    rows = [*x]
+    others = rows if one is other else [*y]
+    found = [sums.convolve(*both) for both in zip(rows, others, strict=True)]
     return start + begin, np.array(found)
 
 

@@ -41,15 +41,23 @@ def quantiles(values: FloatArray, masses: FloatArray) -> tuple[float, float, flo
 
 
 def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Returns the (n + m − 1,) convolution of (n,) and (m,) masses, in blocks."""
-    if x.size < y.size:
+    """Returns the (n + m − 1,) convolution of (n,) and (m,) masses, in blocks.
+
+    Blocks without a mass are left out. If `x` is `y`, each two blocks meet once.
+    """
+    if x.size <= y.size:
         x, y = y, x
     if y.size <= 2 * _BLOCK:
         return np.convolve(x, y)
     out = np.zeros(x.size + y.size - 1)
     for first in range(0, y.size, _BLOCK):
         part = y[first : first + _BLOCK]
-        out[first : first + x.size + part.size - 1] += np.convolve(x, part)
+        if not part.any():
+            continue
+        start, other = first, x
+        if x is y:
+            start, other = 2 * first, np.append(part, 2 * x[first + _BLOCK :])
+        out[start : start + other.size + part.size - 1] += np.convolve(other, part)
     return out
 
 

@@ -318,19 +318,19 @@ class TiltedSum:
         """
         half = coarse // 2 + 1
         found = np.zeros((half, spectrum.shape[1]), dtype=np.complex128)
+        # Increasing, so that those from one number to another are a slice.
         rows = self._of_rows
+        blocks = range(0, self._shape[0] // 2 + 1, coarse)
+        # The rows of a slice have different places, so `+=` adds them all.
+        for start in blocks:
+            first, last = np.searchsorted(rows, [start, start + half])
+            found[rows[first:last] - start] += spectrum[first:last]
         # A real law has conjugate frequencies, whose columns have the other sign.
-        mirrored = np.conj(np.roll(spectrum[:, ::-1], 1, axis=1))
-        is_mirrored = (rows > 0) & (2 * rows < self._shape[0])
-        for part, at, counts in (
-            (spectrum, rows % coarse, rows >= 0),
-            (mirrored, -rows % coarse, is_mirrored),
-        ):
-            counts = counts & (at < half)
-            for block in np.unique(rows[counts] // coarse):
-                # The rows of a block have different remainders, so `+=` adds them all.
-                (here,) = np.nonzero(counts & (rows // coarse == block))
-                found[at[here]] += part[here]
+        for start in blocks:
+            ends = max(start - half + 1, 1), min(start, self._shape[0] // 2 - 1) + 1
+            first, last = np.searchsorted(rows, ends)
+            mirrored = np.roll(spectrum[first:last, ::-1], 1, axis=1)
+            found[start - rows[first:last]] += np.conj(mirrored)
         return found
 
 

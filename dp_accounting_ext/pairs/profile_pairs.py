@@ -19,6 +19,8 @@ DominatingPair = dominating_pair.DominatingPair
 SMALLEST = 1e-250
 # Tuning: rounding lowers a corner by less than this share; underflow may lower it more.
 _ROUNDED = 1e-6
+# Tuning: points are looked at one by one if a look at all leaves more than this share.
+_FEWER = 0.8
 
 
 def values_at(
@@ -116,20 +118,31 @@ def atoms_above(
 
 def _lower_hull(places: FloatArray, values: FloatArray) -> IndexArray:
     """Returns the corners of the greatest convex minorant, both ends included."""
+    kept = np.arange(places.size)
+    # No corner is above a line between two other points. Most others are above that
+    # between their neighbors, which is quick to see for all points at once.
+    before = 0
+    while kept.size != before:
+        before = kept.size
+        slopes = np.diff(values[kept]) / np.diff(places[kept])
+        kept = kept[np.concatenate([[True], slopes[1:] > slopes[:-1], [True]])[:before]]
+        if kept.size > _FEWER * before:
+            break
     corners: list[int] = []
-    slopes: list[float] = []
-    x, y = places.tolist(), values.tolist()
+    slopes_to: list[float] = []
+    x, y = places[kept].tolist(), values[kept].tolist()
     for index in range(len(x)):
         while corners:
             last = corners[-1]
             slope = (y[index] - y[last]) / (x[index] - x[last])
-            if not slopes or slope > slopes[-1]:
-                slopes.append(slope)
+            if not slopes_to or slope > slopes_to[-1]:
+                slopes_to.append(slope)
                 break
             corners.pop()
-            slopes.pop()
+            slopes_to.pop()
         corners.append(index)
-    return np.array(corners, dtype=np.intp)
+    found: IndexArray = kept[corners]
+    return found
 
 
 def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:

@@ -55,8 +55,17 @@ def allocated(p, q, count):
     return mean, base
 
 
-def delta(p, q, kappa):
-    return sum((max(a - kappa * b, Fraction(0)) for a, b in zip(p, q, strict=True)))
+def over_one(*laws):
+    """Returns laws as numerators over one denominator, and that: quick to compare."""
+    one = math.lcm(*{mass.denominator for law in laws for mass in law})
+    return [[m.numerator * (one // m.denominator) for m in law] for law in laws], one
+
+
+def delta(p, q, one, kappa):
+    """Returns δ at a float κ of laws whose masses are so many of `one`."""
+    more, less = kappa.as_integer_ratio()
+    total = sum(max(less * a - more * b, 0) for a, b in zip(p, q, strict=True))
+    return Fraction(total, less * one)
 
 
 def pair_of(p, q, bound):
@@ -95,7 +104,7 @@ def profiles(p, q, axis, count, cells):
 
 def places(p, q, shares):
     """Returns ε at atoms, a hair beside them, and elsewhere between the ends."""
-    losses = sorted({math.log(a / b) for a, b in zip(p, q, strict=True)})
+    losses = sorted({math.log(a / b) for a, b in set(zip(p, q, strict=True))})
     low, high = losses[0] - 0.1, losses[-1] + 0.1
     near = [losses[int(share * (len(losses) - 1))] for share in shares]
     away = [low + share * (high - low) for share in shares]
@@ -114,8 +123,8 @@ def test_truth_is_between(law, axis, count, cells, shares):
     p, q = law
     if p == q:
         return
-    first, second = (composed if axis is Axis.LOSS else allocated)(p, q, count)
-    first, second = list(first), list(second)
+    both = (composed if axis is Axis.LOSS else allocated)(p, q, count)
+    (first, second), unit = over_one(*map(list, both))
     found = profiles(p, q, axis, count, cells)
     for direction in Direction:
         one, other = first, second
@@ -128,8 +137,8 @@ def test_truth_is_between(law, axis, count, cells, shares):
         ):
             # e^ε lies between its float's neighbors, and δ falls in between.
             kappa = math.exp(epsilon)
-            least = delta(one, other, Fraction(math.nextafter(kappa, math.inf)))
-            most = delta(one, other, Fraction(math.nextafter(kappa, 0.0)))
+            least = delta(one, other, unit, math.nextafter(kappa, math.inf))
+            most = delta(one, other, unit, math.nextafter(kappa, 0.0))
             assert low <= most
             assert high >= least
             if not cells:
@@ -139,7 +148,7 @@ def test_truth_is_between(law, axis, count, cells, shares):
                 (under,), (over,) = lower.epsilons(targets), upper.epsilons(targets)
                 assert under <= over
                 if over < 700:
-                    near = delta(one, other, Fraction(math.exp(over)))
+                    near = delta(one, other, unit, math.exp(over))
                     assert near <= Fraction(targets[0])
 
 

@@ -1,6 +1,7 @@
 """Products and sums in cells, against rational arithmetic."""
 
 from fractions import Fraction
+import itertools
 import math
 
 from hypothesis import example
@@ -95,6 +96,17 @@ def test_a_convolution_errs_by_what_is_claimed(masses, others):
         truth = Fraction(ways, 2**2148)
         if truth > floats.TINY:
             assert abs(Fraction(value) - truth) <= bound * truth
+
+
+@pytest.mark.parametrize("size", [600, 1500])
+def test_convolutions_of_whole_numbers_are_exact(size):
+    """Of a law and itself too, and of laws with blocks that are empty."""
+    generator = np.random.default_rng(size)
+    x, y = generator.integers(0, 2**20, (2, size)).astype(float)
+    y[size // 4 : 3 * size // 4] = 0.0
+    for one, other in itertools.product((x, y), repeat=2):
+        exact = np.convolve(one.astype(np.int64), other.astype(np.int64))
+        assert np.array_equal(sums.convolve(one, other), exact)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 5])
