@@ -16,7 +16,7 @@ import numpy as np
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import markov_chain
-from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.amplification.matrix import sums_below
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
@@ -162,7 +162,7 @@ def lower_pair(
     if highest > floats.LARGEST_EXPONENT:
         return None
     chain, error = _lower_chain(block, each, highest)
-    totals, masses, sum_error = markov_sums.lower_sum(chain, np.array(block.scales))
+    totals, masses, sum_error = sums_below.lower_sum(chain, np.array(block.scales))
     ratios = totals / block.length
     error = sum_error + block.length * error + markov_chain.place_error(chain)
     return pair_below(ratios, masses, error)

@@ -80,25 +80,6 @@ def test_one_step_is_a_lognormal_variable():
         assert truth <= found <= truth * 1.02 + 1e-9
 
 
-def test_sums_from_below_are_below_one_and_two_steps():
-    """Calls of one lognormal variable in closed form, of two over those from above."""
-    chain = dataclasses.replace(CHAIN, length=1)
-    sums, masses, error = markov_sums.lower_sum(chain, np.ones(1))
-    assert error < 1e-9
-    for strike in (0.2, 1.0, 5.0, 60.0):
-        place = 0.5 - math.log(strike)
-        truth = special.ndtr(place) - strike * special.ndtr(place - 1)
-        found = masses @ np.maximum(sums - strike, 0)
-        assert 0.9 * truth - 1e-9 <= found <= truth
-    above = markov_sums.upper_sum(CHAIN)
-    sums, masses, _ = markov_sums.lower_sum(CHAIN, np.ones(2))
-    assert np.all(np.diff(sums) > 0)
-    for strike in (0.5, 2.0, 10.0):
-        high = above.masses @ np.maximum(above.places - strike, 0)
-        found = masses @ np.maximum(sums - strike, 0)
-        assert 0.8 * high <= found <= high
-
-
 @pytest.mark.parametrize("cell", [0.05, 0.3, 0.7, 0.99])
 def test_a_split_variable_is_below_one_of_the_variance_asked_for(cell):
     """Its calls are chords over cells, all are below those of N(0, 1.7)."""
