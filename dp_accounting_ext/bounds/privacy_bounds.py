@@ -85,6 +85,16 @@ class PrivacyBounds:
             self._flat[bound] = [first] if other == first else [first, other]
         return self._flat[bound]
 
+    @functools.cached_property
+    def has_lower(self) -> bool:
+        """Whether a lower bound is known of any of the mechanisms."""
+        bases = (
+            part.basis(Bound.LOWER)
+            for parts in self._alternatives(Bound.LOWER)
+            for part in parts
+        )
+        return any(basis != interface.NOTHING for basis in bases)
+
     def upper_epsilons(
         self, deltas: FloatArray, enough: FloatArray | None = None
     ) -> FloatArray:
@@ -400,9 +410,11 @@ class WorstPrivacyBounds:
                 gives lower bounds.
         """
         lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
-        ranked = np.argsort(-uppers, axis=0, kind="stable")[:_MOST_LOWERS]
-        for numbers in ranked:
-            for number, scenario in enumerate(self.scenarios):
+        known = [n for n, each in enumerate(self.scenarios) if each.has_lower]
+        order = np.argsort(-uppers[known], axis=0, kind="stable")[:_MOST_LOWERS]
+        for numbers in np.array(known, dtype=int)[order]:
+            for number in known:
+                scenario = self.scenarios[number]
                 is_wide = lower < np.minimum(0.999 * upper, uppers[number])
                 chosen = np.flatnonzero(is_wide & (numbers == number))
                 if chosen.size:

@@ -6,8 +6,10 @@ import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import sampling
 
 
@@ -48,3 +50,21 @@ def test_curves_of_many_splits_fit_into_memory():
     for _ in range(2):  # What was forgotten is made again.
         assert np.array_equal(few.rates(rates), found)
         assert 0 < nbytes(few) <= 2 << 20 < nbytes(every)
+
+
+def test_a_scenario_with_a_lower_bound_is_found_among_many_without_one():
+    """A group of 18 had the lower bound 0, as eight of its splits had larger ε."""
+    known = additive_noise.Gaussian(3.0)
+    unknown = [
+        known_bounds.UpperOnly(additive_noise.Gaussian(1 + number / 100))
+        for number in range(9)
+    ]
+    worst = privacy_bounds.WorstPrivacyBounds(
+        [privacy_bounds.PrivacyBounds({each: 1}, 1e-4) for each in [*unknown, known]]
+    )
+    alone = privacy_bounds.PrivacyBounds({known: 1}, 1e-4)
+    deltas, epsilons = np.array([1e-6, 1e-3]), np.array([0.1, 1.0])
+    lower, _ = worst.epsilon_bounds(deltas)
+    assert np.array_equal(lower, alone.lower_epsilons(deltas))
+    lower, _ = worst.delta_bounds(epsilons)
+    assert np.array_equal(lower, alone.lower_deltas(epsilons))
