@@ -114,11 +114,12 @@ def sample(run: Run) -> interface.Mechanism:
         step = additive_noise.Gaussian(run.noise_multiplier / run.column[0])
     sampled = subsampled.on_poisson_sample(rate, step)
     cycles, rest = divmod(run.num_steps, length)
-    groups = {
-        compositions.compose({sampled: runs}): number
-        for runs, number in ((cycles + 1, rest), (cycles, length - rest))
-        if runs and number
-    }
+    groups: dict[interface.Mechanism, int] = {}
+    for runs, number in ((cycles + 1, rest), (cycles, length - rest)):
+        if runs and number:
+            # If everything is revealed, this is the same mechanism for both numbers.
+            group = compositions.compose({sampled: runs})
+            groups[group] = groups.get(group, 0) + number
     if length == 1:
         return next(iter(groups))
     if len(groups) == 1 and sum(groups.values()) == length:

@@ -57,6 +57,17 @@ def test_tiny_runs_against_quadrature(column, sigma, rate, length, steps):
     min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
 
 
+@pytest.mark.parametrize("column", [(1.0,), BAND])
+@pytest.mark.parametrize(("length", "steps"), [(2, 3), (3, 5), (2, 4), (3, 2)])
+def test_runs_without_noise_reveal_all_groups(column, length, steps):
+    """Also if some groups have one step more than others."""
+    event = Event(column, 0.0, 1.0, length, steps)
+    lower, upper = ext.PLDAccountant().compose(event).get_delta_bounds(1.0)
+    revealed = min(steps / length, 1.0)
+    assert lower <= revealed <= upper
+    assert upper - lower <= 1e-9
+
+
 def test_groups_whose_noise_is_not_correlated_are_an_allocation():
     sample = stock.PoissonSampledDpEvent(0.3, stock.GaussianDpEvent(1.5))
     whole = stock.SelfComposedDpEvent(sample, 2)
