@@ -57,7 +57,7 @@ equal participation: fresh windows, b-min-sep sampling, and cyclic Poisson
 sampling, in turn from as many groups as there are bands. --sampling takes one:
 balls-in-bins, fresh-windows, b-min-sep, cyclic-poisson, no-amplification:
   python -m dp_accounting_ext compare --noise-multiplier 4 \\
-      --steps-per-epoch 100 --epochs 10 --delta 1e-5 --strategy 0.8,0.4,0.3
+      --steps-per-epoch 20 --epochs 5 --delta 1e-5 --strategy 0.8,0.4,0.3
 """
 _CALIBRATE = """\
 example:
@@ -76,7 +76,7 @@ printed; --delta only adds the bounds on ε.
 _STATEMENT = """\
 example:
   python -m dp_accounting_ext statement --dataset-size 60000 --batch-size 256 \\
-      --epochs 30 --noise-multiplier 1.1 --delta 1e-6 --group-size 5
+      --epochs 30 --noise-multiplier 1.1 --delta 1e-6 --group-size 3
 
 A text to publish beside a model. It has ε for one example and, with
 --group-size, for a user with that many; if an example is added or removed, and
