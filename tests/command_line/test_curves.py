@@ -9,7 +9,7 @@ import pytest
 
 from dp_accounting_ext.studies import training_run
 
-RUN = "--noise-multiplier 1 --steps-per-epoch 20 --num-points 3"
+RUN = "--noise-multiplier 1 --steps-per-epoch 6 --num-points 3"
 SCHEMES = list(training_run.SCHEMES)
 run = command_runner.run
 
@@ -28,14 +28,14 @@ def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
     status, out, err = run(capsys, f"{command} {RUN} --group-size 1 2 --json")
     assert (status, err) == (0, "")
     whole = json.loads(out)
-    assert whole["setting"]["num_steps"] == 20
+    assert whole["setting"]["num_steps"] == 6
     assert whole["setting"]["group_size"] == [1, 2]
     assert [each["sampling"] for each in whole["results"]] == 2 * SCHEMES
     assert [each["group_size"] for each in whole["results"]] == 4 * [1] + 4 * [2]
     status, table, _ = run(capsys, f"{command} {RUN} --group-size 1 2")
     blocks = table.split("\n\n")
     assert status == 0 and max(map(len, table.splitlines())) <= 80
-    assert "noise multiplier 1, 1 of 20 steps, 1 epoch" in blocks[0]
+    assert "noise multiplier 1, 1 of 6 steps, 1 epoch" in blocks[0]
     for block, result in zip(blocks[1:], whole["results"], strict=True):
         name, *lines = block.splitlines()
         if command.startswith("trade-off"):

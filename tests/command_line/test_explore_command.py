@@ -20,7 +20,7 @@ from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import training_run
 
 RUN = training_run.TrainingRun(
-    dataset_size=6000, batch_size=250, epochs=3, noise_multiplier=1.3, delta=1e-6
+    dataset_size=6000, batch_size=1000, epochs=2, noise_multiplier=1.3, delta=1e-6
 )
 UNKNOWN = dataclasses.replace(RUN, noise_multiplier=None)
 WAYS = {str(run.sampling): run for run in training_run.schemes_of(RUN)}
@@ -109,7 +109,7 @@ def test_the_command_gives_the_page_where_to_begin(capsys, monkeypatch):
     monkeypatch.setattr(
         explore_command, "serve", lambda *all, show: served.append((*all, show))
     )
-    line = "explore --quiet --dataset-size 6000 --batch-size 250 --epochs 3 --epsilon 2"
+    line = "explore --quiet --dataset-size 6000 --batch-size 1000 --epochs 2 --epsilon 2"
     status, out, err = command_runner.run(capsys, f"{line} --noise-multiplier 1.3")
     assert (status, out, err) == (0, "The page has ended.\n", "")
     assert served == [(RUN, 2.0, 0, False)]

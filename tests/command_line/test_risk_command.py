@@ -8,7 +8,7 @@ from dp_accounting_ext import command_line
 from dp_accounting_ext import risk
 from dp_accounting_ext.studies import training_run
 
-RUN = "--dataset-size 6000 --batch-size 60 --epochs 2 --noise-multiplier 1.5"
+RUN = "--dataset-size 6000 --batch-size 600 --epochs 1 --noise-multiplier 1.5"
 
 
 def printed(capsys, command):
@@ -43,10 +43,10 @@ def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
     accountant = training_run.TrainingRun(
         1.5,
         None,
-        epochs=2,
+        epochs=1,
         sampling="Poisson sampling",
         dataset_size=6000,
-        batch_size=60,
+        batch_size=600,
     ).accountant()
     assert tuple(found["mu"]) == accountant.get_gdp_parameter_bounds()
     low, high = found["regret"]
@@ -106,7 +106,7 @@ def test_noise_for_a_risk_tells_what_is_reached(capsys):
 
 
 def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
-    large = "--steps-per-epoch 20 --epochs 3 --noise-multiplier 1 --delta 1e-5"
+    large = "--steps-per-epoch 6 --epochs 2 --noise-multiplier 1.1 --delta 1e-5"
     command_line.main(f"compare {large} --sampling shuffled".split())
     out = " ".join(capsys.readouterr().out.split())
     assert "so large that nothing is promised" in out

@@ -11,13 +11,13 @@ from dp_accounting_ext.studies import real_loops
 from dp_accounting_ext.studies import training_run
 
 RUN = [
-    *("--dataset-size", "6000", "--batch-size", "60", "--epochs", "2"),
+    *("--dataset-size", "6000", "--batch-size", "600", "--epochs", "1"),
     *("--delta", "1e-6", "--sampling", "Poisson sampling"),
 ]
 SETTING = training_run.TrainingRun(
     dataset_size=6000,
-    batch_size=60,
-    epochs=2,
+    batch_size=600,
+    epochs=1,
     delta=1e-6,
     sampling="Poisson sampling",
 )
