@@ -30,7 +30,7 @@ from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
 
 RUN = training_run.TrainingRun(
-    noise_multiplier=2.0, steps_per_epoch=9, epochs=2, delta=1e-5
+    noise_multiplier=2.0, steps_per_epoch=3, epochs=2, delta=1e-5
 )
 STEP = dp_accounting.GaussianDpEvent(1.0)
 NUMBER = r"(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?"

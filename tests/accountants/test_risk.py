@@ -97,9 +97,9 @@ def test_a_flipped_bit(parameter):
 EVENTS = {
     "Poisson": dp_accounting.SelfComposedDpEvent(
         dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(0.8)),
-        1000,
+        100,
     ),
-    "allocation": ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(0.6), 1, 20),
+    "allocation": ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(0.6), 1, 6),
     "Laplace": dp_accounting.LaplaceDpEvent(1.5),
     "group": ext.GroupSubsampledEvent(
         3, dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(2.0))

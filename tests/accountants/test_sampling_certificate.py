@@ -21,7 +21,7 @@ from dp_accounting_ext.pairs import gaussian
 
 GRAM = np.array([[1.0, 0.6], [0.6, 1.0]])
 BAND = (1.0, 0.5, 0.25)
-EVENT = ext.MatrixAllocationEvent(BAND, 3.0, 20, 2)
+EVENT = ext.MatrixAllocationEvent(BAND, 3.0, 8, 2)
 
 
 def truth(gram, delta):
@@ -135,7 +135,7 @@ def test_one_that_no_sample_meets_is_refused_by_name():
 
 @pytest.mark.parametrize(
     ("sigma", "selected", "steps", "delta"),
-    [(0.7, 2, 8, 1e-5), (1.0, 4, 4, 1e-3), (0.6, 1, 30, 1e-6)],
+    [(0.7, 2, 5, 1e-5), (1.0, 4, 4, 1e-3), (0.6, 1, 30, 1e-6)],
 )
 def test_draws_of_steps_agree_with_their_certified_bracket(
     sigma, selected, steps, delta

@@ -40,14 +40,14 @@ def check_least(row, setting, epsilon):
     [(1e-3, 1e-15), (100.0, 1e-15), (2.0, 1e-6), (2.0, 0.1)],
 )
 def test_every_target_is_met_with_the_least_noise(epsilon, delta):
-    setting = run(10, 1, 2, delta)
+    setting = run(4, 1, 2, delta)
     for row in calibration.calibrate(setting, epsilon):
         check_least(row, setting, epsilon)
 
 
 def test_less_noise_is_too_little_for_the_mechanism_itself():
     """Not for the upper bound alone, that is: the lower one is above the target."""
-    setting = run(10, 1, 3, 1e-6)
+    setting = run(4, 1, 3, 1e-6)
     for row in calibration.calibrate(setting, 2.0):
         accountant = accountant_at(row, setting, 1 - 1e-3)
         assert accountant.get_epsilon_bounds(setting.delta)[0] > 2.0

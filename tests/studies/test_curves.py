@@ -11,7 +11,7 @@ import pytest
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import training_run
 
-RUN = training_run.TrainingRun(1.5, 6, 1, 3, 1e-8)
+RUN = training_run.TrainingRun(1.5, 3, 1, 3, 1e-8)
 KNOWN, POISSON = training_run.NO_AMPLIFICATION, training_run.POISSON_SAMPLING
 
 
@@ -27,7 +27,7 @@ def profiles():
 
 @pytest.fixture(scope="module")
 def trade_offs():
-    run = training_run.TrainingRun(2.0, 6, 1, 3)
+    run = training_run.TrainingRun(2.0, 3, 1, 3)
     two = dataclasses.replace(run, group_size=2)
     found = curves.trade_offs(run, two, least_rate=1e-4, num_points=4)
     return by_name(found)

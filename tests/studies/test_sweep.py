@@ -43,9 +43,10 @@ def test_rows_are_those_of_the_accountant():
         ),
         training_run.TrainingRun(1, 10, delta=1e-6, sampling="shuffled"),
     ]
-    assert len(list(sweep.sweep(grid, Inline()))) == len(grid)
+    found = {repr(sweep.setting_of(row)): row for row in sweep.sweep(grid, Inline())}
+    assert len(found) == len(grid)
     for given, run in zip(grid, runs, strict=True):
-        (row,) = sweep.sweep([given], Inline())
+        row = found[repr(sweep.setting_of(given))]
         assert sweep.setting_of(given).run == run
         assert list(row) == [*given, *sweep.columns_of(["epsilon"])]
         bounds = run.accountant().get_epsilon_bounds(run.delta)
