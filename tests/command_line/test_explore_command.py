@@ -109,12 +109,9 @@ def test_the_command_gives_the_page_where_to_begin(capsys, monkeypatch):
     monkeypatch.setattr(
         explore_command, "serve", lambda *all, show: served.append((*all, show))
     )
-    line = (
-        "explore --quiet --dataset-size 6000 --batch-size 1000 --epochs 2 --epsilon 2"
-    )
-    status, out, err = command_runner.run(
-        capsys, f"{line} --noise-multiplier 1.3 --epsilon 2"
-    )
+    line = "explore --quiet --dataset-size 6000 --batch-size 1000 --epochs 2"
+    options = "--noise-multiplier 1.3 --epsilon 2"
+    status, out, err = command_runner.run(capsys, f"{line} {options}")
     assert (status, out, err) == (0, "The page has ended.\n", "")
     assert served == [(RUN, 2.0, 0, False)]
 
