@@ -4,6 +4,7 @@ from fractions import Fraction
 import functools
 import itertools
 import math
+import operator
 
 from hypothesis import given
 from hypothesis import settings
@@ -45,19 +46,31 @@ def bounds_of(epsilon, total, masses, order):
     return max(lows), high
 
 
+@functools.lru_cache(1)
+def chances_of(epsilon, masses):
+    """The largest chance of each set of outputs with one law, and the least with the
+    other, as integers over one denominator."""
+    with mpmath.workprec(600):
+        most = wpm_oracles.rational(mpmath.exp(mpmath.mpf(epsilon) / 2))
+    least, exact = 1 / most, [Fraction(mass) for mass in masses]
+    total, found = sum(exact), []
+    sets = itertools.product([0, 1], repeat=len(exact))
+    for inside in {sum(map(operator.mul, exact, held)) for held in sets}:
+        one = min(most * inside, 1 - least * (total - inside))
+        other = max(least * inside, 1 - most * (total - inside))
+        found.append((one, other))
+    unit = math.lcm(*{chance.denominator for both in found for chance in both})
+    return [tuple(int(chance * unit) for chance in both) for both in found], unit
+
+
 def truth_of(epsilon, masses, order):
     """The largest divergence of two laws, over all sets of outputs."""
     with mpmath.workprec(600):
-        most = wpm_oracles.rational(mpmath.exp(mpmath.mpf(epsilon) / 2))
         growth = wpm_oracles.rational(mpmath.exp(mpmath.mpf(order)))
-    least, exact = 1 / most, [Fraction(mass) for mass in masses]
-    total, worst = sum(exact), Fraction(0)
-    for chosen in itertools.product([False, True], repeat=len(exact)):
-        inside = sum(mass for mass, held in zip(exact, chosen, strict=True) if held)
-        one = min(most * inside, 1 - least * (total - inside))
-        other = max(least * inside, 1 - most * (total - inside))
-        worst = max(worst, one - growth * other)
-    return worst
+    found, unit = chances_of(epsilon, tuple(masses))
+    more, less = growth.as_integer_ratio()
+    worst = max(less * one - more * other for one, other in found)
+    return Fraction(max(worst, 0), less * unit)
 
 
 def random_masses(generator, epsilon):

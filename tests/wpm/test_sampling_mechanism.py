@@ -19,27 +19,40 @@ def points(size, seed=0):
     return np.random.default_rng(seed).random((size, 2))
 
 
-def mechanisms(size=9, epsilon=2.0):
-    cost = wpm.PointCost(points(size))
+def graph(size):
     edges = np.column_stack([np.arange(size), np.roll(np.arange(size), -1)])
-    graph = wpm.GraphCost.from_edges(edges, np.ones(size))
-    return {
-        "uniform": wpm.WassersteinProjectionMechanism(cost, epsilon),
-        "minimax": wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
-        "line": wpm.from_points(np.arange(size), epsilon),
-        "graph": wpm.WassersteinProjectionMechanism(graph, epsilon),
-        "kl": wpm.KLProjectionMechanism(cost, epsilon),
-        "exponential": wpm.ExponentialMechanism(cost, epsilon),
-    }
+    return wpm.GraphCost.from_edges(edges, np.ones(size))
 
 
-NAMES = list(mechanisms())
+MAKERS = {
+    "uniform": lambda size, epsilon: wpm.WassersteinProjectionMechanism(
+        wpm.PointCost(points(size)), epsilon
+    ),
+    "minimax": lambda size, epsilon: wpm.WassersteinProjectionMechanism(
+        wpm.PointCost(points(size)), epsilon, "minimax"
+    ),
+    "line": lambda size, epsilon: wpm.from_points(np.arange(size), epsilon),
+    "graph": lambda size, epsilon: wpm.WassersteinProjectionMechanism(
+        graph(size), epsilon
+    ),
+    "kl": lambda size, epsilon: wpm.KLProjectionMechanism(
+        wpm.PointCost(points(size)), epsilon
+    ),
+    "exponential": lambda size, epsilon: wpm.ExponentialMechanism(
+        wpm.PointCost(points(size)), epsilon
+    ),
+}
+NAMES = list(MAKERS)
+
+
+def mechanism_of(name, size=9, epsilon=2.0):
+    return MAKERS[name](size, epsilon)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("epsilon", [0.1, 3.0, 40.0])
 def test_every_mechanism_is_private_in_exact_arithmetic(name, epsilon):
-    mechanism = mechanisms(epsilon=epsilon)[name]
+    mechanism = mechanism_of(name, epsilon=epsilon)
     generator = np.random.default_rng(1)
     users = np.concatenate([np.eye(9), generator.dirichlet(np.full(9, 0.2), size=30)])
     weights = mechanism.integer_weights(users)
@@ -48,7 +61,7 @@ def test_every_mechanism_is_private_in_exact_arithmetic(name, epsilon):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_interface(name):
-    mechanism = mechanisms()[name]
+    mechanism = mechanism_of(name)
     users = np.random.default_rng(2).dirichlet(np.ones(9), size=5)
     laws = mechanism.project(users)
     assert laws.shape == (5, 9)
@@ -70,7 +83,7 @@ def test_one_interface(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_cost_is_known_before_the_draw(name):
     """Every user's mean cost is below the worst; one output is never likelier."""
-    mechanism = mechanisms()[name]
+    mechanism = mechanism_of(name)
     expected = mechanism.expected_cost()
     users = np.concatenate(
         [np.eye(9), np.random.default_rng(3).dirichlet(np.ones(9), size=20)]
@@ -94,7 +107,7 @@ USERS = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
 @pytest.fixture
 def weights_after(monkeypatch):
     """The weights of users where a function changes what the solver finds."""
-    mechanism, solve = mechanisms()["uniform"], exact_projection.ExactSolver.solve
+    mechanism, solve = mechanism_of("uniform"), exact_projection.ExactSolver.solve
 
     def weights(change):
         def solved(*arguments):
@@ -125,7 +138,7 @@ def test_a_failing_program_fails_for_its_user_alone(weights_after):
             raise linear_program.SolverError("no")
         return found
 
-    good = mechanisms()["uniform"].integer_weights(USERS)
+    good = mechanism_of("uniform").integer_weights(USERS)
     weights, bounds = weights_after(sometimes)
     np.testing.assert_array_equal(weights, [good[0], bounds.public_weights, *good[2:]])
 

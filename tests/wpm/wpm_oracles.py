@@ -99,21 +99,30 @@ def minimax_program(cost, epsilon):
     return found.fun
 
 
+_PLACES = 1074  # Of binary numbers: all that floats have.
+
+
+def _whole(values):
+    """Floats in units of 2^−1074: integers, which are quick to add and to compare."""
+    ratios = map(float.as_integer_ratio, np.asarray(values, dtype=float).tolist())
+    return [n << (_PLACES + 1 - d.bit_length()) for n, d in ratios]
+
+
 def rational_lower_bound(masses, prices, cost, lower, upper):
     """The dual's value as a rational number, of the floats as they are."""
-    g = [Fraction(price) for price in prices]
+    g, low, high = _whole(prices), _whole(lower), _whole(upper)
     total = sum(
-        Fraction(mass) * min(Fraction(c) - p for c, p in zip(row, g, strict=True))
-        for mass, row in zip(masses, cost, strict=True)
+        mass * min(c - p for c, p in zip(_whole(row), g, strict=True))
+        for mass, row in zip(_whole(masses), cost, strict=True)
         if mass > 0
     )
-    left = 1 - sum(Fraction(low) for low in lower)
-    total += sum(p * Fraction(low) for p, low in zip(g, lower, strict=True))
-    for place in np.argsort(prices):
-        taken = min(max(left, 0), Fraction(upper[place]) - Fraction(lower[place]))
+    left = (1 << _PLACES) - sum(low)
+    total += sum(p * least for p, least in zip(g, low, strict=True))
+    for place in np.argsort(prices).tolist():
+        taken = min(max(left, 0), high[place] - low[place])
         total += g[place] * taken
         left -= taken
-    return total
+    return Fraction(total, 1 << (2 * _PLACES))
 
 
 def rational(value):
