@@ -114,7 +114,7 @@ def _two_of_three(shift, rate, kappa):
 
 
 @pytest.mark.parametrize(
-    ("sigma", "rate"), [(0.4, 1.0), (1.0, 1.0), (4.0, 1.0), (0.7, 0.2), (2.0, 0.01)]
+    ("sigma", "rate"), [(0.4, 1.0), (4.0, 1.0), (0.7, 0.2), (2.0, 0.01)]
 )
 def test_bounds_hold_of_two_of_three_steps(sigma, rate):
     step = dp_accounting.PoissonSampledDpEvent(rate, Gaussian(sigma))
@@ -133,7 +133,6 @@ def test_bounds_hold_of_two_of_three_steps(sigma, rate):
     [
         # By importance samples of the sum of losses: up to 5e-3 is their error.
         (1.0, 10, 1000, 3.169, 0.011),
-        (1.0, 5, 100, 5.234, 0.045),
         (1.0, 10, 100, 11.4635, 0.045),
     ],
 )

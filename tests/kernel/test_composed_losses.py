@@ -43,7 +43,7 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
                     assert truth * 0.95 <= found <= truth * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("steps", "count"), [(2, 1), (30, 5)])
+@pytest.mark.parametrize(("steps", "count"), [(2, 1), (30, 2)])
 def test_rare_events_of_few_steps_are_as_tight_as_others(steps, count):
     """Sums of few ratios come near zero: these cells must not end there."""
     step = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)

@@ -16,7 +16,10 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import interface
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 EPSILONS = (0.0, 0.3, 1.0, 2.5)
@@ -77,11 +80,11 @@ def test_what_shows_nothing():
 
 def test_losses_whose_masses_fit_no_float_are_no_warning():
     """Warnings are errors here: all masses were zero, and their shares 0 / 0."""
-    steps = ext.RandomAllocationEvent(dp_accounting.LaplaceDpEvent(0.0029756591), 2, 10)
-    run = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(12900.0), steps])
-    sample = dp_accounting.PoissonSampledDpEvent(1e-5, run)
-    lower, upper = ext.PLDAccountant().compose(sample).get_epsilon_bounds(6.81e-105)
-    assert 0 < lower <= upper
+    fine = accuracy.Accuracy(1e-288)
+    noise = additive_noise.laplace(0.0029756591)
+    step = interface.pairs_of(noise, Bound.UPPER, fine).remove
+    found = few_out_of_t.few_out_of_t(step, 2, 10, tail_mass=1e-24)
+    assert found.delta(600.0, REMOVE) > 0.1
 
 
 def test_ratios_all_of_whose_masses_underflow_are_none():
