@@ -31,7 +31,7 @@ Poisson = stock.PoissonSampledDpEvent
 @given(
     tree_strategies.gaussians(MILD) | tree_strategies.laplaces(MILD),
     tree_strategies.rates(MILD),
-    st.integers(1, 20),
+    st.integers(1, 4),
     deltas,
 )
 def test_a_group_of_one_is_a_record(noise, rate, count, delta):

@@ -1,5 +1,6 @@
 """Bins from below by a filter: laws of its statistic, and quadrature of few of them."""
 
+import functools
 import itertools
 
 import correlated_oracles
@@ -24,8 +25,13 @@ def statistic(bins, scale=0.7):
     return found, np.tile(COLUMN, (length, 1))
 
 
+@functools.cache
+def laws_of_four_bins():
+    return filtered_bins.laws(*statistic(4), least=1e-20)
+
+
 def test_laws_have_the_mass_one():
-    p_masses, q_masses, error = filtered_bins.laws(*statistic(4), least=1e-20)
+    p_masses, q_masses, error = laws_of_four_bins()
     assert p_masses.sum() == pytest.approx(1, abs=1e-9)
     assert q_masses.sum() == pytest.approx(1, abs=1e-9)
     assert error < 1e-9
@@ -34,7 +40,7 @@ def test_laws_have_the_mass_one():
 def test_means_are_those_of_the_filter():
     """E_Q S is the number of bins; a bin at place i moves x by what it moved y."""
     function, shifts = statistic(4)
-    p_masses, q_masses, _ = filtered_bins.laws(function, shifts, least=1e-20)
+    p_masses, q_masses, _ = laws_of_four_bins()
     places, length = UNIT * np.arange(function.places), len(shifts)
     assert q_masses @ places == pytest.approx(4, rel=2e-3)
     means = []
