@@ -139,7 +139,9 @@ def bracket(samples: moment_tilts.Samples, aim: Aim, plan: Plan) -> tuple[float,
     width = aim.width(plan.epsilon)
     epsilons = [plan.epsilon + width * step for step in _GRID.tolist()]
     more, less = (
-        _bet(plan.pilot, plan.crossing, plan.epsilon - sign * width, aim.delta, sign)[0]
+        _Bet.of(plan.pilot, plan.epsilon - sign * width, aim.delta, sign).best(
+            plan.crossing
+        )[0]
         for sign in (1, -1)
     )
     for epsilon in epsilons:
@@ -219,9 +221,10 @@ def _trial(
     if epsilon is None:
         return None
     best, least = (1, 1), (math.inf, 0)
+    bets = _bets_around(samples, epsilon, aim)
     sizes = [[2**power for power in range(size.bit_length())] for size in whole]
     for crossing in itertools.product(*sizes):
-        needed = _samples_needed(samples, crossing, epsilon, aim)
+        needed = _samples_needed(bets, crossing, aim)
         work = needed * source.work(moment, crossing)
         if work < least[0]:
             best, least = crossing, (work, needed)
@@ -233,6 +236,8 @@ def _means_of(pairs: FloatArray, crossing: tuple[int, int]) -> FloatArray:
     """Returns means over crossings of draws of noise with tuples."""
     count, noises, tuples = pairs.shape
     (s, t) = crossing
+    if crossing == (1, 1):
+        return pairs
     parts = pairs.reshape(count, noises // s, s, tuples // t, t)
     return np.asarray(parts.mean(axis=(2, 4)))
 
@@ -252,43 +257,57 @@ def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
     return float(optimize.brentq(excess, 0.0, highest + _ROUNDING))
 
 
-def _samples_needed(
-    samples: moment_tilts.Samples,
-    crossing: tuple[int, int],
-    epsilon: float,
-    aim: Aim,
-) -> int:
-    """Returns the number of samples after which both capitals are large enough."""
+@dataclasses.dataclass(frozen=True)
+class _Bet:
+    """A bet on E h > δ, or on E h < δ, at one ε.
+
+    Attributes:
+        pairs: (n, s, t) values of h, of the samples of a pilot.
+        largest: The largest gain, or loss, of a stake of one.
+        sign: 1 for a bet on E h > δ, −1 for one on E h < δ.
+        delta: δ.
+    """
+
+    pairs: FloatArray
+    largest: float
+    sign: int
+    delta: float
+
+    @classmethod
+    def of(
+        cls, samples: moment_tilts.Samples, epsilon: float, delta: float, sign: int
+    ) -> "_Bet":
+        largest = delta if sign > 0 else samples.largest(epsilon)
+        return cls(samples.pairs(epsilon), largest, sign, delta)
+
+    def best(self, crossing: tuple[int, int]) -> tuple[float, float]:
+        """Returns an approximately best stake, and its gain.
+
+        Args:
+            crossing: The numbers of draws and of tuples in a sample of the main run.
+
+        Returns:
+            The stake λ, and the mean of ln(1 + λ gain).
+        """
+        gains = self.sign * (_means_of(self.pairs, crossing) - self.delta)
+        stake = float(gains.mean()) / max(float((gains**2).mean()), 1e-300)
+        stake = min(max(stake, 0.0), _MOST_OF_STAKE / self.largest)
+        return stake, float(np.log1p(stake * gains).mean())
+
+
+def _bets_around(
+    samples: moment_tilts.Samples, epsilon: float, aim: Aim
+) -> Sequence[_Bet]:
+    """Returns the bets on either side of ε; below 0 there is none."""
     width = _OF_WIDTH * aim.width(epsilon)
-    upper = _bet(samples, crossing, epsilon + width, aim.delta, -1)[1]
-    growth = upper
+    bets = [_Bet.of(samples, epsilon + width, aim.delta, -1)]
     if epsilon > 0:
-        growth = min(growth, _bet(samples, crossing, epsilon - width, aim.delta, 1)[1])
+        bets.append(_Bet.of(samples, epsilon - width, aim.delta, 1))
+    return bets
+
+
+def _samples_needed(bets: Sequence[_Bet], crossing: tuple[int, int], aim: Aim) -> int:
+    """Returns the number of samples after which all capitals are large enough."""
+    growth = min(bet.best(crossing)[1] for bet in bets)
     needed = _SPARE * aim.logs / max(growth, 1e-300)
     return math.ceil(min(max(needed, _FEWEST), 1e15))
-
-
-def _bet(
-    samples: moment_tilts.Samples,
-    crossing: tuple[int, int],
-    epsilon: float,
-    delta: float,
-    sign: int,
-) -> tuple[float, float]:
-    """Returns an approximately best stake on E h > δ, or on E h < δ, and its gain.
-
-    Args:
-        samples: The samples of a pilot.
-        crossing: The numbers of draws and of tuples in a sample of the main run.
-        epsilon: The ε of h.
-        delta: δ.
-        sign: 1 for a bet on E h > δ, −1 for one on E h < δ.
-
-    Returns:
-        The stake λ, and the mean of ln(1 + λ gain).
-    """
-    gains = sign * (_means_of(samples.pairs(epsilon), crossing) - delta)
-    stake = float(gains.mean()) / max(float((gains**2).mean()), 1e-300)
-    most = delta if sign > 0 else samples.largest(epsilon)
-    stake = min(max(stake, 0.0), _MOST_OF_STAKE / most)
-    return stake, float(np.log1p(stake * gains).mean())

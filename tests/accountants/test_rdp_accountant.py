@@ -41,7 +41,7 @@ class TestGroups:
         [
             (Group(16, EVENT), Gaussian(1.0)),
             (Group(16, EVENT), SelfComposed(Composed([Gaussian(1.0), EVENT]), 2)),
-            (Group(2, Allocation(Gaussian(1.0), 1, 2)), Allocation(EVENT, 1, 2)),
+            (Group(2, Allocation(Gaussian(4.0), 1, 2)), Allocation(EVENT, 1, 2)),
             (Group(16, EVENT), Group(4, EVENT)),
         ],
     )

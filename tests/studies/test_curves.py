@@ -11,7 +11,7 @@ import pytest
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import training_run
 
-RUN = training_run.TrainingRun(1.5, 3, 1, 3, 1e-8)
+RUN = training_run.TrainingRun(3.0, 3, 1, 3, 1e-8)
 KNOWN, POISSON = training_run.NO_AMPLIFICATION, training_run.POISSON_SAMPLING
 
 

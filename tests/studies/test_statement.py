@@ -17,7 +17,7 @@ RUN = training_run.TrainingRun(
     dataset_size=1000,
     batch_size=500,
     epochs=1,
-    noise_multiplier=1.1,
+    noise_multiplier=2.2,
     delta=1e-6,
     group_size=2,
 )
@@ -47,7 +47,7 @@ def test_levels_adjacencies_and_ways_of_sampling(found):
 
 
 def test_a_claim_is_the_events(found):
-    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.1), 1, 2)
+    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(2.2), 1, 2)
     bounds = ext.PLDAccountant().compose(epoch).get_epsilon_bounds(1e-6)
     one = claim(found, "random allocation", "add or remove", 1)
     assert (one.epsilon_lower, one.epsilon_upper) == bounds
