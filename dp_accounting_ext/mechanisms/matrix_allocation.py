@@ -22,6 +22,7 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.validation import strategies
 
 Accuracy = interface.Accuracy
@@ -46,6 +47,9 @@ _ROUGHLY = 0.975
 # expected by this share of it, and at most by so much, in nats: for a smaller δ. What
 # is expected is first so many times the ε of projections.
 _FURTHER, _MOST_FURTHER, _MUCH_HIGHER = 0.9, 0.7, 1.6
+
+# Tuning: a second filter is precise around the likely δ to this power.
+_RARER = 1.7
 
 
 def allocate(
@@ -116,18 +120,20 @@ class MatrixAllocation(interface.Mechanism):
         if rough is not None:
             roughly = rough.epsilon(delta, Direction.REMOVE)
             if roughly >= _ROUGHLY * known:
-                filtered = self._filtered(delta, max(roughly, known))
-                found += [] if filtered is None else [filtered]
+                more = max(roughly / known, 1.0)
+                for each in (delta, delta**_RARER):
+                    at = max(pair.epsilon(each, Direction.REMOVE) for pair in found)
+                    filtered = self._filtered(each, more * at)
+                    found += [] if filtered is None else [filtered]
         elif gram.max() > _SMALL_VARIANCE or _is_sparse(gram):
             blocks = _blocks_below(gram, accuracy.tail_mass)
             found += [] if blocks is None else [blocks]
 
-        def best(way: Direction) -> dominating_pair.DominatingPair:
-            return max(
-                [plain.of(way), *found], key=lambda pair: pair.epsilon(delta, way)
-            )
-
-        return DirectedPairs(*(best(way) for way in Direction))
+        add = [dominating_pair.dual(pair) for pair in (plain.add, *found)]
+        return DirectedPairs(
+            profile_pairs.largest_below([plain.remove, *found]),
+            dominating_pair.dual(profile_pairs.largest_below(add)),
+        )
 
     def _filtered(
         self, delta: float, epsilon: float, *, is_rough: bool = False

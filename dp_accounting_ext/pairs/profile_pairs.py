@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import functools
+import math
 
 import numpy as np
 
@@ -325,6 +326,30 @@ def pair_below(
         mass_error=mass_error + rounding,
         ratio_error=ratio_error + 8 * floats.UNIT_ROUNDOFF,
     )
+
+
+def largest_below(pairs: Sequence[DominatingPair]) -> DominatingPair:
+    """Returns a lower pair whose H(P‖Q) is about the largest of several lower pairs.
+
+    A test of any of the pairs has a test of the mechanism that is at least as powerful,
+    and so has a mixture of two tests.
+
+    Args:
+        pairs: At least one lower pair.
+    """
+    if len(pairs) == 1:
+        return pairs[0]
+    certain = max(pair.infinity_mass for pair in pairs)
+    tests = []
+    for pair in pairs:
+        error = pair.mass_error + pair.ratio_error
+        error += (pair.masses.size + 16) * floats.UNIT_ROUNDOFF
+        gains = np.cumsum(pair.p_masses[::-1]) * math.exp(-error)
+        costs = np.cumsum(pair.masses[::-1]) * math.exp(error)
+        # Outputs that Q never has count for P before all tests.
+        gains -= floats.raised(certain - pair.infinity_mass)
+        tests.append(np.array([gains, np.minimum(costs, 1.0)]))
+    return pair_below(np.concatenate(tests, axis=1), certain)
 
 
 def symmetric_below(tests: FloatArray, infinity_mass: float) -> DominatingPair:

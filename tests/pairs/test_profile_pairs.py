@@ -1,12 +1,14 @@
 """Pairs from profiles, against what is stored, to forty digits or exactly."""
 
 from fractions import Fraction
+import math
 
 from hypothesis import given
 from hypothesis import strategies as st
 import mpmath
 import numpy as np
 import oracles
+import pytest
 import strategies
 
 from dp_accounting_ext.common_types import Bound
@@ -32,6 +34,27 @@ def test_the_maximum_of_profiles(pairs):
             assert found >= min(most, 1)
             if len(pairs) < 3:
                 assert found <= most * (1 + 1e-9) + 1e-9
+
+
+@given(st.lists(strategies.pairs(Bound.LOWER), min_size=1, max_size=3))
+def test_the_largest_of_lower_pairs(pairs):
+    found = profile_pairs.largest_below(pairs)
+    for epsilon in np.linspace(-4, 4, 41):
+        most = max(
+            oracles.stored_delta(pair, epsilon, Direction.REMOVE) for pair in pairs
+        )
+        stored = oracles.stored_delta(found, epsilon, Direction.REMOVE)
+        assert most * (1 - 1e-9) - 1e-9 <= stored <= most
+
+
+@pytest.mark.parametrize("error", ["mass_error", "ratio_error"])
+def test_errors_of_lower_pairs_are_on_the_safe_side(error):
+    coins = [strategies.coin(Bound.LOWER, **{error: share}) for share in (0.0, 0.1)]
+    wide = profile_pairs.largest_below([coins[1], coins[1]])
+    delta = oracles.stored_delta(coins[0], 0.2, Direction.REMOVE)
+    share = math.exp(0.2)
+    allowed = 0.75 / 1.1 - share * 0.5 * (1.1 if error == "mass_error" else 1)
+    assert wide.delta(0.2, Direction.REMOVE) <= allowed < delta
 
 
 @given(st.floats(0.05, 0.9), st.floats(0.3, 3.0), st.floats(0.0, 2.0))
