@@ -106,7 +106,7 @@ def test_noise_for_a_risk_tells_what_is_reached(capsys):
 
 
 def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
-    large = "--steps-per-epoch 6 --epochs 2 --noise-multiplier 1.1 --delta 1e-5"
+    large = "--steps-per-epoch 2 --epochs 2 --noise-multiplier 1.1 --delta 1e-5"
     command_line.main(f"compare {large} --sampling shuffled".split())
     out = " ".join(capsys.readouterr().out.split())
     assert "so large that nothing is promised" in out
