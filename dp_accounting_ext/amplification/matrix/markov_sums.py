@@ -98,15 +98,16 @@ def upper_sum(chain: Chain) -> SumLaw:
     nothing = np.zeros((count, chain.places.size))
     nothing[:, 0] = 1.0
     without = _Side(rows, nothing, *np.zeros((3, count)))
-    masses, lost_mean, most_terms = sum_additions.first_sums(chain, rows)
-    side = without._replace(masses=masses, lost_mean=lost_mean)
-    side = _without_small(chain, side, variances[0])
+    side = _without_small(chain, _added(chain, [], without), variances[0])
+    terms = 2 * chain.factors.size
     additions: list[sum_additions.Addition] = []
-    if half > 1:
+    if half > 2:
         blocks = range(0, count, markov_chain.ROWS)
         ends = [slice(start, min(start + markov_chain.ROWS, count)) for start in blocks]
         additions = [sum_additions.Addition.of(chain, block) for block in ends]
-        most_terms = max(most_terms, *(each.most_terms for each in additions))
+        most_terms = max(terms, *(each.most_terms for each in additions)) + 1
+    else:
+        most_terms = terms * chain.places.size + 1
     known: tuple[float, float, slice] | None = None
     # One of the sides contains the middle step. The other one has half of the steps,
     # rounded down.
@@ -211,11 +212,14 @@ def _added(
 
     Args:
         chain: The chain.
-        additions: What a step adds, for all states.
+        additions: What a step adds, for all states; or nothing, to compute it anew.
         side: The side without this step.
     """
-    masses = np.zeros_like(side.masses)
     lost_mean = side.lost_mean + floats.raised(1.0) * chain.ratios * side.lost_mass
+    if not additions:
+        masses, gone = sum_additions.added_once(chain, side.masses, side.rows)
+        return side._replace(masses=masses, lost_mean=lost_mean + gone)
+    masses = np.zeros_like(side.masses)
     for addition in additions:
         if (
             addition.rows.start < side.rows.stop

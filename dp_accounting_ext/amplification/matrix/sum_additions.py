@@ -88,33 +88,42 @@ class Addition:
         return np.asarray((given * self.lost).sum(axis=1))
 
 
-def first_sums(chain: Chain, rows: slice) -> tuple[FloatArray, FloatArray, int]:
-    """Returns the laws of the sum of a single step, given its state.
+def added_once(
+    chain: Chain, masses: FloatArray, rows: slice
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the laws of sums after a step, given its state, without an `Addition`.
+
+    An `Addition` takes longer to make than to apply, and much memory. Here each mass
+    is a sum of at most 2 m terms for each place with a mass, where m is the number of
+    factors, and of one more.
 
     Args:
         chain: The chain.
+        masses: (n, l) The masses of states and places before the step.
         rows: The states that are given. The others get no masses.
 
     Returns:
-        (n, l) the masses of the chain's places, given each state; (n,) the part of the
-        sum's mean that is not in them; and the largest number of terms of a mass.
+        (n, l) the masses after the step; and (n,) the part of the sum's mean that is
+        not in them.
     """
-    places, weights = chain.places, chain.probabilities
-    ratios = chain.ratios[rows]
-    sums = ratios[:, np.newaxis] * chain.factors
-    above = np.maximum(sums - places[-1], 0.0)
-    low, share = _cells(places, sums - above)
-    masses, lost = (
-        np.zeros((chain.states.size, places.size)),
-        np.zeros(chain.states.size),
-    )
-    for row, cells, shares in zip(masses[rows], low, share, strict=True):
-        upper = weights * shares
-        row[:] = np.bincount(cells, weights - upper, places.size)
-        row += np.bincount(cells + 1, upper, places.size)
-    masses[rows, 0] += max(1 - float(weights.sum()), 0.0)
-    lost[rows] = above @ weights + chain.lost_factor * ratios
-    return masses, lost, 2 * weights.size + 1
+    places, probabilities, ratios = chain.places, chain.probabilities, chain.ratios
+    used = np.flatnonzero(masses[rows].any(axis=0))
+    rest = max(1 - float(probabilities.sum()), 0.0)
+    found, lost = np.zeros_like(masses), np.zeros(len(masses))
+    for state in range(rows.start, rows.stop):
+        given, ratio = masses[state, used], float(ratios[state])
+        sums = places[used, np.newaxis] + ratio * chain.factors
+        above = np.maximum(sums - places[-1], 0.0)
+        low, share = _cells(places, sums - above)
+        weights = given[:, np.newaxis] * probabilities
+        upper = weights * share
+        lower, low = (weights - upper).ravel(), low.ravel()
+        found[state] = np.bincount(low, lower, places.size)
+        found[state] += np.bincount(low + 1, upper.ravel(), places.size)
+        found[state, used] += rest * given
+        lost[state] = chain.lost_factor * ratio * float(given.sum())
+        lost[state] += float(given @ (above @ probabilities))
+    return found, lost
 
 
 def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
