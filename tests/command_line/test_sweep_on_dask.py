@@ -93,8 +93,15 @@ def wait_for(output, count, goes_on):
 
 
 def test_from_the_command(tmp_path, cluster, expected, capsys, monkeypatch):
-    """Two processes are stopped; a worker of the last run, which is here, is killed."""
-    address, _, workers = cluster
+    """Two processes are stopped; a worker of the last run, which is here, is killed.
+
+    Their rows cost no time. A row with its bounds comes first.
+    """
+    address, client, workers = cluster
+    asked = grid()[0], ["epsilon"]
+    far = client.get_executor().submit(sweep.bound_row, *asked).result(PATIENCE)
+    near = sweep.bound_row(*asked)
+    assert far["epsilon_upper"] == near["epsilon_upper"] > near["epsilon_lower"] > 0
     paths = tmp_path / "grid.csv", tmp_path / "table.csv"
     with paths[0].open("w", newline="") as file:
         writer = csv.DictWriter(file, grid()[0])
