@@ -99,15 +99,15 @@ def upper_sum(chain: Chain) -> SumLaw:
     nothing[:, 0] = 1.0
     without = _Side(rows, nothing, *np.zeros((3, count)))
     side = _without_small(chain, _added(chain, [], without), variances[0])
-    terms = 2 * chain.factors.size
+    terms = 2 * (chain.factors.size + 1)
     additions: list[sum_additions.Addition] = []
     if half > 2:
         blocks = range(0, count, markov_chain.ROWS)
         ends = [slice(start, min(start + markov_chain.ROWS, count)) for start in blocks]
         additions = [sum_additions.Addition.of(chain, block) for block in ends]
-        most_terms = max(terms, *(each.most_terms for each in additions)) + 1
+        most_terms = max(terms, *(each.most_terms for each in additions))
     else:
-        most_terms = terms * chain.places.size + 1
+        most_terms = terms * chain.places.size
     known: tuple[float, float, slice] | None = None
     # One of the sides contains the middle step. The other one has half of the steps,
     # rounded down.

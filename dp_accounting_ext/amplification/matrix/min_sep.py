@@ -12,6 +12,7 @@ to the first, computes the laws of S_u for all u. The pair that is returned has 
 profile of at least that of every A_u.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -43,6 +44,8 @@ _COARSE = 3.0
 # of the length, up to this factor, at which the quadrature is still certified. With 128
 # steps ε is 1 % higher, in a quarter of the time.
 _LONG, _COARSEST = 32, 3.0
+# Tuning: for blocks of up to so many steps, no matrices of additions are made.
+_FEW = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +242,7 @@ def _laws(chain: _Chain, decay: float) -> _Laws:
     the state.
     """
     states, places = chain.states, chain.places
-    added, lost_by_adding = _adders(chain, decay)
+    add_ratio, most_terms = _adding(chain, decay)
     after = np.zeros((states.size, places.size))
     after[0, 0] = 1.0
     top = float(places[-1] + chain.length * chain.ratios[-1])
@@ -256,17 +259,15 @@ def _laws(chain: _Chain, decay: float) -> _Laws:
         lost_mass += float(masses @ moves.above)
         lifted += float(masses @ moves.below)
         before = moves.matrix.T @ after
-        lost_mean += float((before * lost_by_adding).sum())
-        after = np.stack(
-            [adder @ row for adder, row in zip(added, before, strict=True)]
-        )
+        after, lost = add_ratio(before)
+        lost_mean += lost
         small = after < markov_chain.SMALLEST_MASS
         cleared = float(after[small].sum())
         after[small] = 0.0
         lost_mean, lost_mass = lost_mean + cleared * top, lost_mass + cleared
         laws.append(after.sum(axis=0))
         sums.append((lost_mean, lost_mass, lifted))
-    operations = states.size + _most_terms(added) + 16
+    operations = states.size + most_terms + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * state_moves.QUADRATURE_ERROR
     means, losses, lifts = floats.raised(1.0) * np.array(sums).T
     return _Laws(np.array(laws), means, losses, lifts, chain.length * error)
@@ -319,6 +320,34 @@ def _moves_of(
     shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
     means = slope * (chain.states + shifts[0]) - shifts[1]
     return state_moves.moves(chain, means, math.sqrt(variance - slope**2 * before))
+
+
+def _adding(
+    chain: _Chain, decay: float
+) -> tuple[Callable[[FloatArray], tuple[FloatArray, float]], int]:
+    """Returns the function that adds a ratio to decay · S, and its number of terms.
+
+    The function takes the (n, l) masses of states and places. It returns those after
+    the addition, and the part of the mean that is lost. A mass is a sum of at most so
+    many terms.
+    """
+    if chain.length <= _FEW:
+        all_states = slice(0, chain.states.size)
+
+        def directly(before: FloatArray) -> tuple[FloatArray, float]:
+            after, lost = sum_additions.added_once(
+                chain, before, all_states, decay=decay
+            )
+            return after, float(lost.sum())
+
+        return directly, 2 * (chain.factors.size + 1) * chain.places.size
+    adders, lost_by_adding = _adders(chain, decay)
+
+    def by_matrices(before: FloatArray) -> tuple[FloatArray, float]:
+        after = [adder @ row for adder, row in zip(adders, before, strict=True)]
+        return np.stack(after), float((before * lost_by_adding).sum())
+
+    return by_matrices, _most_terms(adders)
 
 
 def _adders(

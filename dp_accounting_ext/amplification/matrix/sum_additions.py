@@ -89,30 +89,33 @@ class Addition:
 
 
 def added_once(
-    chain: Chain, masses: FloatArray, rows: slice
+    chain: Chain, masses: FloatArray, rows: slice, *, decay: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the laws of sums after a step, given its state, without an `Addition`.
 
     An `Addition` takes longer to make than to apply, and much memory. Here each mass
-    is a sum of at most 2 m terms for each place with a mass, where m is the number of
-    factors, and of one more.
+    is a sum of at most 2 (m + 1) terms for each place with a mass, where m is the
+    number of factors.
 
     Args:
         chain: The chain.
         masses: (n, l) The masses of states and places before the step.
         rows: The states that are given. The others get no masses.
+        decay: What a sum is multiplied by before the step, at most 1.
 
     Returns:
         (n, l) the masses after the step; and (n,) the part of the sum's mean that is
         not in them.
     """
-    places, probabilities, ratios = chain.places, chain.probabilities, chain.ratios
+    places, ratios = chain.places, chain.ratios
     used = np.flatnonzero(masses[rows].any(axis=0))
-    rest = max(1 - float(probabilities.sum()), 0.0)
+    rest = max(1 - float(chain.probabilities.sum()), 0.0)
+    factors = np.append(chain.factors, 0.0)
+    probabilities = np.append(chain.probabilities, rest)
     found, lost = np.zeros_like(masses), np.zeros(len(masses))
     for state in range(rows.start, rows.stop):
         given, ratio = masses[state, used], float(ratios[state])
-        sums = places[used, np.newaxis] + ratio * chain.factors
+        sums = decay * places[used, np.newaxis] + ratio * factors
         above = np.maximum(sums - places[-1], 0.0)
         low, share = _cells(places, sums - above)
         weights = given[:, np.newaxis] * probabilities
@@ -120,7 +123,6 @@ def added_once(
         lower, low = (weights - upper).ravel(), low.ravel()
         found[state] = np.bincount(low, lower, places.size)
         found[state] += np.bincount(low + 1, upper.ravel(), places.size)
-        found[state, used] += rest * given
         lost[state] = chain.lost_factor * ratio * float(given.sum())
         lost[state] += float(given @ (above @ probabilities))
     return found, lost
