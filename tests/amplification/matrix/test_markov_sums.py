@@ -12,6 +12,7 @@ from scipy import special
 from dp_accounting_ext.amplification.matrix import markov_chain
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.amplification.matrix import state_moves
+from dp_accounting_ext.amplification.matrix import sum_additions
 
 CHAIN = markov_chain.Chain(
     states=np.linspace(-7.0, 8.0, 151),
@@ -189,3 +190,25 @@ def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
         moment += math.exp(0.36 * covariance) * (1.25 if i == j else 1.0)
     found = law.masses @ law.places**2
     assert moment <= found <= 1.002 * moment
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.3])
+def test_what_a_step_adds_is_all_there_or_counted(decay):
+    """A quarter of the factor's mean is lost, and much is above the highest place."""
+    chain = dataclasses.replace(
+        CHAIN,
+        factors=np.array([0.4, 1.6]),
+        probabilities=np.array([0.5, 0.34375]),
+        lost_factor=0.25,
+        places=np.linspace(0.0, 1.0, 11),
+    )
+    rows = slice(60, 110)
+    masses = np.zeros((chain.states.size, 11))
+    masses[rows, 2:9] = np.random.default_rng(4).random((50, 7))
+    after, lost = sum_additions.added_once(chain, masses, rows, decay=decay)
+    given = masses.sum(axis=1)
+    assert np.allclose(after.sum(axis=1), given, rtol=1e-13, atol=0)
+    means = decay * (masses @ chain.places) + chain.ratios * given
+    assert np.allclose(after @ chain.places + lost, means, rtol=1e-13, atol=0)
+    assert np.all(lost[rows] > 0.25 * (chain.ratios * given)[rows] * (1 - 1e-13))
+    assert lost.max() > 1.0
