@@ -138,8 +138,8 @@ def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
         return
     import distributed
 
-    # Rows report what failed. These report event loops that an interrupt ended. Dask
-    # gives two of them levels of their own.
+    # Rows report what failed. These loggers report event loops that an interrupt ended.
+    # Dask sets the levels of two of them, so that these are named, too.
     for name in (
         *("distributed", "distributed.client"),
         *("tornado", "tornado.application", "asyncio"),

@@ -47,8 +47,7 @@ _ROUGHLY = 0.975
 # expected by this share of it, and at most by so much, in nats: for a smaller δ. What
 # is expected is first so many times the ε of projections.
 _FURTHER, _MOST_FURTHER, _MUCH_HIGHER = 0.9, 0.7, 1.6
-
-# Tuning: a second filter is precise around the likely δ to this power.
+# Tuning: a second filter is precise around a smaller δ, the likely δ to this power.
 _RARER = 1.7
 
 

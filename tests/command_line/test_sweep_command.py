@@ -40,7 +40,7 @@ def table(output):
 
 
 def expected_in(folder, number=ROWS):
-    """The table of so many rows, whatever bounds a row."""
+    """Returns the table of so many rows, as `sweep.bound_row` bounds them now."""
     output = folder / "table.csv"
     rows = csv.DictReader(io.StringIO(sweep_oracles.small_grid(number)))
     with output.open("w", newline="") as file:

@@ -93,9 +93,10 @@ def wait_for(output, count, goes_on):
 
 
 def test_from_the_command(tmp_path, cluster, expected, capsys, monkeypatch):
-    """Two processes are stopped; a worker of the last run, which is here, is killed.
+    """Two sweeps are stopped. A third one ends though one of its workers is killed.
 
-    Their rows cost no time. A row with its bounds comes first.
+    The third one runs in this process. The rows of all three have made-up bounds, so a
+    row with its true bounds is computed by a worker first.
     """
     address, client, workers = cluster
     asked = grid()[0], ["epsilon"]

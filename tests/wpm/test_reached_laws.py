@@ -48,8 +48,8 @@ def bounds_of(epsilon, total, masses, order):
 
 @functools.lru_cache(1)
 def chances_of(epsilon, masses):
-    """The largest chance of each set of outputs with one law, and the least with the
-    other, as integers over one denominator."""
+    """Returns for each set of outputs its largest probability under one law, and its
+    least one under the other, as integers over one denominator."""
     with mpmath.workprec(600):
         most = wpm_oracles.rational(mpmath.exp(mpmath.mpf(epsilon) / 2))
     least, exact = 1 / most, [Fraction(mass) for mass in masses]

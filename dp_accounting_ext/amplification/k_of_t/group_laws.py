@@ -136,7 +136,7 @@ class Version:
 
 
 def of_one_group(mean: dominating_pair.DominatingPair, size: int) -> GroupLaw:
-    """Returns the law of a group's mean, split to nodes."""
+    """Returns the law of the mean of one group's ratios, with its values at nodes."""
     nodes = nodes_for(mean.ratios, mean.masses)
     cells, lower, upper = split_between(nodes, mean.ratios)
     masses = sums.gather(cells, mean.masses * lower, nodes.size)

@@ -50,8 +50,8 @@ _MOST_WORK, _MOST_ROUGH_WORK = 2e11, 3e10
 # rest of its mass counts for more than all of them.
 _LEFT_OUT, _LEAST = 1e-13, 1e-300
 _EVERY = 4  # Tuning: small masses are dropped once in this many steps.
-# Tuning: until then S moves by what states add whose mass is so many times what is
-# dropped.
+# Tuning: in these steps S is taken to move by no more than what likely states add. The
+# mass of a likely state is more than so many times the largest mass that is dropped.
 _RARE = 1e10
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290

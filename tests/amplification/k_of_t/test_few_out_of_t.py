@@ -14,6 +14,7 @@ import strategies
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
+from dp_accounting_ext.amplification.k_of_t import group_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
@@ -85,6 +86,23 @@ def test_losses_whose_masses_fit_no_float_are_no_warning():
     step = interface.pairs_of(noise, Bound.UPPER, fine).remove
     found = few_out_of_t.few_out_of_t(step, 2, 10, tail_mass=1e-24)
     assert found.delta(600.0, REMOVE) > 0.1
+
+
+def test_ratios_that_all_underflow_are_none():
+    """The masses of all atoms whose E is positive may underflow."""
+    law = group_laws.GroupLaw(
+        means=np.array([0.0, 0.5]),
+        rows=np.array([0, 1]),
+        products=np.zeros(2),
+        masses=np.array([0.5, 0.5]),
+        sizes=(2, 2),
+        top=0.0,
+        mass_error=0.0,
+        place_error=0.0,
+    )
+    both = few_out_of_t._Sum(law, law, 3)
+    found = few_out_of_t._pair_of(both, 0.0)
+    assert (found.infinity_mass, found.zero_mass) == (1.0, 1.0)
 
 
 def test_ratios_all_of_whose_masses_underflow_are_none():
