@@ -43,6 +43,10 @@ _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
 _LIKELY = 0.4
 # The δ for which groups are tuned, divided by the least δ.
 _FREQUENT = 1e9
+# Neither of the two is larger than this, nor is the rate that determines the tails of a
+# curve. Where a curve is asked for at rates of a tenth, the least δ would be one, at
+# which every ε is zero.
+_LARGEST = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Accuracy:
             least_rate: The least false positive rate that is asked for.
             cells: The number of cells in a scale.
         """
-        tail_mass = max(least_rate, 1e-200) * COARSE_TAIL_SHARE
+        tail_mass = min(max(least_rate, 1e-200), _LARGEST) * COARSE_TAIL_SHARE
         return cls(tail_mass, Resolution(cells, CURVE_SCALES))
 
     @property
@@ -111,12 +115,12 @@ class Accuracy:
 
         At the first of `LEVELS` it is 1e-6.
         """
-        return math.pow(min(self.delta, 1.0), _LIKELY)
+        return min(math.pow(self.delta, _LIKELY), _LARGEST)
 
     @property
     def frequent_delta(self) -> float:
         """The least δ that is often asked for; at the first of `LEVELS` it is 1e-6."""
-        return self.delta * _FREQUENT
+        return min(self.delta * _FREQUENT, _LARGEST)
 
     def shared(self, parts: float) -> "Accuracy":
         """Returns the accuracy of one of several parts, which share the tail mass."""

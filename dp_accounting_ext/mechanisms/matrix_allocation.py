@@ -115,7 +115,10 @@ class MatrixAllocation(interface.Mechanism):
         # These entries were rounded down by one error, so they may be too small by two.
         found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
         known = max(pair.epsilon(delta, Direction.REMOVE) for pair in found)
-        rough = self._filtered(delta, _MUCH_HIGHER * known, is_rough=True)
+        rough = None
+        # No filter is tuned to an ε of zero.
+        if known > 0:
+            rough = self._filtered(delta, _MUCH_HIGHER * known, is_rough=True)
         if rough is not None:
             roughly = rough.epsilon(delta, Direction.REMOVE)
             if roughly >= _ROUGHLY * known:

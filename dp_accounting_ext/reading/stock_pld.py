@@ -27,6 +27,9 @@ _SPARSE_SIZE = 1000
 _SUMMATION_ERROR = 1e-12
 # Masses may sum to one plus this allowance of a hundred rounding errors.
 _ABOVE_ONE = 1e-14
+# Certified: masses of dp_accounting may sum to this. They have a surplus of 2e-6 for a
+# run of Gaussian noise at an interval of 1e-5, and it grows with the number of runs.
+_LARGEST_SUM = 1.5
 
 
 def read(
@@ -34,13 +37,14 @@ def read(
 ) -> tuple[dominating_pair.DirectedPairs, float]:
     """Returns a distribution's pairs, each direction on its own, and its interval.
 
-    An upper (pessimistic) distribution is made a realization by raising its lowest
-    losses, a lower (optimistic) one by dropping them, until Σ p e^{−loss} ≤ 1.
+    A distribution is made a realization at its lowest losses: masses that sum to more
+    than one are cut off there. Until Σ p e^{−loss} ≤ 1, the lowest losses of an upper
+    (pessimistic) distribution are then raised, and those of a lower (optimistic) one
+    are dropped.
 
     Raises:
         TypeError: If it is not a privacy loss distribution.
-        ValueError: If a mass is NaN or negative, or they sum to more than one and a
-            little.
+        ValueError: If a mass is NaN or negative, or they sum to more than 1.5.
 
     Source:
         https://arxiv.org/abs/2602.17284, Definition 3.1.
@@ -80,7 +84,11 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
         )
     infinity_mass = float(pmf._infinity_mass)
     total = float(masses.sum()) + infinity_mass
-    if not (masses.min(initial=0.0) >= -1e-9 and infinity_mass >= 0 and total <= 1.01):
+    if not (
+        masses.min(initial=0.0) >= -1e-9
+        and infinity_mass >= 0
+        and total <= _LARGEST_SUM
+    ):
         raise ValueError(
             "privacy_loss_distribution must hold probabilities that sum to at most 1. "
             f"Found a sum of {total}, a least mass of {masses.min(initial=0.0)} and an "
@@ -92,7 +100,7 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
     largest = 2 * floats.LARGEST_LOSS / interval
     losses = np.clip(indices, -largest, largest) * interval
     order = np.argsort(losses)
-    losses, masses = losses[order], masses[order]
+    losses, masses = losses[order], _without_surplus(masses[order], infinity_mass)
     bound = Bound.UPPER if pmf._pessimistic_estimate else Bound.LOWER
     if bound is Bound.UPPER:
         high = losses > floats.LARGEST_LOSS
@@ -163,6 +171,24 @@ def _floats(name: str, values: Sequence[float] | FloatArray) -> FloatArray:
             f"Found {found.dtype} in {found.ndim} dimensions."
         )
     return found.astype(np.float64)
+
+
+def _without_surplus(masses: FloatArray, infinity_mass: float) -> FloatArray:
+    """Returns masses that sum to at most one, but for their rounding.
+
+    The surplus is cut off at the lowest losses. Let h be the mechanism's profile, a
+    convex function of κ with h(0) = 1, and let κ' be the ratio of the lowest loss that
+    stays. At and above κ' the profile of the masses is as before. Below κ' it becomes
+    the chord from one, at κ = 0, which is no lower than h. So an upper profile stays
+    one. A lower one becomes smaller.
+
+    Args:
+        masses: (n,) masses, in the order of increasing losses.
+        infinity_mass: The mass of an infinite loss, at most 1.
+    """
+    rounding = 2 * masses.size * floats.UNIT_ROUNDOFF
+    surplus = float(masses.sum()) + infinity_mass - 1 - rounding
+    return np.minimum(masses, np.maximum(np.cumsum(masses) - max(surplus, 0.0), 0.0))
 
 
 def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 import dataclasses
 from fractions import Fraction
 import itertools
+import math
 
 import dp_accounting
 from hypothesis import given
@@ -36,6 +37,33 @@ ADD = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 
 RATIOS, MASSES = np.array([0.5, 1.5]), np.array([0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("inner", "rate", "delta"),
+    [
+        (
+            dp_accounting.SelfComposedDpEvent(Poisson(0.2, Gaussian(1.5)), 88_300),
+            0.1,
+            1e-6,
+        ),
+        (
+            dp_accounting.SelfComposedDpEvent(
+                ext.RandomAllocationEvent(dp_accounting.LaplaceDpEvent(1.23), 8, 12),
+                401,
+            ),
+            0.109,
+            8.36e-7,
+        ),
+        (ext.WindowedAllocationEvent((0.8, 0.4, 0.3), 5.85, 31, 3, 1), 0.156, 0.01),
+    ],
+)
+def test_a_surplus_of_the_sinks_is_no_fault(inner, rate, delta):
+    """A sample of λ has the δ of the whole at ln(1 + (e^ε − 1)/λ), over λ."""
+    whole = ext.PLDAccountant().compose(inner).get_epsilon_bounds(delta / rate)[0]
+    sample = ext.PLDAccountant().compose(ext.PLDSubsampleEvent(rate, inner))
+    amplified = whole + math.log(rate + (1 - rate) * math.exp(-whole))
+    assert sample.get_epsilon(delta) >= amplified
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,54 @@ def test_few_bins_against_quadrature(strategy, bins, epochs, sigma):
         assert low - 1e-13 <= truth <= high + 1e-13
 
 
+@pytest.mark.parametrize("sigma", [1.5, 30.0])
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.5])
+def test_true_positive_rates_against_quadrature(sigma, rate):
+    """The least α κ + δ(ln κ) over all κ, which is convex in κ.
+
+    At these rates ε is zero at the δ for which lower bounds by filters are tuned.
+    """
+    gram = correlated_oracles.toeplitz_gram(BAND, 2, 2, sigma)
+    kappas = np.exp(np.linspace(-12 / sigma, 12 / sigma, 400))
+    least, most = [], []
+    for way in (True, False):
+        heights = rate * kappas + [
+            correlated_oracles.profile(gram, epsilon, remove=way)
+            for epsilon in np.log(kappas)
+        ]
+        slopes = np.diff(heights) / np.diff(kappas)
+        lowest = int(np.argmin(heights))
+        # Chords on either side, prolonged, are below the curve around its minimum.
+        chords = heights[lowest] + [
+            slopes[lowest - 2] * (kappas[lowest + 1] - kappas[lowest]),
+            -slopes[lowest + 1] * (kappas[lowest] - kappas[lowest - 1]),
+        ]
+        least.append(min(chords))
+        most.append(heights[lowest])
+    accountant = ext.PLDAccountant().compose(Event(BAND, sigma, 2, 2))
+    (low,), (high,) = accountant.get_true_positive_rate_bounds([rate])
+    assert low <= max(most)
+    assert max(least) <= high
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ext.PLDSubsampleEvent(0.5, Event(BAND, 2.0, 16, 2)),
+        ext.WindowedAllocationEvent(BAND, 2.0, 16, 3, 2),
+        ext.MinSepSamplingEvent(BAND, 2.0, 0.05, 3, 40),
+    ],
+)
+def test_every_question_has_an_answer(event):
+    accountant = ext.PLDAccountant().compose(event)
+    for rate in (1e-6, 1e-3, 0.1, 0.5):
+        (low,), (high,) = accountant.get_true_positive_rate_bounds([rate])
+        assert rate <= low <= high < 1
+    low, high = accountant.get_gdp_parameter_bounds(least_false_positive_rate=0.3)
+    assert 0 < low <= high
+    assert "attacker" in ext.risk.in_words(accountant)
+
+
 def test_bins_that_all_differ_have_a_lower_bound_with_correlations():
     """Below by blocks, not by a filter, and far above what independent bins have."""
     event = Event(BAND, 4.0, 4, 1)

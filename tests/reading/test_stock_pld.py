@@ -1,13 +1,20 @@
 """The stock library's distributions, read and written."""
 
+from fractions import Fraction
 import math
 
+import dp_accounting
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+import dp_accounting_ext as ext
 from dp_accounting_ext import pld
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.reading import stock_pld
 
 PLD = privacy_loss_distribution.PrivacyLossDistribution
 
@@ -61,6 +68,62 @@ class TestStockDistributions:
         ):
             with pytest.raises(error, match=message):
                 change()
+
+    @pytest.mark.parametrize("runs", [10, 100, 1000])
+    def test_masses_with_a_surplus(self, runs):
+        """dp_accounting's sum to more than one, by 1.65e-7 for 10 runs."""
+        step = dp_accounting.PoissonSampledDpEvent(
+            0.01, dp_accounting.GaussianDpEvent(1.0)
+        )
+        run = dp_accounting.SelfComposedDpEvent(step, runs)
+        given = privacy_loss_distribution.from_gaussian_mechanism(
+            1.0, sampling_prob=0.01
+        ).self_compose(runs)
+        for answer, event in (
+            (pld.poisson_subsample(given, 0.1), ext.PLDSubsampleEvent(0.1, run)),
+            (
+                pld.random_allocation(given, 1, 10),
+                ext.RandomAllocationEvent(run, 1, 10),
+            ),
+        ):
+            truth = ext.PLDAccountant().compose(event)
+            low, high = truth.get_epsilon_bounds(1e-6)
+            assert low <= answer.get_epsilon_for_delta(1e-6) <= 1.0001 * high
+            low, high = truth.get_delta_bounds(0.01)
+            assert low <= answer.get_delta_for_epsilon(0.01) <= high + 1e-4
+
+    @given(
+        st.lists(st.fractions(0, 1), min_size=2, max_size=6),
+        st.fractions(1, Fraction(3, 2)),
+        st.integers(-3, 6),
+        st.booleans(),
+    )
+    def test_a_surplus_is_cut_off_below(self, weights, total, kappa_exponent, is_upper):
+        """The profile of what is left is at least the hull of one and the profile."""
+        if not any(weights):
+            return
+        masses = [Fraction(float(weight * total / sum(weights))) for weight in weights]
+        given = sparse(
+            {loss: float(mass) for loss, mass in enumerate(masses)},
+            interval=math.log(2),
+            pessimistic=is_upper,
+        )
+        pair = stock_pld.read(given)[0].remove
+        kappa = Fraction(2) ** kappa_exponent
+        whole = sum(
+            max(mass - kappa * mass / 2**loss, 0) for loss, mass in enumerate(masses)
+        )
+        # Where the masses from a loss on sum to one, their profile is as before.
+        above, chord = Fraction(0), Fraction(0)
+        for loss in reversed(range(len(masses))):
+            mass = min(masses[loss], 1 - above)
+            chord += max(mass - kappa * mass / 2**loss, 0)
+            above += mass
+        epsilon = math.log(2) * kappa_exponent
+        if is_upper:
+            assert pair.delta(epsilon, Direction.REMOVE) >= chord
+        else:
+            assert pair.delta(epsilon, Direction.REMOVE) <= whole
 
     @pytest.mark.parametrize("mass", [1e-25, 1e-200, 1e-305, 5e-324])
     def test_no_rare_loss_is_forgotten(self, mass):
