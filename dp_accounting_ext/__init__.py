@@ -44,24 +44,24 @@ if TYPE_CHECKING:
     from dp_accounting_ext.accountants import budget as budget
     from dp_accounting_ext.accountants import pld as pld
     from dp_accounting_ext.accountants import risk as risk
-    from dp_accounting_ext.accountants import (
-        sampling_certificate as sampling_certificate,
-    )
     from dp_accounting_ext.accountants.pld_accountant import PLDAccountant
     from dp_accounting_ext.accountants.rdp_accountant import RdpAccountant
-    from dp_accounting_ext.accountants.sampling_certificate import (
+    from dp_accounting_ext.correlated.events import CyclicPoissonEvent
+    from dp_accounting_ext.correlated.events import MatrixAllocationEvent
+    from dp_accounting_ext.correlated.events import MinSepSamplingEvent
+    from dp_accounting_ext.correlated.events import PoissonMatrixEvent
+    from dp_accounting_ext.correlated.events import SelectedStepsMatrixEvent
+    from dp_accounting_ext.correlated.events import WindowedAllocationEvent
+    from dp_accounting_ext.correlated.sampling import (
+        sampling_certificate as sampling_certificate,
+    )
+    from dp_accounting_ext.correlated.sampling.sampling_certificate import (
         certify_by_sampling as certify_by_sampling,
     )
-    from dp_accounting_ext.dp_event import CyclicPoissonEvent
     from dp_accounting_ext.dp_event import GroupSubsampledEvent
-    from dp_accounting_ext.dp_event import MatrixAllocationEvent
-    from dp_accounting_ext.dp_event import MinSepSamplingEvent
     from dp_accounting_ext.dp_event import PLDSubsampleEvent
-    from dp_accounting_ext.dp_event import PoissonMatrixEvent
     from dp_accounting_ext.dp_event import RandomAllocationEvent
     from dp_accounting_ext.dp_event import ScheduledAllocationEvent
-    from dp_accounting_ext.dp_event import SelectedStepsMatrixEvent
-    from dp_accounting_ext.dp_event import WindowedAllocationEvent
 
 __version__ = "0.1.0"
 
@@ -88,25 +88,25 @@ _MODULES = {
     "mechanisms": "mechanisms",
     "pld": "accountants.pld",
     "risk": "accountants.risk",
-    "sampling_certificate": "accountants.sampling_certificate",
+    "sampling_certificate": "correlated.sampling.sampling_certificate",
     "studies": "studies",
     "verify": "verify",
     "wpm": "wpm",
 }
 _HOMES = {
-    "CyclicPoissonEvent": "dp_event",
+    "CyclicPoissonEvent": "correlated.events",
     "GroupSubsampledEvent": "dp_event",
-    "MatrixAllocationEvent": "dp_event",
-    "MinSepSamplingEvent": "dp_event",
+    "MatrixAllocationEvent": "correlated.events",
+    "MinSepSamplingEvent": "correlated.events",
     "PLDAccountant": "accountants.pld_accountant",
     "PLDSubsampleEvent": "dp_event",
-    "PoissonMatrixEvent": "dp_event",
+    "PoissonMatrixEvent": "correlated.events",
     "RandomAllocationEvent": "dp_event",
     "RdpAccountant": "accountants.rdp_accountant",
     "ScheduledAllocationEvent": "dp_event",
-    "SelectedStepsMatrixEvent": "dp_event",
-    "WindowedAllocationEvent": "dp_event",
-    "certify_by_sampling": "accountants.sampling_certificate",
+    "SelectedStepsMatrixEvent": "correlated.events",
+    "WindowedAllocationEvent": "correlated.events",
+    "certify_by_sampling": "correlated.sampling.sampling_certificate",
 }
 
 

@@ -21,6 +21,7 @@ LAYERS = [
     {"mechanisms"},
     {"bounds", "reading"},
     {"accountants", "verify"},
+    {"correlated"},
     {"integrations", "studies"},
     {"command_line", "__init__"},
     {"__main__"},
@@ -29,13 +30,13 @@ LAYERS = [
 # Modules, and folders of them, that have no tests of their name, and what tests them.
 ELSEWHERE = {
     "accountants/base_accountant": "laws/ and test_unknown_host.py",
-    "accountants/bets": "test_sampling_certificate.py, which bets; test_rounding.py",
+    "correlated/sampling/bets": "test_sampling_certificate.py, which bets",
     "accountants/certified_answers": "laws/",
     "amplification/allocated_group_above": "test_allocated_group.py, by one oracle",
-    "amplification/matrix/block_chains": "test_min_sep.py, by one oracle",
-    "amplification/matrix/markov_chain": "test_markov_sums.py",
-    "amplification/matrix/state_moves": "test_markov_sums.py and test_rounding.py",
-    "amplification/matrix/sum_additions": "test_markov_sums.py",
+    "correlated/chains/block_chains": "test_min_sep.py, by one oracle",
+    "correlated/chains/markov_chain": "test_markov_sums.py",
+    "correlated/chains/state_moves": "test_markov_sums.py and test_rounding.py",
+    "correlated/chains/sum_additions": "test_markov_sums.py",
     "bounds/trade_off": "laws/test_trade_off.py",
     "command_line/answers": "test_explore_command.py, with the page that asks",
     "command_line/command": "all of command_line/, by command_runner.py",
@@ -44,7 +45,10 @@ ELSEWHERE = {
     "command_line/same_run": "test_explore_command.py, with the page that shows it",
     "command_line/verify_command": "verify/test_verify.py",
     "common_types": "types alone",
-    "integrations/jax_strategies": "test_jax_privacy.py, on the library",
+    "correlated/readings": "test_messages.py and test_hostile_input.py",
+    "correlated/runs/output_sums": "test_cyclic.py and test_selected_steps.py",
+    "correlated/events": "test_dp_event.py",
+    "correlated/jax_strategies": "test_jax_privacy.py, on the library",
     "integrations/opacus_accountants": "test_opacus.py, on the library",
     "integrations/opacus_loaders": "test_opacus_what_ran.py, on the library",
     "integrations/opacus_draws": "test_opacus_what_ran.py, on the library",
@@ -122,6 +126,14 @@ def test_a_module_has_tests_of_its_name_or_is_listed():
         assert found, f"{name} needs tests in {tests.relative_to(TESTS.parent)}"
         needed |= found
     assert needed == ELSEWHERE.keys()
+
+
+def test_correlated_noise_is_a_house_of_its_own():
+    """The core does not know it: its events are registered, as those of others are."""
+    entries = {"__init__", "command_line", "integrations", "studies"}
+    for path in modules():
+        if home(path) not in {"correlated"} | entries:
+            assert "correlated" not in set(imports(path)), path
 
 
 def test_the_kernel_knows_no_mechanism():

@@ -17,7 +17,8 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext import budget
 from dp_accounting_ext import risk
-from dp_accounting_ext.accountants import sampling_certificate
+from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.sampling import sampling_certificate
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
@@ -25,7 +26,6 @@ from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
-from dp_accounting_ext.validation import strategies
 from dp_accounting_ext.wpm import checks
 
 PACKAGE = pathlib.Path(ext.__file__).parent
@@ -592,11 +592,11 @@ def test_each_is_one_line_of_field_value_and_remedy(messages):
 EDGE = [
     "validation/fields.py",
     "validation/event_trees.py",
-    "validation/strategies.py",
+    "correlated/strategies.py",
     "accountants/risk.py",
     "accountants/budget.py",
     "accountants/noise_search.py",
-    "accountants/sampling_certificate.py",
+    "correlated/sampling/sampling_certificate.py",
     "studies/training_run.py",
     "studies/calibration.py",
     "studies/curves.py",

@@ -25,20 +25,21 @@ from scipy import special
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
-from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import step_laws
-from dp_accounting_ext.amplification.matrix import bin_grams
-from dp_accounting_ext.amplification.matrix import filtered_bins
-from dp_accounting_ext.amplification.matrix import markov_chain
-from dp_accounting_ext.amplification.matrix import projected
-from dp_accounting_ext.amplification.matrix import state_moves
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated.chains import bin_grams
+from dp_accounting_ext.correlated.chains import filtered_bins
+from dp_accounting_ext.correlated.chains import markov_chain
+from dp_accounting_ext.correlated.chains import projected
+from dp_accounting_ext.correlated.chains import state_moves
+from dp_accounting_ext.correlated.runs import min_sep_sampling
+from dp_accounting_ext.correlated.sampling import bets
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
@@ -48,7 +49,6 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.mechanisms import batches
-from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import discrete

@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from dp_accounting_ext import displays
-from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.correlated import events
+from dp_accounting_ext.correlated import strategy_comparison
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import real_loops
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import statement
-from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
 
 _COMPARE = """\
@@ -205,17 +205,17 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
     return {"setting": setting, "results": rows}, table
 
 
-def _rests_on(event: dp_event.MatrixAllocationEvent, names: Sequence[str]) -> str:
+def _rests_on(event: events.MatrixAllocationEvent, names: Sequence[str]) -> str:
     """Returns sentences on the assumptions of schemes, and on their violations."""
     known = strategy_comparison.schemes(event)
     found = []
     for name in names:
         each, words = known[name][1], f"{name}:"
-        if isinstance(each, dp_event.WindowedAllocationEvent):
+        if isinstance(each, events.WindowedAllocationEvent):
             words += f" {each.num_cycles} windows of {each.window} steps, with a guard"
             words += f" of {each.separation - 1}, in each with probability "
             words += f"{each.sampling_probability:.6g};"
-        elif isinstance(each, dp_event.MinSepSamplingEvent):
+        elif isinstance(each, events.MinSepSamplingEvent):
             words += f" in a step with probability {each.sampling_probability:.6g}, and"
             words += f" then out until {each.separation} steps later;"
         words += f" broken by {strategy_comparison.BROKEN_BY[name]}."
@@ -225,7 +225,7 @@ def _rests_on(event: dp_event.MatrixAllocationEvent, names: Sequence[str]) -> st
 
 def strategy_event(
     typed: str, run: training_run.TrainingRun
-) -> dp_event.MatrixAllocationEvent:
+) -> events.MatrixAllocationEvent:
     """Returns the run of a strategy, whose bins are the steps of an epoch.
 
     Args:

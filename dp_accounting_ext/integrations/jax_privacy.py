@@ -28,8 +28,8 @@ import numpy as np
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.integrations import jax_strategies
-from dp_accounting_ext.integrations.jax_strategies import from_strategy as from_strategy
+from dp_accounting_ext.correlated import jax_strategies
+from dp_accounting_ext.correlated.jax_strategies import from_strategy as from_strategy
 from dp_accounting_ext.validation import fields
 
 __all__ = [

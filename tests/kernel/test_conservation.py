@@ -16,8 +16,8 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.amplification.matrix import state_moves
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.correlated.chains import state_moves
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair

@@ -16,23 +16,23 @@ import mechanism_laws
 import numpy as np
 import pytest
 
+from dp_accounting_ext.correlated.runs import cyclic
+from dp_accounting_ext.correlated.runs import fresh_windows
+from dp_accounting_ext.correlated.runs import matrix_allocation
+from dp_accounting_ext.correlated.runs import min_sep_sampling
+from dp_accounting_ext.correlated.runs import selected_steps
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import cyclic
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import matrix_allocation
-from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import sampling
-from dp_accounting_ext.mechanisms import selected_steps
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated

@@ -1,1 +1,0 @@
-"""Correlated Gaussian noise with balls-in-bins batches: chains above, and below."""

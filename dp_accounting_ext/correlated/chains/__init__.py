@@ -1,0 +1,1 @@
+"""Dominating pairs of correlated noise, by Gaussian Markov chains."""

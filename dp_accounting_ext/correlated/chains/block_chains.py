@@ -1,0 +1,348 @@
+"""Gaussian Markov chains that bound a block of steps from above.
+
+A record takes part at most once in a block of b steps. Let i and j be the distances of
+two columns from the cut between two neighboring blocks, one on each side. Their inner
+product is ρ(i + j + 1). These products form a symmetric matrix S.
+
+Let D = |S|. The matrix [[D, −S], [−S, D]] is positive semidefinite, as D + S and D − S
+are. Adding it to the Gram matrix makes the blocks orthogonal to each other, and adds D
+at both ends of each block. If S is positive semidefinite, as it is for slowly decaying
+columns, then D = S, and no sum of a row of the whole matrix grows. The Gram matrix of
+each block, with its ends, is then bounded from above by the covariances of a Markov
+chain.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.kernel import floats
+
+_LEAST_SHARE = 0.02
+# Tuning: the largest number of steps for which moments are computed. A longer chain is
+# extended in its middle.
+_PLACES = 65
+_SMALLEST_POWER = 1e-60  # The least correlation: no good chain has a smaller one.
+# Certified: a bound on the error, in the spectral norm, of a matrix composed of
+# LAPACK's eigenvectors, as a share of the sum of all entries.
+_SLACK = 1e-9
+
+
+class _Grid(NamedTuple):
+    """The parameters of chains that are tried.
+
+    Attributes:
+        shared: Values of B, over ρ(0).
+        correlations: Values of r.
+        shares: Values of v, over the least one with which v r^d is above ρ(d) − B for
+            all distances d, or over 2 (ρ(0) − B) if that is smaller.
+    """
+
+    shared: FloatArray
+    correlations: FloatArray
+    shares: FloatArray
+
+
+# Tuning: the parameters that are tried first, and those around the best of these.
+# Without the latter, ε is up to 1.5 % higher.
+_COARSE = _Grid(
+    np.linspace(0.0, 0.2, 5), np.linspace(0.14, 0.98, 22), np.linspace(0.4, 1.0, 9)
+)
+_NEAR, _BETWEEN = np.linspace(-0.75, 0.75, 5), 0.04
+_FINE_SHARES = np.linspace(0.4, 1.0, 16)
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockFit:
+    """A chain in which step i has the variance B + w + v V_i.
+
+    Steps i < j have the covariance B + v V_i Π s_k, where k runs from i to j − 1, and
+    s_k = r max(V_{k+1} / V_k, 1).
+
+    Attributes:
+        shared: The part B of the covariance that all steps have in common.
+        own: The part w of the variance that each step has alone.
+        common: The factor v of the chain.
+        correlation: The correlation r, in [0, 1).
+        variances: The V_i of all steps. The least one is 1, and no s_k is above one.
+    """
+
+    shared: float
+    own: float
+    common: float
+    correlation: float
+    variances: tuple[float, ...]
+
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        return len(self.variances)
+
+    def gram(self) -> FloatArray:
+        """Returns the (length, length) covariances, rounded."""
+        places = np.arange(self.length)
+        heights = np.array(self.variances)
+        found = self.common * _covariances(self.correlation, heights, places)
+        found[np.diag_indices(self.length)] += self.own
+        return np.asarray(found + self.shared)
+
+
+def repair(products: FloatArray) -> FloatArray:
+    """Returns D = |S|, rounded up, by distances from the cut.
+
+    Args:
+        products: (p,) inner products ρ(0), ρ(1), …, at least 0. Further ones are 0.
+
+    Returns:
+        (p − 1, p − 1) matrix D such that [[D, −S], [−S, D]] is positive semidefinite,
+        with S_ij = ρ(i + j + 1).
+    """
+    size = products.size - 1
+    places = np.arange(size)
+    whole = np.append(products[1:], np.zeros(size))
+    cross = whole[places[:, np.newaxis] + places]
+    values, vectors = np.linalg.eigh(cross)
+    found = (vectors * np.abs(values)) @ vectors.T
+    # The result is exactly symmetric, and above the error of the eigenvectors.
+    found = (found + found.T) / 2
+    found[np.diag_indices(size)] += _SLACK * float(cross.sum())
+    return np.asarray(found)
+
+
+def fits(
+    products: FloatArray, length: int, orders: tuple[float, ...], *, is_alone: bool
+) -> list[BlockFit]:
+    """Returns chains above a block, the best one by each of several moments.
+
+    Args:
+        products: (p,) inner products of columns by distance over σ², rounded up, at
+            least 0, p ≤ length, the first one positive.
+        length: The number b of steps of a block.
+        orders: The factors of covariances in the moments by which chains are compared.
+        is_alone: Whether there is no other block.
+
+    Guarantees:
+        The covariances of a chain are at least those of the block with its ends, to
+        which a positive semidefinite matrix may have been added (docs/matrix.md).
+    """
+    size = min(length, 2 * products.size + 1)
+    ends = np.zeros((size, size))
+    if not is_alone and products.size > 1:
+        cut = repair(products)
+        number = min(len(cut), size)
+        ends[:number, :number] += cut[:number, :number]
+        ends += ends[::-1, ::-1].copy()
+    block = _Block(products, size, length, ends)
+    chosen = []
+    for order, found in zip(orders, _best(block, _COARSE, orders), strict=True):
+        shared = found.shared / products[0] + _COARSE.shared[1] * _NEAR
+        correlations = found.correlation + _BETWEEN * _NEAR
+        around = _Grid(
+            np.clip(shared, 0.0, 0.5),
+            np.clip(correlations, *_COARSE.correlations[[0, -1]]),
+            _FINE_SHARES,
+        )
+        (finer,) = _best(block, around, (order,))
+        better = min(found, finer, key=lambda each: each.cost)
+        chosen.append(_extended(_above(better, block), length))
+    return list(dict.fromkeys(chosen))
+
+
+class _Block(NamedTuple):
+    """The block that a chain must be above: inner products, and what its ends add."""
+
+    products: FloatArray
+    size: int
+    length: int
+    ends: FloatArray
+
+
+class _Found(NamedTuple):
+    """A candidate for a chain, which need not be above the block yet, and its moment.
+
+    Attributes:
+        cost: The moment Σ e^{order · covariance} − 1.
+        shared: The part B, as in `BlockFit`.
+        own: The part w.
+        common: The factor v, for variances of at least 1.
+        correlation: The correlation r.
+        heights: (size,) the variances V_i.
+        line: The values v r^d of the line without its ends.
+    """
+
+    cost: float
+    shared: float
+    own: float
+    common: float
+    correlation: float
+    heights: FloatArray
+    line: float
+
+
+def _best(block: _Block, grid: _Grid, orders: tuple[float, ...]) -> list[_Found]:
+    """Returns the chains of a grid that have the least moments of several orders.
+
+    For every correlation there is a chain above the block.
+    """
+    places = np.unique(np.linspace(0, block.size - 1, _PLACES).astype(int))
+    best: list[_Found | None] = [None for _ in orders]
+    for line in _lines(block, grid):
+        variances = _variances(block.ends, line.common, line.correlation)
+        least = variances.min(axis=1, keepdims=True)
+        heights = variances / least
+        covariances = _covariances(line.correlation, heights, places)
+        covariances *= (line.common[:, np.newaxis] * least)[:, np.newaxis]
+        diagonal = np.arange(places.size)
+        covariances[:, diagonal, diagonal] += line.own[:, np.newaxis]
+        covariances += line.shared
+        for number, order in enumerate(orders):
+            costs = chain_fits.grown(order * covariances).sum(axis=(1, 2))
+            chosen = int(costs.argmin())
+            known, cost = best[number], float(costs[chosen])
+            if known is None or cost < known.cost:
+                common = float(line.common[chosen])
+                best[number] = _Found(
+                    cost=cost,
+                    shared=line.shared,
+                    own=float(line.own[chosen]),
+                    common=common * float(least[chosen, 0]),
+                    correlation=line.correlation,
+                    heights=heights[chosen],
+                    line=common,
+                )
+    return [found for found in best if found is not None]
+
+
+class _Lines(NamedTuple):
+    """Chains above a block without what its ends add.
+
+    Attributes:
+        shared: The part B, as in `BlockFit`.
+        correlation: The correlation r.
+        own: (n,) The part w of each chain.
+        common: (n,) The factor v of each chain.
+    """
+
+    shared: float
+    correlation: float
+    own: FloatArray
+    common: FloatArray
+
+
+def _lines(block: _Block, grid: _Grid) -> Iterator[_Lines]:
+    """Yields the chains above a block without what its ends add, for each B and r.
+
+    Either v r^d is at least ρ(d) − B at all distances d, or it is so after a positive
+    semidefinite Toeplitz matrix is added, as in `chain_fits`.
+    """
+    products, size = block.products, block.size
+    table = np.zeros(2 * size)
+    table[: min(products.size, size)] = products[:size]
+    # All steps share B, even the furthest ones. So B is useful only for short blocks.
+    is_short = size == block.length and products.size > 1
+    parts = np.unique(grid.shared) if is_short else np.zeros(1)
+    surpluses = sorted({size // 2, size, 2 * size})
+    for shared in (products[0] * parts).tolist():
+        variance = float(products[0]) - shared
+        near = (table[1:] - shared) / variance
+        distances = np.arange(1, near.size + 1)
+        for correlation in np.unique(grid.correlations).tolist():
+            powers = np.maximum(correlation**distances, _SMALLEST_POWER)
+            highest = max(float((near / powers).max()), _LEAST_SHARE)
+            shares = min(highest, 2.0) * grid.shares
+            gaps = near - shares[:, np.newaxis] * powers
+            all_gaps = np.stack(
+                [chain_fits.without_surplus(gaps, known) for known in surpluses], axis=1
+            )
+            highest_symbols = chain_fits.highest_of_symbol(all_gaps)
+            wholes = np.maximum(1 + highest_symbols, shares[:, np.newaxis])
+            own = (wholes - shares[:, np.newaxis]).ravel()
+            shares = np.repeat(shares, len(surpluses))
+            if highest <= 1:
+                own, shares = np.append(1 - highest, own), np.append(highest, shares)
+            yield _Lines(shared, correlation, own * variance, shares * variance)
+
+
+def _variances(ends: FloatArray, common: FloatArray, correlation: float) -> FloatArray:
+    """Returns (m, n) variances of chains that are nearly above v r^|i−j| + ends_ij.
+
+    The variances are divided by v. They are symmetric about the middle, and decrease
+    towards it. No variance is less than r times the one before it.
+
+    Args:
+        ends: (n, n) What the ends add. It is the same from both ends.
+        common: (m,) The factor v of each chain.
+        correlation: The correlation r.
+    """
+    size = len(ends)
+    half = (size + 1) // 2
+    places = np.arange(size)
+    powers = np.maximum(
+        correlation ** np.abs(places[:, np.newaxis] - places), _SMALLEST_POWER
+    )
+    more = np.maximum(ends, 0.0) / powers
+    most = np.triu(more[:half, :half]).max(axis=1)
+    most = np.maximum.accumulate(most[::-1])[::-1]
+    common = common[:, np.newaxis]
+    found = 1 + most / common
+    for place in range(1, half):
+        least = correlation * found[:, place - 1]
+        np.maximum(found[:, place], least, out=found[:, place])
+    whole = np.hstack([found, found[:, : size - half][:, ::-1]])
+    # The chain's entries between its halves are products of variances.
+    needed = (1 + more[:half, half:] / common[:, np.newaxis]) * found[
+        :, -1:, np.newaxis
+    ]
+    needed /= found[:, :, np.newaxis] * whole[:, np.newaxis, half:]
+    across = needed.max(axis=(1, 2), initial=1.0)
+    return np.asarray(whole * across[:, np.newaxis])
+
+
+def _covariances(
+    correlation: float, variances: FloatArray, places: IndexArray
+) -> FloatArray:
+    """Returns the (…, m, m) covariances of chains between some places.
+
+    Args:
+        correlation: The correlation r.
+        variances: (…, n) variances, at least 1. They are symmetric about the middle,
+            and decrease towards it.
+        places: (m,) the places.
+    """
+    middle = (variances.shape[-1] - 1) / 2
+    chosen, left = variances[..., places], places < middle
+    rows, columns = chosen[..., :, np.newaxis], chosen[..., np.newaxis, :]
+    same = left[:, np.newaxis] == left
+    apart = np.abs(places[:, np.newaxis] - places)
+    covariances = np.where(same, np.maximum(rows, columns), rows * columns)
+    return np.asarray(correlation**apart * covariances)
+
+
+def _above(found: _Found, block: _Block) -> BlockFit:
+    """Returns the chain with v raised until it is certainly above the block."""
+    places = np.arange(block.size)
+    apart = np.abs(places[:, np.newaxis] - places)
+    target = found.line * found.correlation**apart + block.ends
+    reached = found.common * _covariances(found.correlation, found.heights, places)
+    lacking = float((target / np.maximum(reached, floats.SMALLEST_MASS)).max())
+    return BlockFit(
+        shared=floats.raised(found.shared),
+        own=floats.raised(found.own),
+        common=floats.raised(found.common * max(lacking, 1.0)),
+        correlation=found.correlation,
+        variances=tuple(found.heights.tolist()),
+    )
+
+
+def _extended(chain: BlockFit, length: int) -> BlockFit:
+    """Returns a longer chain, with steps of the least variance in its middle."""
+    size = len(chain.variances)
+    half = (size + 1) // 2
+    first, last = chain.variances[:half], chain.variances[half:]
+    middle = (1.0,) * (length - size)
+    return dataclasses.replace(chain, variances=first + middle + last)

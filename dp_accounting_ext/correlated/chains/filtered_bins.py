@@ -1,0 +1,269 @@
+"""Lower bounds for balls in bins, from an exponential filter of the outputs.
+
+The strategy is a banded Toeplitz matrix. Let c_0, …, c_{p−1} be its first column over
+σ. Let y_t be the sum over the k epochs of the outputs of step t, divided by √k. Under
+Q, y_t is N(0, 1). A record of bin i moves it by √k c_{t−i}.
+
+The last p − 1 bins also move the first steps of the next epoch, in k − 1 epochs. These
+moves are put on p − 1 further steps, which come after the b steps of the epoch. This
+only removes terms, none of them negative, from the inner products of bins. So the run
+with b + p − 1 steps gives a lower bound (docs/matrix.md).
+
+Let x be an exponential filter of y with variance one, from the last step to the first.
+After each step, x is rounded to one of a few numbers. Let a be the most by which a
+record moves x. The sum S of e^{a x_t − a²/2} over the b steps at which bins start, each
+rounded to a multiple of a unit, is a function of the outputs. So by data processing its
+laws under P and Q are a lower bound. They are computed by a recursion over (x, S), in
+which nothing is approximated. For P there is one law for each position of a step among
+the p steps of a record.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy import signal
+from scipy import special
+
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.correlated.chains import blocks_below
+from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.correlated.chains import projected
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+
+# Tuning: the width of a cell of x, in standard deviations of the filter's innovation,
+# and that for a rough bound. With 0.15 ε is 0.2 % higher, in almost three times the
+# time.
+_CELL, _ROUGH_CELL = 0.25, 0.5
+# Tuning: the lowest x; so many deviations above the a by which a record moves it, cells
+# are twice as wide; and the highest x is as far above as this power of δ requires. All
+# that is further away is one cell.
+_LOWEST, _HIGH, _RARER = -3.0, 4.0, 5 / 3
+# Tuning: the number of values of S, of which the last one stands for all larger ones.
+_PLACES = 800
+# Tuning: the largest number of products, which take about 7 s; and that of a rough
+# bound, which take 1 s.
+_MOST_WORK, _MOST_ROUGH_WORK = 2e11, 3e10
+# Tuning: smaller masses of x and S under P are dropped, over δ; and of Q, where the
+# rest of its mass counts for more than all of them.
+_LEFT_OUT, _LEAST = 1e-13, 1e-300
+_EVERY = 4  # Tuning: small masses are dropped once in this many steps.
+# Tuning: in these steps S is taken to move by no more than what likely states add. The
+# mass of a likely state is more than so many times the largest mass that is dropped.
+_RARE = 1e10
+# Certified: a bound on what small masses lose in the mass of a final sum.
+_UNDERFLOW = 1e-290
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistic:
+    """The function S of the outputs.
+
+    Attributes:
+        states: (n,) the increasing numbers to which x is rounded.
+        correlation: The filter's r, in [0, 1): x_t is r x_{t+1} + √(1 − r²) y_t.
+        added: (n,) what each x_t adds to S: whole numbers, at least 0.
+        places: The number m of values of S. The last one, m − 1, stands for all larger
+            ones.
+    """
+
+    states: FloatArray
+    correlation: float
+    added: IndexArray
+    places: int
+
+
+def lower_pair(
+    column: FloatArray,
+    num_bins: int,
+    num_epochs: int,
+    *,
+    delta: float,
+    highest: float,
+    is_rough: bool = False,
+) -> dominating_pair.DominatingPair | None:
+    """Returns a pair that is dominated by the run, in both directions.
+
+    Args:
+        column: (p,) the first column c of the strategy over σ, p ≤ b.
+        num_bins: The number b of bins.
+        num_epochs: The number k of epochs.
+        delta: About the δ that is to be asked for.
+        highest: The largest ratio, about, that is told apart from larger ones.
+        is_rough: Whether an ε that is a few percent lower suffices, in a quarter of the
+            time.
+
+    Returns:
+        The pair, or None if it would take too long, or if all masses are too small.
+
+    Guarantees:
+        H(P‖Q) and H(Q‖P) of the pair are at most those of the run, at every κ ≥ 0.
+
+    Source:
+        docs/matrix.md: smaller inner products of bins have smaller divergences. Data
+        processing, for the function S of the outputs.
+    """
+    length = num_bins + column.size - 1
+    epochs = np.full((length, 1), float(num_epochs))
+    epochs[num_bins:] -= 1
+    shifts = floats.lowered(1.0) * np.sqrt(epochs) * column
+    scale, correlation = _filter(shifts[0], num_bins)
+    innovation = math.sqrt((1 - correlation) * (1 + correlation))
+    cell = (_ROUGH_CELL if is_rough else _CELL) * innovation
+    high = scale - float(special.ndtri(max(delta**_RARER, floats.TINY)))
+    middle = min(scale + _HIGH, high)
+    states = np.append(
+        np.arange(_LOWEST, middle, cell), np.arange(middle, high + cell, 2 * cell)
+    )
+    products = states.size**2 * _PLACES * (column.size + 2)
+    if 2.0 * products * length > (_MOST_ROUGH_WORK if is_rough else _MOST_WORK):
+        return None
+    ratios = np.exp(scale * states - scale**2 / 2)
+    added = np.rint(np.minimum(ratios / (highest * num_bins), 1.0) * _PLACES)
+    statistic = Statistic(states, correlation, added.astype(np.intp), _PLACES)
+    p_masses, q_masses, error = laws(statistic, shifts, least=_LEFT_OUT * delta)
+    ratios = p_masses / q_masses
+    order = np.argsort(ratios, kind="stable")
+    order = order[ratios[order] > 0]
+    if not order.size:
+        return None
+    return blocks_below.pair_below(
+        ratios[order], q_masses[order], 4 * error + 16 * floats.UNIT_ROUNDOFF
+    )
+
+
+def laws(
+    statistic: Statistic, shifts: FloatArray, *, least: float
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns the masses of all values of S, under P and under Q.
+
+    Args:
+        statistic: The function S.
+        shifts: (b + p − 1, p) how far y_t moves if t is the j-th step of a record.
+        least: Smaller masses of x and S under P may be dropped.
+
+    Returns:
+        (m,) lower bounds on P's masses; (m,) upper bounds on Q's masses; and a bound on
+        the relative error of any of them.
+
+    Guarantees:
+        If P's masses are lowered by their error, and Q's are raised by it, then
+        Σ (P − κ Q)₊ is at most the profile of the run, at every κ ≥ 0.
+    """
+    steps, width = shifts.shape
+    states, places = statistic.states.size, statistic.places
+    means = statistic.correlation * statistic.states
+    innovation = math.sqrt((1 - statistic.correlation) * (1 + statistic.correlation))
+    (first,), error = _masses(statistic, np.zeros(1), 1.0)
+    # Row 0 is Q's law, which is also P's before the record's first step. Rows 1 to p
+    # are P's at each of the record's p steps, and row p + 1 is P's after them.
+    law = np.zeros((width + 2, states, places))
+    law[0, :, 0] = first
+    kept: dict[float, FloatArray] = {}
+    most = error
+
+    def moved(shift: float) -> FloatArray:
+        nonlocal most
+        if shift not in kept:
+            found, off = _masses(statistic, means + innovation * shift, innovation)
+            kept[shift] = np.ascontiguousarray(found.T)
+            most = max(most, off)
+        return kept[shift]
+
+    # Outside of these places P's laws have no mass.
+    used, now = slice(0, 1), np.zeros_like(law)
+    for step in range(steps):
+        now[1:, :, : used.start] = now[1:, :, used.stop :] = 0.0
+        np.matmul(moved(0.0), law[0], out=now[0])
+        after = law[width + 1, :, used] + law[1, :, used]
+        now[width + 1, :, used] = moved(0.0) @ after
+        for position in range(width):
+            # Steps are in reverse order, so the last step of a record comes first.
+            entering = position == width - 1
+            if entering and step > steps - width:
+                now[1 + position] = 0.0
+                continue
+            before = law[0] if entering else law[2 + position]
+            shift = float(shifts[steps - 1 - step, position])
+            now[1 + position, :, used] = moved(shift) @ before[:, used]
+        law, now = now, law
+        if step < width - 1:
+            # No bin starts here, so a term of this step would only add noise to S.
+            continue
+        for state, cells in enumerate(statistic.added.tolist()):
+            if cells:
+                _add(law[:, state], min(cells, places - 1))
+        if step < width + _EVERY or step % _EVERY == 0:
+            # Until this is repeated, masses that leave these places are dropped.
+            law[0][law[0] < _LEAST] = 0.0
+            below = law[1:]
+            below[below < least] = 0.0
+            occupied = np.flatnonzero(below.any(axis=(0, 1)))
+            if not occupied.size:
+                continue
+            likely = (below.sum(axis=2) > _RARE * least).any(axis=0)
+            further = _EVERY * int(statistic.added[likely].max(initial=0))
+            used = slice(int(occupied[0]), min(int(occupied[-1]) + 1 + further, places))
+    totals = law.sum(axis=1)
+    # A mass is a sum of masses of all states; one place takes all that are beyond it.
+    each = most + (2 * states + places + 32) * floats.UNIT_ROUNDOFF
+    bins = steps - width + 1
+    p_masses = (totals[1] + totals[width + 1]) / bins
+    return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * each)
+
+
+def _add(masses: FloatArray, cells: int) -> None:
+    """Moves masses of S up by a number of cells, at most to the last place.
+
+    Args:
+        masses: (n, m) masses, by S in the last axis. They are changed.
+        cells: How many places they move, from 1 to m − 1.
+    """
+    beyond = masses[:, -cells - 1 :].sum(axis=1)
+    masses[:, cells:] = masses[:, :-cells].copy()
+    masses[:, :cells] = 0.0
+    masses[:, -1] = beyond
+
+
+def _masses(
+    statistic: Statistic, means: FloatArray, spread: float
+) -> tuple[FloatArray, float]:
+    """Returns (k, n) masses of N(mean, spread²) that are rounded to each state.
+
+    Also returned is a bound on their relative error.
+    """
+    states = statistic.states
+    middles = (states[1:] + states[:-1]) / 2 / spread
+    ends = np.concatenate([[-math.inf], middles, [math.inf]])
+    masses, error = projected.normal_masses(ends, means / spread)
+    # A place is the difference of an end and a mean, which are each rounded. Up to 37
+    # deviations away, a cell of width w has at least min(w, 1 / 37) / 4 of the density
+    # at its nearer end, and less than that at the other one.
+    width = min(float(np.diff(middles).min(initial=1.0)), 1.0)
+    sizes = float(np.abs(middles).max()) + float(np.abs(means).max()) / spread
+    error += 16 * sizes * (1 / width + 37) * floats.UNIT_ROUNDOFF
+    return masses, error
+
+
+def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
+    """Returns a and r of the best filter.
+
+    Its correlation is r, and a is the most by which a record moves x. With this filter,
+    a record moves the mean of S by the largest number of standard deviations.
+    """
+    best, most = (0.0, 0.0), 0.0
+    apart = np.arange(1, num_bins)
+    for correlation in chain_fits.CORRELATIONS.tolist():
+        # A record moves x_t by √(1 − r²) Σ_{j ≥ t} r^{j − t} c_j.
+        within = signal.lfilter([1.0], [1.0, -correlation], column[::-1])[::-1]
+        within *= math.sqrt((1 - correlation) * (1 + correlation))
+        scale = float(within[0])
+        means = np.append(within, scale * correlation**apart)
+        moved = float(np.expm1(scale * means).sum())
+        spread = 2 * float(np.expm1(scale**2 * correlation**apart).sum())
+        found = moved / math.sqrt(math.expm1(scale**2) + spread)
+        if found > most:
+            best, most = (scale, correlation), found
+    return best

@@ -1,0 +1,211 @@
+"""Moves of a Gaussian Markov chain between the states of a grid.
+
+The next value of the chain has a normal law. It is split between the two states beside
+it, so that its mean stays the same, by quadrature in each cell.
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+from scipy import special
+
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.correlated.chains import markov_chain
+from dp_accounting_ext.kernel import floats
+
+Chain = markov_chain.Chain
+
+# Certified: the relative error of Gauss–Legendre quadrature with _NODES nodes is below
+# QUADRATURE_ERROR if the cell is at most LARGEST_CELL standard deviations wide and at
+# most _FURTHEST from the mean. With _FEW_NODES nodes it is if the cell is at most
+# NARROW_CELL wide. Cells further away are given the largest density in them, as more
+# mass only raises an upper bound.
+LARGEST_CELL, NARROW_CELL = 0.5, 0.2
+_FURTHEST = 10.0
+QUADRATURE_ERROR = 1e-12
+_NODES, _FEW_NODES = 12, 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Moves:
+    """The law of the next state, given each state.
+
+    Attributes:
+        matrix: (n, n) The probabilities of moves from rows to columns.
+        above: (n,) The probabilities that the next x is above the highest state.
+        ratio_above: (n,) The means of e^{a x − a²/2} over these x.
+        below: (n,) The probabilities that the next x is below the lowest state.
+    """
+
+    matrix: FloatArray
+    above: FloatArray
+    ratio_above: FloatArray
+    below: FloatArray
+
+    @functools.cached_property
+    def _bands(self) -> list[tuple[slice, slice, FloatArray]]:
+        """The blocks of rows of the matrix: their rows, their columns, and the block.
+
+        The columns that are zero on both sides of a block are left out.
+        """
+        bands = []
+        for start in range(0, len(self.above), markov_chain.ROWS):
+            rows = slice(start, start + markov_chain.ROWS)
+            reached = np.flatnonzero(self.matrix[rows].any(axis=0))
+            if reached.size:
+                columns = slice(int(reached[0]), int(reached[-1]) + 1)
+                block = np.ascontiguousarray(self.matrix[rows, columns])
+                bands.append((rows, columns, block))
+        return bands
+
+    def apply(self, values: FloatArray, out: FloatArray) -> None:
+        """Writes for each state the mean of the values at the next state.
+
+        Args:
+            values: (n, l) The values at the next state.
+            out: The array that the means are written to, for the states moved from.
+        """
+        for rows, columns, block in self._bands:
+            np.matmul(block, values[columns], out=out[rows])
+
+
+def moves_of(
+    chain: Chain,
+    rows: slice,
+    slope: float,
+    before: float,
+    variance: float,
+    reached: slice,
+) -> Moves:
+    """Returns the moves of one step, without those of negligible probability.
+
+    Args:
+        chain: The chain.
+        rows: The states that the moves start from.
+        slope: The coefficient of x in the next state. It is 0 if there is no x yet.
+        before: The variance of x.
+        variance: The variance of the next state.
+        reached: The states that the moves may reach.
+    """
+    shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
+    means = slope * (chain.states[rows] + shifts[0]) - shifts[1]
+    found = moves(chain, means, math.sqrt(variance - slope**2 * before))
+    # Moves of negligible probability under both Q and P count as moves above the grid.
+    to_come = chain.most_to_come()
+    weights = (chain.likelihoods(before) if slope else np.ones(to_come.size))[rows]
+    most = np.maximum(to_come[rows, np.newaxis], to_come)
+    rare = weights[:, np.newaxis] * found.matrix * most
+    left_out = rare < chain.smallest_mass * chain.places.size
+    left_out[:, : reached.start] = left_out[:, reached.stop :] = True
+    gone = np.where(left_out, found.matrix, 0.0)
+    return dataclasses.replace(
+        found,
+        matrix=np.where(left_out, 0.0, found.matrix),
+        above=found.above + gone.sum(axis=1),
+        ratio_above=found.ratio_above + floats.raised(1.0) * (gone @ to_come),
+    )
+
+
+def moves_outward(
+    chain: Chain, rows: slice, inner: float, reached: slice, outer: float
+) -> Moves:
+    """Returns the moves from a state to the next one away from the middle.
+
+    Args:
+        chain: The chain.
+        rows: The states that the moves start from.
+        inner: The variance of x there.
+        reached: The states that the moves may reach.
+        outer: The variance of x there.
+    """
+    slope = chain.correlation * max(outer / inner, 1.0)
+    return moves_of(chain, rows, slope, inner, outer, reached)
+
+
+def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
+    """Returns the moves to N(mean, spread²), split between neighboring states.
+
+    Args:
+        chain: The chain.
+        means: (m,) The means of the next x.
+        spread: Its standard deviation.
+    """
+    states, scale = chain.states, chain.scale
+    matrix = hats(states, means, spread, raised=True)
+    below = _ndtr((states[0] - means) / spread)
+    matrix[:, 0] += below
+    above = _ndtr((means - states[-1]) / spread)
+    moved = means + scale * spread**2
+    growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
+    ratio_above = growth * _ndtr((moved - states[-1]) / spread)
+    return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
+
+
+def hats(
+    states: FloatArray, means: FloatArray, spread: float, *, raised: bool
+) -> FloatArray:
+    """Returns (m, n) masses of states if N(mean, spread²) is split to a grid.
+
+    Args:
+        states: (n,) The grid.
+        means: (m,) The means.
+        spread: The standard deviation.
+        raised: Whether masses of cells far from the mean are rounded up. Otherwise they
+            are left out.
+
+    Raises:
+        ValueError: If the states are too far apart for the quadrature.
+    """
+    cell = np.diff(states)
+    if cell.max() > LARGEST_CELL * spread:
+        raise ValueError(
+            f"states must be at most {LARGEST_CELL} deviations apart. "
+            f"Found {cell.max() / spread}."
+        )
+    ends = (states - means[:, np.newaxis]) / spread
+    widths = np.diff(ends, axis=1)
+    nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
+    near = nearest <= _FURTHEST
+    low = np.where(near, 0.0, widths * _density(nearest) / 2 if raised else 0.0)
+    high = low.copy()
+    starts, wide = ends[:, :-1][near], widths[near]
+    narrow = float(cell.max()) <= NARROW_CELL * spread
+    rule = np.polynomial.legendre.leggauss(_FEW_NODES if narrow else _NODES)
+    for node, weight in zip((1 + rule[0]) / 2, rule[1] / 2, strict=True):
+        mass = weight * wide * _density(starts + node * wide)
+        low[near] += (1 - node) * mass
+        high[near] += node * mass
+    matrix = np.zeros(ends.shape)
+    matrix[:, :-1] += low
+    matrix[:, 1:] += high
+    return matrix
+
+
+def spread_to_split(variance: float, cell: float) -> float:
+    """Returns a deviation s such that N(m, s²), split to a grid, is below N(m, V).
+
+    It is s² = V (1 + √(1 − h² / V)) / 2, which is about V − h² / 4.
+
+    Args:
+        variance: The variance V, at least h².
+        cell: The largest width h of a cell of the grid.
+
+    Guarantees:
+        The split law is below N(m, V) in the convex order, for every m and every grid
+        with cells of at most this width (docs/matrix.md).
+    """
+    squared = variance * (1 + math.sqrt(1 - cell**2 / variance)) / 2
+    return math.sqrt(floats.lowered(squared))
+
+
+def _density(places: FloatArray) -> FloatArray:
+    """Returns the normal density, raised if it is too small for a normal float."""
+    exponents = np.maximum(-(places**2) / 2, -floats.LARGEST_EXPONENT)
+    return np.asarray(np.exp(exponents) / math.sqrt(2 * math.pi))
+
+
+def _ndtr(points: FloatArray) -> FloatArray:
+    """Returns an upper bound on Φ, above its rounding error and any underflow."""
+    return np.asarray(special.ndtr(np.maximum(points, -37.0)) * floats.raised(1.0))

@@ -1,0 +1,352 @@
+"""Events of the strategies of `jax_privacy.batch_selection`."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import math
+from typing import Any
+from typing import cast
+
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+from jax_privacy import batch_selection
+import numpy as np
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.correlated import events
+from dp_accounting_ext.validation import fields
+
+__all__ = ["from_strategy", "of_known_group", "of_records"]
+__dir__ = __all__.copy
+
+NeighborRel = privacy_accountant.NeighboringRelation
+
+# Certified: a bound on the relative rounding error of a norm and a quotient.
+_ROUNDING = 1e-12
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """The arguments of `from_strategy` other than the strategy.
+
+    Attributes:
+        is_group_known: Whether an event is for an example whose group is known, where
+            batches are samples of groups in turn. Then it may cost more.
+    """
+
+    noise_multiplier: float
+    matrix: Any = None
+    num_examples: int | None = None
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE
+    is_group_known: bool = False
+
+    @property
+    def step(self) -> stock.DpEvent:
+        """One step whose noise is not correlated with that of others."""
+        return stock.GaussianDpEvent(self.noise_multiplier)
+
+    def number_of_examples(self) -> int:
+        if self.num_examples is None:
+            raise ValueError(
+                "num_examples must be given for batches of a bounded size. Found it "
+                "missing."
+            )
+        return fields.positive_integer("num_examples", self.num_examples)
+
+
+def from_strategy(
+    strategy: Any,
+    noise_multiplier: float,
+    *,
+    matrix: Any = None,
+    num_examples: int | None = None,
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+) -> stock.DpEvent:
+    """Returns the event of all steps of a strategy of `jax_privacy.batch_selection`.
+
+    Lower bounds on the event are for examples that may take part: EQUAL_SPLIT leaves
+    out those beyond a multiple of the number of groups. The event of EQUAL_SPLIT is
+    that of an example whose group is known, as the groups of all others determine it.
+
+    Args:
+        strategy: How batches are drawn. A `UserSelectionStrategy` clips the gradients
+            of each user, and its event is for datasets that differ in one user.
+        noise_multiplier: Standard deviation of the noise over the clipping norm. (If
+            jax_privacy scales the noise by a sensitivity of two clipping norms, for
+            REPLACE_ONE, this is twice its noise multiplier.)
+        matrix: The strategy matrix C if the noise is correlated: its Toeplitz
+            coefficients (c_0, c_1, …), or a `BufferedToeplitz`. The noise multiplier is
+            then relative to the clipping norm too, and not to the norm of a column.
+        num_examples: Number of examples (or of users), for batches of a bounded size.
+        neighboring_relation: The relation of the accountant that will compose the
+            event.
+
+    Raises:
+        TypeError: If it is not a strategy.
+        ValueError: If a field of the strategy has no meaning, or its partition moves
+            examples where one is added or removed.
+        UnsupportedEventError: If no theorem covers the strategy.
+
+    Source:
+        https://arxiv.org/abs/2306.08153 (bands with cyclic Poisson sampling);
+        https://arxiv.org/abs/2410.06266 (correlated noise with balls in bins);
+        https://arxiv.org/abs/2602.09338 (b-min-sep sampling), and docs/matrix.md.
+    """
+    setting = _Setting(
+        fields.noise_multiplier(noise_multiplier),
+        matrix,
+        num_examples,
+        fields.neighboring_relation(neighboring_relation),
+    )
+    return _event(strategy, setting)
+
+
+def of_known_group(
+    strategy: Any, noise_multiplier: float, **options: Any
+) -> stock.DpEvent:
+    """Returns the event of `from_strategy` for an example whose group is known.
+
+    It is another one where batches are samples of groups in turn.
+
+    Args:
+        strategy: As in `from_strategy`.
+        noise_multiplier: As in `from_strategy`.
+        **options: Options of `from_strategy`.
+
+    Raises:
+        TypeError, ValueError, UnsupportedEventError: As `from_strategy` does.
+    """
+    return _event(strategy, _Setting(noise_multiplier, **options, is_group_known=True))
+
+
+def _event(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    strategy = of_records(strategy)
+    for name, construction in _CONSTRUCTIONS.items():
+        # The type must be exactly this one, as a subclass may draw batches differently.
+        if type(strategy) is getattr(batch_selection, name, None):
+            return construction(strategy, setting)
+    if isinstance(strategy, batch_selection.BatchSelectionStrategy):
+        raise privacy_accountant.UnsupportedEventError(
+            f"No theorem covers {type(strategy).__name__}. Those that are covered are "
+            f"{', '.join(_CONSTRUCTIONS)}."
+        )
+    raise TypeError(f"strategy must be one of batches. Found {strategy!r:.60}.")
+
+
+def of_records(strategy: Any) -> Any:
+    """Returns the strategy that draws what is protected: examples, or users."""
+    if type(strategy) is batch_selection.UserSelectionStrategy:
+        return strategy.base_strategy
+    return strategy
+
+
+def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    """Returns Poisson samples of groups in turn.
+
+    An example's group is secret if it is drawn independently. The groups of EQUAL_SPLIT
+    have a fixed size, so that the groups of all other examples, which the outputs may
+    reveal, determine its group. There, as with truncated batches, the event is that of
+    an example whose group is known.
+    """
+    cycle = fields.positive_integer("cycle_length", strategy.cycle_length)
+    iterations = _iterations(strategy)
+    independent = batch_selection.PartitionType.INDEPENDENT
+    is_independent = strategy.partition_type is independent
+    added = NeighborRel.ADD_OR_REMOVE_ONE
+    if cycle > 1 and setting.neighboring_relation is added and not is_independent:
+        raise ValueError(
+            "partition_type must be INDEPENDENT under ADD_OR_REMOVE_ONE: with one "
+            "example less, EQUAL_SPLIT moves others to other groups. Found "
+            "EQUAL_SPLIT; or use REPLACE_SPECIAL."
+        )
+    column: Sequence[float] = (1.0,)
+    if setting.matrix is not None:
+        column = _coefficients(setting.matrix, iterations)
+    if strategy.truncated_batch_size is not None:
+        return _truncated(strategy, column, setting)
+    is_secret = cycle > 1 and is_independent and not setting.is_group_known
+    overlap = _bands(column) > cycle and setting.noise_multiplier > 0
+    if overlap and not is_secret and strategy.sampling_prob == 1:
+        # The example takes part in all steps of its group.
+        total = _of_all_cycles(column, cycle, iterations)
+        return stock.GaussianDpEvent(_noise_over_norm(total, setting))
+    if is_secret or overlap:
+        # With overlapping columns, its upper bound is that of a known group, too.
+        return events.CyclicPoissonEvent(
+            column, setting.noise_multiplier, strategy.sampling_prob, cycle, iterations
+        )
+    step = stock.GaussianDpEvent(_noise_over_norm(column, setting))
+    sampled = stock.PoissonSampledDpEvent(strategy.sampling_prob, step)
+    return stock.SelfComposedDpEvent(sampled, -(-iterations // cycle))
+
+
+def _truncated(
+    strategy: Any, column: Sequence[float], setting: _Setting
+) -> stock.DpEvent:
+    """Returns a truncated Poisson sample for each cycle: the steps of one group."""
+    cycle = strategy.cycle_length
+    if _bands(column) > cycle:
+        raise privacy_accountant.UnsupportedEventError(
+            "No theorem covers CyclicPoissonSampling with truncated_batch_size and "
+            "more bands than cycle_length. Leave it out, or use fewer bands."
+        )
+    independent = batch_selection.PartitionType.INDEPENDENT
+    if cycle > 1 and strategy.partition_type is independent:
+        raise ValueError(
+            "partition_type must be EQUAL_SPLIT with truncated_batch_size: the size of "
+            "a group must be known. Found INDEPENDENT."
+        )
+    truncated = stock.TruncatedSubsampledGaussianDpEvent(
+        dataset_size=setting.number_of_examples() // cycle,
+        sampling_probability=strategy.sampling_prob,
+        truncated_batch_size=strategy.truncated_batch_size,
+        noise_multiplier=_noise_over_norm(column, setting),
+    )
+    return stock.SelfComposedDpEvent(truncated, -(-_iterations(strategy) // cycle))
+
+
+def _noise_over_norm(column: Sequence[float], setting: _Setting) -> float:
+    """Returns the noise multiplier over the norm of a column, rounded down."""
+    if setting.matrix is None:
+        return setting.noise_multiplier
+    return setting.noise_multiplier / math.hypot(*column) * (1 - _ROUNDING)
+
+
+def _of_all_cycles(
+    column: Sequence[float], cycle: int, iterations: int
+) -> Sequence[float]:
+    """Returns the sum of the columns of the first group's steps, rounded up."""
+    cycles = -(-iterations // cycle)
+    rows = np.zeros(cycles * cycle)
+    rows[: len(column)] = column
+    sums = np.cumsum(rows.reshape(cycles, cycle), axis=0).ravel()[:iterations]
+    rounded: list[float] = (sums * (1 + cycles * np.finfo(np.float64).eps)).tolist()
+    return rounded
+
+
+def _bands(column: Sequence[float]) -> int:
+    return int(np.flatnonzero(column)[-1]) + 1
+
+
+def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    """Returns one allocation for all cycles, as records draw their bins only once."""
+    bins = fields.positive_integer("cycle_length", strategy.cycle_length)
+    cycles, rest = divmod(_iterations(strategy), bins)
+    if setting.matrix is not None:
+        if rest:
+            raise ValueError(
+                f"iterations must be a multiple of cycle_length for correlated noise. "
+                f"Found {strategy.iterations} and {bins}."
+            )
+        return events.MatrixAllocationEvent(
+            _coefficients(setting.matrix, _iterations(strategy)),
+            setting.noise_multiplier,
+            bins,
+            cycles,
+        )
+    whole = stock.SelfComposedDpEvent(setting.step, cycles)
+    if not rest:
+        return dp_event.RandomAllocationEvent(whole, 1, bins)
+    longer = stock.SelfComposedDpEvent(setting.step, cycles + 1)
+    if not cycles:
+        return dp_event.ScheduledAllocationEvent([longer], [rest], bins)
+    counts = [rest, bins - rest]
+    return dp_event.ScheduledAllocationEvent([longer, whole], counts, bins)
+
+
+def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    """Returns b-min-sep sampling, with correlated or with independent noise."""
+    if strategy.truncated_batch_size is not None:
+        raise privacy_accountant.UnsupportedEventError(
+            "No theorem covers BMinSepSampling with truncated_batch_size: a record's "
+            "steps depend on the others then. Leave it out."
+        )
+    apart = fields.positive_integer("min_sep", strategy.min_sep)
+    steps = _iterations(strategy)
+    column: Sequence[float] = (1.0,)
+    if setting.matrix is not None:
+        column = _coefficients(setting.matrix, steps)
+        bands = _bands(column)
+        if bands > apart:
+            raise privacy_accountant.UnsupportedEventError(
+                f"No theorem covers BMinSepSampling with more bands than min_sep. "
+                f"Found {bands} and {apart}."
+            )
+    return events.MinSepSamplingEvent(
+        column,
+        setting.noise_multiplier,
+        strategy.sampling_prob,
+        apart,
+        steps,
+        strategy.warm_start,
+    )
+
+
+def _random_allocation(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    if not strategy.total_participations:
+        return stock.NoOpDpEvent()
+    if setting.matrix is not None:
+        return events.SelectedStepsMatrixEvent(
+            _coefficients(setting.matrix, _iterations(strategy)),
+            setting.noise_multiplier,
+            strategy.total_participations,
+            strategy.iterations,
+        )
+    return dp_event.RandomAllocationEvent(
+        setting.step, strategy.total_participations, strategy.iterations
+    )
+
+
+def _fixed_batches(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    if setting.matrix is not None:
+        raise privacy_accountant.UnsupportedEventError(
+            "No theorem covers correlated noise with FixedBatchSampling: use "
+            "BMinSepSampling, BallsInBinsSampling, or CyclicPoissonSampling with as "
+            "many bands as its cycle is long."
+        )
+    kind = (
+        stock.SampledWithReplacementDpEvent
+        if strategy.replace
+        else stock.SampledWithoutReplacementDpEvent
+    )
+    sampled = kind(setting.number_of_examples(), strategy.batch_size, setting.step)
+    return stock.SelfComposedDpEvent(sampled, _iterations(strategy))
+
+
+_CONSTRUCTIONS: Mapping[str, Callable[[Any, _Setting], stock.DpEvent]] = {
+    "CyclicPoissonSampling": _cyclic_poisson,
+    "BallsInBinsSampling": _balls_in_bins,
+    "BMinSepSampling": _b_min_sep,
+    "RandomAllocationSampling": _random_allocation,
+    "FixedBatchSampling": _fixed_batches,
+}
+
+
+def _iterations(strategy: Any) -> int:
+    return fields.positive_integer("iterations", strategy.iterations)
+
+
+def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
+    """Returns the first column of C, which has a row for each step."""
+    if hasattr(matrix, "buf_decay"):
+        decays, scales = (
+            np.asarray(x, np.float64).reshape(-1).tolist()
+            for x in (matrix.buf_decay, matrix.output_scale)
+        )
+        whole = events.MatrixAllocationEvent.from_buffered_toeplitz(
+            decays, scales, 1.0, 1, iterations
+        )
+        return cast(Sequence[float], whole.strategy)
+    column = fields.real_numbers("matrix", np.asarray(matrix, np.float64))
+    if column.ndim != 1:
+        raise ValueError(
+            f"matrix must be the Toeplitz coefficients of a strategy, or a "
+            f"BufferedToeplitz. Found shape {column.shape}."
+        )
+    if not column[:1].any():
+        raise ValueError(
+            f"matrix must begin with a positive coefficient. Found {column[:1]}."
+        )
+    coefficients: list[float] = column[:iterations].tolist()
+    return coefficients

@@ -1,0 +1,1 @@
+"""Mechanisms with correlated noise, one for each way of drawing batches."""

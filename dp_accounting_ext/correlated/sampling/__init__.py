@@ -1,0 +1,1 @@
+"""Brackets by sampling, which hold with a chosen probability."""

@@ -1,0 +1,392 @@
+"""Brackets of ε that hold with probability 1 − α, where certain brackets are wide.
+
+They are separate from the accountants, which never sample. A result is wrong with
+probability at most α, over the random draws of this program alone.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import itertools
+import math
+import time
+from typing import Any
+
+from dp_accounting import privacy_accountant
+import numpy as np
+
+from dp_accounting_ext import displays
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.correlated import events
+from dp_accounting_ext.correlated import readings
+from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.runs import matrix_allocation
+from dp_accounting_ext.correlated.sampling import bets
+from dp_accounting_ext.correlated.sampling import moment_tilts
+from dp_accounting_ext.correlated.sampling import poisson_tilts
+from dp_accounting_ext.correlated.sampling.bets import BudgetError as BudgetError
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "BudgetError",
+    "SampledBounds",
+    "certify_by_sampling",
+    "certify_mixture",
+]
+__dir__ = __all__.copy
+
+
+# A tolerance of Gram matrices, relative to the largest entry; far below rounding of ε.
+_ASYMMETRY = 1e-12
+# The logarithm of the largest number of sets of steps.
+_MOST_SETS = math.log(strategies.MOST_BINS) * (1 + 1e-12)
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledBounds(displays.Displayed):
+    """A bracket of ε that holds with probability at least 1 − α.
+
+    Attributes:
+        lower: A lower bound on ε, in nats.
+        upper: An upper bound on ε, in both directions.
+        remove_upper: An upper bound for REMOVE, by samples.
+        add_upper: An upper bound for ADD, which is certain and needs no samples.
+        delta: δ.
+        failure_probability: The probability α that any of these bounds is wrong.
+        samples: The number of samples.
+        moment: The power m of the likelihood ratio by which samples are tilted.
+        seed: The seed that gives the same samples again.
+        seconds: The CPU time.
+    """
+
+    lower: float
+    upper: float
+    remove_upper: float
+    add_upper: float
+    delta: float
+    failure_probability: float
+    samples: int
+    moment: int
+    seed: int
+    seconds: float
+
+    def _display(self) -> displays.Table:
+        rows = [
+            ("ε, either way", self.lower, self.upper),
+            ("ε, a record removed", None, self.remove_upper),
+            ("ε, a record added (certain)", None, self.add_upper),
+        ]
+        title = f"ε at δ = {self.delta:g}, wrong with probability "
+        title += f"{self.failure_probability:g} at most, by {self.samples} samples"
+        cells = [
+            (
+                name,
+                "" if low is None else decimals.rounded_down(low),
+                decimals.rounded_up(high),
+            )
+            for name, low, high in rows
+        ]
+        return displays.Table(title, ("", "lower", "upper"), cells)
+
+
+def certify_by_sampling(
+    event: (
+        events.MatrixAllocationEvent
+        | events.PoissonMatrixEvent
+        | dp_event.RandomAllocationEvent
+        | events.SelectedStepsMatrixEvent
+    ),
+    delta: float,
+    failure_probability: float = 1e-9,
+    relative_width: float = 0.01,
+    seed: int | None = None,
+    *,
+    most_seconds: float = 120.0,
+) -> SampledBounds:
+    """Returns a bracket of ε that holds with probability at least 1 − α.
+
+    Args:
+        event: One run of a matrix mechanism with balls-in-bins batches, or with
+            Poisson samples and few bands; or k out of t steps, of at most 4096 sets,
+            of a matrix mechanism or of one epoch with Gaussian noise.
+        delta: δ, in (0, 1).
+        failure_probability: α, in (0, 1).
+        relative_width: The largest relative distance of either end from the estimate.
+            This is a goal, which is met unless the pilot was misled.
+        seed: A non-negative integer; a random one if None.
+        most_seconds: The CPU time that it may take, by its own forecast.
+
+    Raises:
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
+        BudgetError: If it would take longer; nothing is known then.
+
+    Guarantees:
+        With probability at least 1 − α over its draws, lower ≤ ε ≤ upper. The
+        direction ADD has no samples: its upper bound is that of the accountant, and
+        widens the bracket where it is above that of REMOVE.
+    """
+    began = time.process_time()
+    found = _certified(
+        lambda: _source(event),
+        delta,
+        failure_probability,
+        relative_width,
+        seed,
+        most_seconds=most_seconds,
+    )
+    mechanism = _reader().mechanism(event)
+    pairs = interface.pairs_of(
+        mechanism, Bound.UPPER, accuracy.Accuracy(delta * accuracy.COARSE_TAIL_SHARE)
+    )
+    add = pairs.add.epsilon(delta, Direction.ADD)
+    return dataclasses.replace(
+        found,
+        upper=max(found.remove_upper, add),
+        add_upper=add,
+        seconds=time.process_time() - began,
+    )
+
+
+def _source(event: Any) -> bets.Source:
+    """Returns the mixture from which samples of an event are drawn."""
+    if not isinstance(event, events.PoissonMatrixEvent):
+        return moment_tilts.Means(_checked_gram(_gram(event)))
+    column, noise, rate, steps = readings.poisson_matrix_fields(event)
+    if not 0 < rate < 1:
+        raise ValueError(
+            "sampling_probability must be in (0, 1) to be certified by sampling. "
+            f"Found {rate:g}."
+        )
+    _check_noise(noise)
+    source = poisson_tilts.Draws.of_toeplitz(np.array(column) / noise, rate, steps)
+    if source.most_copies < 2:
+        raise ValueError(
+            "strategy must have few bands for its steps and noise to be certified by "
+            f"sampling: 8 of a thousand steps. Found {len(column)} bands, "
+            f"{steps} steps and noise_multiplier {noise:g}. "
+            "PLDAccountant.get_epsilon_bounds takes any."
+        )
+    return source
+
+
+def _gram(event: Any) -> FloatArray:
+    """Returns the inner products of the possible means of the outputs."""
+    if isinstance(event, dp_event.RandomAllocationEvent):
+        return _gram_of_sets(event)
+    if isinstance(event, events.SelectedStepsMatrixEvent):
+        return _gram_of_selected_steps(event)
+    if not isinstance(event, events.MatrixAllocationEvent):
+        raise TypeError(
+            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, a "
+            "SelectedStepsMatrixEvent, or a RandomAllocationEvent of Gaussian noise. "
+            f"Found a {type(event).__name__}. "
+            "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
+        )
+    strategy, noise, bins, epochs = readings.matrix_fields(event)
+    _check_noise(noise)
+    run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
+    return run.gram(Bound.UPPER)
+
+
+def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
+    """Returns |S ∩ S′| / σ² for all pairs of sets of k out of t steps.
+
+    An adversary who chooses contributions step by step gains nothing: the ratio is the
+    mean over the sets of products of the steps' ratios, and so convex in each of these.
+    """
+    step = _reader().mechanism(event.event)
+    noise = step.gaussian_noise
+    if noise is None:
+        raise ValueError(
+            "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
+            f"certified by sampling. Found steps of {type(event.event).__name__}."
+        )
+    holds = _sets(event.num_selected, event.num_steps, 1)
+    return np.asarray(holds @ holds.T / noise**2)
+
+
+def _gram_of_selected_steps(event: events.SelectedStepsMatrixEvent) -> FloatArray:
+    """Returns the inner products of the sums of columns of all sets of steps."""
+    strategy, noise, *numbers = readings.selected_steps_matrix_fields(event)
+    _check_noise(noise)
+    holds = _sets(*numbers)
+    # In one epoch of as many bins as steps, a bin is a step.
+    run = matrix_allocation.MatrixAllocation(strategy, noise, holds.shape[1], 1)
+    products, error = run.products()
+    return np.asarray(holds @ (products * (1 + 3 * error)) @ holds.T)
+
+
+def _check_noise(noise_multiplier: float) -> None:
+    if not noise_multiplier:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+
+
+def _sets(num_selected: int, num_steps: int, num_epochs: int) -> FloatArray:
+    """Returns (s, n) ones where a set of k of t steps in each epoch has a step.
+
+    Raises:
+        TypeError, ValueError: If there are no such sets, or more than 4096.
+    """
+    selected, steps = fields.steps(num_selected, num_steps)
+    # Few draws, or few steps left out: otherwise there are too many sets to count.
+    few = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
+    number = math.comb(steps, selected) if few else math.inf
+    if max(math.log(number) * num_epochs, math.log(steps * num_epochs)) > _MOST_SETS:
+        raise ValueError(
+            f"num_selected out of num_steps must have at most {strategies.MOST_BINS} "
+            "sets, and steps, to be certified by sampling. "
+            f"Found {selected} of {steps}{_in_epochs(num_epochs)}."
+        )
+    sets = np.array(list(itertools.combinations(range(steps), selected)))
+    holds = np.zeros((len(sets), steps))
+    np.put_along_axis(holds, sets, 1.0, axis=1)
+    choices = itertools.product(holds, repeat=num_epochs)
+    return np.array([np.concatenate(choice) for choice in choices])
+
+
+def _in_epochs(num_epochs: int) -> str:
+    return "" if num_epochs == 1 else f" in each of {num_epochs} epochs"
+
+
+def _reader() -> event_reader.Reader:
+    return event_table.reader(privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE)
+
+
+def certify_mixture(
+    gram: FloatArray,
+    delta: float,
+    failure_probability: float = 1e-9,
+    relative_width: float = 0.01,
+    seed: int | None = None,
+    *,
+    most_seconds: float = 120.0,
+) -> SampledBounds:
+    """Returns a bracket of ε for REMOVE, for a mixture of equally likely Gaussians.
+
+    P is the mean over i of N(m_i, I), and Q is N(0, I).
+
+    Args:
+        gram: (b, b) inner products of the means m_i, all at least 0, with b up to 4096.
+        delta: As in `certify_by_sampling`, as are all other arguments.
+        failure_probability: α.
+        relative_width: The largest relative distance of an end from the estimate.
+        seed: A non-negative integer, or None.
+        most_seconds: The CPU time that it may take.
+
+    Returns:
+        The bracket, with an infinite `add_upper`: nothing is claimed about ADD.
+
+    Raises:
+        TypeError: If the matrix does not consist of real numbers.
+        ValueError: If a number or the matrix is out of range.
+        BudgetError: If it would take longer.
+
+    Source:
+        Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4:
+        the capitals of bets, here with stakes that a pilot fixed.
+    """
+    return _certified(
+        lambda: moment_tilts.Means(_checked_gram(gram)),
+        delta,
+        failure_probability,
+        relative_width,
+        seed,
+        most_seconds=most_seconds,
+    )
+
+
+def _certified(
+    made: Callable[[], bets.Source],
+    delta: float,
+    failure_probability: float,
+    relative_width: float,
+    seed: int | None,
+    *,
+    most_seconds: float,
+) -> SampledBounds:
+    """Returns the bracket of `certify_mixture`.
+
+    Args:
+        made: A function that returns the source of samples. It is called after all
+            other arguments were checked.
+        delta: As in `certify_mixture`, as are all other arguments.
+        failure_probability: The probability α.
+        relative_width: The largest relative distance of an end from the estimate.
+        seed: A non-negative integer, or None.
+        most_seconds: The budget.
+    """
+    began = time.process_time()
+    _check(
+        delta=delta,
+        failure_probability=failure_probability,
+        relative_width=relative_width,
+    )
+    if not fields.real_number("most_seconds", most_seconds) > 0:
+        raise ValueError(f"most_seconds must be positive. Found {most_seconds}.")
+    _check_seed(seed)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
+    source = made()
+    logs = math.log(2 / failure_probability)
+    aim = bets.Aim(delta, relative_width, logs)
+    plan = bets.planned(source, aim, pilot)
+    bets.check_budget(aim, plan, most_seconds)
+    samples = source.draw(plan.moment, plan.samples, main, plan.crossing)
+    lower, upper = bets.bracket(samples, aim, plan)
+    return SampledBounds(
+        lower=lower,
+        upper=upper,
+        remove_upper=upper,
+        add_upper=math.inf,
+        delta=delta,
+        failure_probability=failure_probability,
+        samples=plan.samples,
+        moment=plan.moment,
+        seed=seed,
+        seconds=time.process_time() - began,
+    )
+
+
+def _checked_gram(gram: Any) -> FloatArray:
+    """Returns a Gram matrix of floats. `Means` checks whether it has a root."""
+    found = fields.number_array("gram", gram).astype(np.float64)
+    if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
+        raise ValueError(f"gram must be a square matrix. Found shape {found.shape}.")
+    if len(found) > strategies.MOST_BINS:
+        raise ValueError(
+            f"gram must have at most {strategies.MOST_BINS} rows. Found {len(found)}."
+        )
+    wrong = ~((found >= 0) & (found <= bets.LARGEST_EXPONENT))
+    if wrong.any():
+        raise ValueError(
+            "gram, products of means over the noise's variance, must have entries in "
+            f"[0, {bets.LARGEST_EXPONENT:g}]. Found {found[wrong][0]:g}."
+        )
+    if not found.any():
+        raise ValueError("gram must have an entry above 0. Found none.")
+    apart = np.abs(found - found.T).max()
+    if apart > _ASYMMETRY * found.max():
+        raise ValueError(
+            f"gram must be symmetric. Found entries that differ by {apart:g}."
+        )
+    return found
+
+
+def _check(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if not 0 < fields.real_number(name, value) < 1:
+            raise ValueError(f"{name} must be in (0, 1). Found {value}.")
+
+
+def _check_seed(seed: Any) -> None:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if seed is not None and not (whole and seed >= 0):
+        raise TypeError(f"seed must be None or a non-negative integer. Found {seed!r}.")

@@ -1,0 +1,315 @@
+"""Runs with correlated noise, compared for several ways of drawing batches.
+
+All schemes but the last are compared at the participation of balls in bins: a
+record is in one batch of each epoch, on average.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+import math
+from typing import Any
+
+from dp_accounting import dp_event as stock
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.correlated import events
+from dp_accounting_ext.correlated import readings
+from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.runs import fresh_windows as fresh
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
+from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "BALLS_IN_BINS",
+    "CYCLIC_POISSON",
+    "FRESH_WINDOWS",
+    "MIN_SEP",
+    "NO_AMPLIFICATION",
+    "OPTIONS",
+    "compare",
+    "event_of",
+    "fresh_windows",
+    "schemes",
+]
+__dir__ = __all__.copy
+
+BALLS_IN_BINS = "balls in bins"
+CYCLIC_POISSON = "cyclic Poisson"
+NO_AMPLIFICATION = "no amplification"
+FRESH_WINDOWS = "fresh windows"
+MIN_SEP = "b-min-sep"
+
+# Names on the command line.
+OPTIONS: Mapping[str, str] = {
+    "balls-in-bins": BALLS_IN_BINS,
+    "fresh-windows": FRESH_WINDOWS,
+    "b-min-sep": MIN_SEP,
+    "cyclic-poisson": CYCLIC_POISSON,
+    "no-amplification": NO_AMPLIFICATION,
+}
+# What each scheme's bound assumes, and what violates the assumption.
+BROKEN_BY: Mapping[str, str] = {
+    BALLS_IN_BINS: "a bin that is drawn again, or known",
+    FRESH_WINDOWS: "a window drawn once and used again, a step outside of the window, "
+    "or draws that are known; a record's offset may be public",
+    MIN_SEP: "batches that are cut to a size, a record that comes back earlier, or "
+    "draws that are known",
+    CYCLIC_POISSON: "draws that are known, or groups that depend on other records; a "
+    "record's group may be public",
+    NO_AMPLIFICATION: "a record that is in more batches",
+}
+
+_BUFFERED = "blt:"
+# Fields of a run that cannot be combined with a strategy, and their default values.
+_NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
+
+# Certified: the relative error of a norm of at most 2^17 entries. An entry may be a sum
+# of numbers, none of them negative.
+_NORM_ERROR = 1e-10
+
+
+Events = tuple[stock.DpEvent, stock.DpEvent]
+
+
+def event_of(
+    strategy: str | Sequence[Any], run: training_run.TrainingRun
+) -> events.MatrixAllocationEvent:
+    """Returns the run of a strategy, whose bins are the steps of an epoch.
+
+    Args:
+        strategy: Coefficients or rows, as for the event; or text: "1,0.5,0.25" for
+            coefficients, "blt:0.9,0.5:0.1,0.2" for decays and scales of a BLT.
+        run: The run. Fields that no theorem about such noise covers have their default
+            values.
+
+    Raises:
+        ValueError: If the strategy, or a field of the run, is invalid.
+    """
+    for name, default in _NOT_WITH_STRATEGY.items():
+        if getattr(run, name) != default:
+            raise ValueError(
+                f"{name} must be left out with a strategy. Found {getattr(run, name)}."
+            )
+    if not isinstance(run.epochs, int):
+        raise ValueError(f"epochs must be whole with a strategy. Found {run.epochs}.")
+    noise = training_run.given("noise_multiplier", run.noise_multiplier)
+    of_run = noise, run.num_steps, run.epochs
+    if not isinstance(strategy, str):
+        return events.MatrixAllocationEvent(strategy, *of_run)
+    try:
+        parts = [
+            [float(cell) for cell in part.split(",")]
+            for part in strategy.removeprefix(_BUFFERED).split(":")
+        ]
+    except ValueError:
+        parts = []
+    if len(parts) != 1 + strategy.startswith(_BUFFERED):
+        raise ValueError(
+            "strategy must be numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2; or, "
+            f"as an option, a file of numbers. Found {strategy!r}."
+        )
+    if len(parts) == 1:
+        return events.MatrixAllocationEvent(parts[0], *of_run)
+    decays, scales = parts
+    return events.MatrixAllocationEvent.from_buffered_toeplitz(decays, scales, *of_run)
+
+
+def compare(
+    event: events.MatrixAllocationEvent,
+    delta: float,
+    progress: progress_of.Progress | None = None,
+    *,
+    sampling: str | None = None,
+) -> comparison.Rows:
+    """Returns ε of one strategy for each way of drawing its batches.
+
+    Args:
+        event: The run, with noise.
+        delta: δ.
+        progress: Called after each row with the number of rows that are done, and of
+            all.
+        sampling: One scheme, by its name or its key in `OPTIONS`; None for all schemes
+            that the strategy can have.
+
+    Raises:
+        TypeError, ValueError: If a field of the event is not what it must be, or the
+            scheme is none of those that the strategy can have.
+    """
+    known = schemes(event)
+    if sampling is not None:
+        name = OPTIONS.get(sampling, sampling)
+        if name not in known:
+            possible = [key for key, scheme in OPTIONS.items() if scheme in known]
+            raise ValueError(
+                f"sampling must be one of {', '.join(possible)} for this strategy. "
+                f"Found {sampling!r}."
+            )
+        known = {name: known[name]}
+    noise = fields.noise_multiplier(event.noise_multiplier)
+
+    def bounds(events: Events) -> tuple[float, float]:
+        lower, upper = (
+            pld_accountant.PLDAccountant().compose(each).get_epsilon_bounds(delta)
+            for each in events
+        )
+        return lower[0], upper[1]
+
+    return comparison.Rows(
+        comparison.timed(
+            (name, "add or remove", 1, noise, delta), functools.partial(bounds, events)
+        )
+        for name, events in progress_of.counted(list(known.items()), progress)
+    )
+
+
+def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
+    """Returns the runs of a strategy under each scheme, by the name of the scheme.
+
+    The schemes are balls in bins, where records keep their bins, and bins that the
+    adversary knows. If there are at most as many bands as bins, there are three more:
+    fresh windows (for a Toeplitz strategy), b-min-sep sampling with a warm start, where
+    b is the number of bands, and cyclic Poisson sampling, where the records are divided
+    into as many groups as there are bands and the groups are sampled in turn.
+
+    Args:
+        event: The run, with noise.
+
+    Returns:
+        For each scheme two events: one that is dominated by a run with that sampling,
+        and one that dominates it. Where the run is an event itself, they are the same.
+
+    Raises:
+        TypeError, ValueError: If a field of the event is not what it must be.
+
+    Source:
+        Choquette-Choo et al. 2023, https://arxiv.org/abs/2306.08153, Theorem 4, for
+        cyclic Poisson sampling.
+    """
+    strategy, noise, bins, epochs = readings.matrix_fields(event)
+    matrix = np.array(strategy)
+    bands, columns, longest_bin = _norms(matrix, bins, epochs)
+    found: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
+    if bands <= bins:
+        if matrix.ndim == 1:
+            windows = fresh_windows(matrix, noise, bands, bins * epochs, 1 / bins)
+            found[FRESH_WINDOWS] = windows, windows
+        stays_out = events.MinSepSamplingEvent(
+            strategy, noise, 1 / (bins - bands + 1), bands, bins * epochs
+        )
+        found[MIN_SEP] = stays_out, stays_out
+        found[CYCLIC_POISSON] = _cyclic(bands, columns, noise, bins)
+    found[NO_AMPLIFICATION] = (
+        stock.GaussianDpEvent(noise / (longest_bin * (1 - _NORM_ERROR))),
+        stock.GaussianDpEvent(noise / (longest_bin * (1 + _NORM_ERROR))),
+    )
+    return found
+
+
+def fresh_windows(
+    column: npt.ArrayLike,
+    noise_multiplier: float,
+    separation: int,
+    num_steps: int,
+    rate: float,
+) -> events.WindowedAllocationEvent:
+    """Returns the run with fresh windows of the best length, by public numbers alone.
+
+    The run has as many cycles of L steps as fit. A record takes part in a cycle with
+    the probability for which it has `rate` times `num_steps` steps on average. The
+    chosen L has the least Rényi divergence of order 2, which is known in closed form.
+
+    Args:
+        column: The first column of the strategy, with at most `separation` entries
+            that are not zero.
+        noise_multiplier: The standard deviation σ of the noise, over the largest norm
+            of a contribution.
+        separation: The smallest distance between two steps of a record, b.
+        num_steps: The number of steps of the run, n.
+        rate: The share of all records that a batch has on average, in (0, 1].
+
+    Raises:
+        TypeError, ValueError: If an argument has the wrong type or is out of range, or
+            if a record cannot take part as often.
+    """
+    apart, steps = strategies.separated_steps(separation, num_steps)
+    entries = np.array(strategies.separated_column(column, apart))
+    noise = fields.noise_multiplier(noise_multiplier)
+    share = fields.sampling_probability(rate)
+    most, least = steps // apart, max(math.ceil(share * steps - 1e-9), 1)
+    if least > most:
+        raise ValueError(
+            f"rate must be at most {most / steps:g} for steps {apart} apart. Found "
+            f"{rate}."
+        )
+    products, _ = fresh.by_distance(entries, max(noise, 1e-3), entries.size)
+    grown = np.expm1(np.minimum(products, floats.LARGEST_EXPONENT / 2))
+    best, found = math.inf, (apart, most)
+    for cycles in range(least, most + 1):
+        window = steps // cycles - apart + 1
+        if window > strategies.MOST_BINS:
+            continue
+        near = min(window, grown.size)
+        distances = np.arange(near)
+        pairs = (window - distances) * grown[:near]
+        mean = float(2 * pairs.sum() - pairs[0]) / window**2
+        cost = cycles * math.log1p((share * steps / cycles) ** 2 * mean)
+        if cost < best:
+            best, found = cost, (window, cycles)
+    window, cycles = found
+    probability = min(share * steps / cycles, 1.0)
+    return events.WindowedAllocationEvent(
+        tuple(entries.tolist()), noise, window, apart, cycles, probability
+    )
+
+
+def _cyclic(
+    bands: int, norms: FloatArray, noise: float, bins: int
+) -> tuple[stock.DpEvent, stock.DpEvent]:
+    """Returns a lower and an upper bound on a run with cyclic Poisson sampling.
+
+    A record is sampled in the steps of its group. The columns of these steps have
+    disjoint supports, so that the run is a composition of sampled Gaussians. The lower
+    bound has the least norm of the first group's columns, without an incomplete last
+    cycle; the upper bound has the largest norm of all columns.
+    """
+    steps = norms.size
+
+    def sampled(norm: float, count: int) -> stock.DpEvent:
+        step = stock.GaussianDpEvent(noise / norm)
+        sample = stock.PoissonSampledDpEvent(bands / bins, step)
+        return stock.SelfComposedDpEvent(sample, count)
+
+    least = float(norms[::bands][: steps // bands].min()) * (1 - _NORM_ERROR)
+    most = float(norms.max()) * (1 + _NORM_ERROR)
+    return sampled(least, steps // bands), sampled(most, math.ceil(steps / bands))
+
+
+def _norms(matrix: FloatArray, bins: int, epochs: int) -> tuple[int, FloatArray, float]:
+    """Returns the number of bands, the norms of the columns, and that of a bin.
+
+    The last one is the largest norm, over all bins, of the sum of a bin's columns.
+    Columns whose distance is at least the number of bands have disjoint supports.
+    """
+    steps = bins * epochs
+    if matrix.ndim == 1:
+        column = np.zeros(steps)
+        column[: matrix.size] = matrix
+        # Column i has n − i entries. The sum of the first bin's columns has the
+        # largest norm, as the end of the run cuts off least of it.
+        norms = np.sqrt(np.cumsum(column**2)[::-1])
+        first = sum(
+            np.concatenate([np.zeros(start), column[: steps - start]])
+            for start in range(0, steps, bins)
+        )
+        return matrix.size, norms, float(np.linalg.norm(first))
+    rows, places = np.nonzero(matrix)
+    sums = matrix.reshape(steps, epochs, bins).sum(axis=1)
+    longest = float(np.linalg.norm(sums, axis=0).max())
+    return int((rows - places).max()) + 1, np.linalg.norm(matrix, axis=0), longest

@@ -1,0 +1,120 @@
+"""Bins from below by a filter: laws of its statistic, and quadrature of few of them."""
+
+import functools
+import itertools
+
+import correlated_oracles
+import numpy as np
+import pytest
+from scipy import special
+
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated.chains import filtered_bins
+
+COLUMN = np.array([0.6, 0.3])
+
+
+UNIT = 0.01
+
+
+def statistic(bins, scale=0.7):
+    length = bins + COLUMN.size - 1
+    states = np.linspace(-6.0, 7.0, 400)
+    added = np.rint(np.exp(scale * states - scale**2 / 2) / UNIT).astype(int)
+    found = filtered_bins.Statistic(states, 0.5, added, 20_000)
+    return found, np.tile(COLUMN, (length, 1))
+
+
+@functools.cache
+def laws_of_four_bins():
+    return filtered_bins.laws(*statistic(4), least=1e-20)
+
+
+def test_laws_have_the_mass_one():
+    p_masses, q_masses, error = laws_of_four_bins()
+    assert p_masses.sum() == pytest.approx(1, abs=1e-9)
+    assert q_masses.sum() == pytest.approx(1, abs=1e-9)
+    assert error < 1e-9
+
+
+def test_means_are_those_of_the_filter():
+    """E_Q S is the number of bins; a bin at place i moves x by what it moved y."""
+    function, shifts = statistic(4)
+    p_masses, q_masses, _ = laws_of_four_bins()
+    places, length = UNIT * np.arange(function.places), len(shifts)
+    assert q_masses @ places == pytest.approx(4, rel=2e-3)
+    means = []
+    for place in range(4):
+        moved = np.zeros(length)
+        moved[place : place + 2] = np.sqrt(0.75) * COLUMN
+        # x_t = r x_{t+1} + what y_t is moved by.
+        for step in range(length - 2, -1, -1):
+            moved[step] += 0.5 * moved[step + 1]
+        means.append(np.exp(0.7 * moved[:4]).sum())
+    assert p_masses @ places == pytest.approx(np.mean(means), rel=2e-3)
+
+
+def test_laws_are_those_of_every_path():
+    """Three states of x and two bins: all paths are counted, with their sums."""
+    states, shifts = np.array([-1.0, 0.2, 1.5]), np.array([[0.9, 0.4]] * 3)
+    function = filtered_bins.Statistic(states, 0.6, np.array([0, 1, 3]), 5)
+    p_masses, q_masses, error = filtered_bins.laws(function, shifts, least=0.0)
+    ends = np.array([-np.inf, -0.4, 0.85, np.inf])
+
+    def chances(mean, spread):
+        return np.diff(special.ndtr((ends - mean) / spread))
+
+    first = chances(0.0, 1.0)
+    for moves, masses in (
+        ([np.zeros(3)], q_masses),
+        ([np.array([0.9, 0.4, 0.0]), np.array([0.0, 0.9, 0.4])], p_masses),
+    ):
+        found = np.zeros(5)
+        for moved, path in itertools.product(
+            moves, itertools.product(range(3), repeat=4)
+        ):
+            chance, total = first[path[0]], 0
+            for step, (before, after) in enumerate(itertools.pairwise(path)):
+                mean = 0.6 * states[before] + 0.8 * moved[2 - step]
+                chance *= chances(mean, 0.8)[after]
+                total += function.added[after] if step else 0
+            found[min(total, 4)] += chance / len(moves)
+        assert masses == pytest.approx(found, rel=error + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("column", "bins", "epochs"),
+    [([1.0, 0.5], 2, 1), ([1.0, 0.5, 0.25], 3, 2), ([0.8], 3, 1), ([0.5, 0.5], 3, 3)],
+)
+def test_few_bins_against_quadrature(column, bins, epochs):
+    sigma = 1.5
+    gram = correlated_oracles.toeplitz_gram(column, bins, epochs, sigma)
+    pair = filtered_bins.lower_pair(
+        np.array(column) / sigma, bins, epochs, delta=1e-6, highest=60.0
+    )
+    for direction in Direction:
+        for epsilon in (0.0, 0.3, 1.0):
+            truth = correlated_oracles.profile(
+                gram, epsilon, remove=direction is Direction.REMOVE
+            )
+            found = pair.delta(epsilon, direction)
+            assert found <= truth + 1e-13
+            assert direction is Direction.ADD or epsilon > 0.5 or found >= 0.6 * truth
+
+
+def test_what_takes_too_long_is_left():
+    column = np.full(1500, 0.01)
+    assert filtered_bins.lower_pair(column, 2000, 2, delta=1e-6, highest=9.0) is None
+
+
+@pytest.mark.parametrize("highest", [1.3, 3.0])
+@pytest.mark.parametrize(
+    ("column", "bins", "epochs"),
+    [((0.05, 0.02), 30, 1), ((0.1, 0.05, 0.04), 85, 1), ((0.03, 0.02), 40, 2)],
+)
+def test_little_is_dropped_where_ratios_hardly_vary(column, bins, epochs, highest):
+    """Every step moves S by almost the same number of cells, and the laws with it."""
+    pair = filtered_bins.lower_pair(
+        np.array(column), bins, epochs, delta=1e-6, highest=highest, is_rough=True
+    )
+    assert pair.p_masses.sum() > 1 - 1e-9

@@ -1,0 +1,214 @@
+"""Sums along a chain, against quadrature with mpmath and closed forms."""
+
+import dataclasses
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import special
+
+from dp_accounting_ext.correlated.chains import markov_chain
+from dp_accounting_ext.correlated.chains import markov_sums
+from dp_accounting_ext.correlated.chains import state_moves
+from dp_accounting_ext.correlated.chains import sum_additions
+
+CHAIN = markov_chain.Chain(
+    states=np.linspace(-7.0, 8.0, 151),
+    correlation=0.6,
+    scale=1.0,
+    factors=np.ones(1),
+    probabilities=np.ones(1),
+    lost_factor=0.0,
+    places=0.02 * np.expm1(np.linspace(0.0, 12.0, 1501)),
+    length=2,
+)
+
+
+@mpmath.workdps(40)
+def hat_mean(states, target, mean, spread):
+    """The mean of the hat function around a state."""
+    states = [mpmath.mpf(float(state)) for state in states]
+    here = states[target]
+    total = mpmath.mpf(0)
+    for other in (target - 1, target + 1):
+        if 0 <= other < len(states):
+            ends = sorted([states[other], here])
+
+            def weighted(y, there=states[other]):
+                return mpmath.npdf(y, mean, spread) * (y - there) / (here - there)
+
+            total += mpmath.quad(weighted, ends)
+    return total
+
+
+@pytest.mark.parametrize("target", [10, 40, 75, 110, 150])
+def test_moves_against_mpmath(target):
+    """Each is the mean of the hat function around a state, to the error allowed."""
+    spread, start = 0.8, 90
+    mean = CHAIN.correlation * CHAIN.states[start]
+    moves = state_moves.moves(CHAIN, np.array([mean]), spread)
+    found = moves.matrix[0, target]
+    truth = hat_mean(CHAIN.states, target, float(mean), spread)
+    error = state_moves.QUADRATURE_ERROR
+    assert truth * (1 - error) <= found <= truth * (1 + error)
+
+
+@mpmath.workdps(40)
+@pytest.mark.parametrize(("start", "spread"), [(40, 0.5), (90, 0.25), (90, 0.8)])
+def test_what_is_beyond_the_grid_is_counted(start, spread):
+    """Below at its first state, above with its probability and its mean ratio."""
+    mean = CHAIN.correlation * float(CHAIN.states[start])
+    moves = state_moves.moves(CHAIN, np.array([mean]), spread)
+    low, high = CHAIN.states[[0, -1]]
+    least = mpmath.ncdf((mpmath.mpf(float(low)) - mean) / spread)
+    assert moves.matrix[0, 0] >= moves.below[0] >= least
+    away = (mpmath.mpf(float(high)) - mean) / spread
+    assert moves.above[0] >= mpmath.ncdf(-away)
+    ratio = mpmath.exp(mean - 0.5 + mpmath.mpf(spread) ** 2 / 2)
+    ratio *= mpmath.ncdf(spread - away)
+    assert ratio <= moves.ratio_above[0] <= ratio * (1 + 1e-8)
+
+
+def test_one_step_is_a_lognormal_variable():
+    law = markov_sums.upper_sum(dataclasses.replace(CHAIN, length=1))
+    assert abs(law.masses.sum() + law.lost_mass - 1) < 1e-9
+    for strike in (0.2, 1.0, 5.0, 60.0):
+        place = (0.5 - math.log(strike)) / 1.0
+        truth = special.ndtr(place) - strike * special.ndtr(place - 1)
+        found = law.masses @ np.maximum(law.places - strike, 0) + law.lost_mean
+        assert truth <= found <= truth * 1.02 + 1e-9
+
+
+@pytest.mark.parametrize("cell", [0.05, 0.3, 0.7, 0.99])
+def test_a_split_variable_is_below_one_of_the_variance_asked_for(cell):
+    """Its calls are chords over cells, all are below those of N(0, 1.7)."""
+    variance = 1.7
+    cell *= math.sqrt(variance)
+    narrow, wide = state_moves.spread_to_split(variance, cell), math.sqrt(variance)
+
+    def calls(strikes, spread):
+        away = strikes / spread
+        density = np.exp(-(away**2) / 2) / math.sqrt(2 * math.pi)
+        return spread * density - strikes * special.ndtr(-away)
+
+    starts = np.linspace(-5.0, 5.0, 201)
+    for share in np.linspace(0.02, 0.98, 33):
+        chord = (1 - share) * calls(starts, narrow) + share * calls(
+            starts + cell, narrow
+        )
+        assert np.all(chord <= calls(starts + share * cell, wide) + 1e-15)
+    # Of an even split hardly less would do.
+    less = math.sqrt(variance - 0.24 * cell**2)
+    chord = (calls(-cell / 2, less) + calls(cell / 2, less)) / 2
+    assert chord > calls(0.0, wide)
+
+
+def test_states_too_far_apart_are_refused():
+    coarse = dataclasses.replace(CHAIN, states=np.linspace(-7.0, 8.0, 31))
+    with pytest.raises(ValueError, match="at most 0.5 deviations apart. Found 0.6"):
+        markov_sums.upper_sum(coarse)
+
+
+@pytest.mark.parametrize("excess", [0.0, 0.4])
+def test_what_is_left_out_is_counted(excess):
+    """At its mean above, and at its probability below, however much it is."""
+    chain = dataclasses.replace(
+        CHAIN,
+        length=6,
+        excess=excess,
+        states=np.linspace(-7.0, 8.0, 101),
+        places=np.concatenate([[0.0], np.geomspace(1e-2, 3e3, 300)]),
+        factors=np.array([0.5, 1.5]),
+        probabilities=np.array([0.5, 0.5]),
+    )
+    full = markov_sums.upper_sum(chain)
+    cut = markov_sums.upper_sum(dataclasses.replace(chain, smallest_mass=1e-6))
+    assert cut.lost_mass > 1e-3
+    for strike in (0.5, 5.0, 6.0, 20.0, 200.0):
+        calls = np.maximum(full.places - strike, 0)
+        assert cut.masses @ calls < full.masses @ calls
+        assert cut.masses @ calls + cut.lost_mean >= full.masses @ calls
+        puts = np.maximum(strike - full.places, 0)
+        whole = full.masses @ puts
+        assert cut.masses @ puts + strike * cut.lost_mass >= whole * (1 - 1e-12)
+
+
+def test_most_to_come_is_no_less_than_any_mean():
+    """Given x, the mean of a ratio k steps on is that of a lognormal variable."""
+    bounds = CHAIN.most_to_come()
+    for steps in range(8):
+        share = CHAIN.correlation**steps
+        exponents = CHAIN.scale * share * CHAIN.states - (CHAIN.scale * share) ** 2 / 2
+        assert np.all(np.exp(exponents) <= bounds)
+    assert bounds[-1] < 1.1 * CHAIN.ratios[-1]
+
+
+def test_fewer_factors_have_the_mean_of_all():
+    """Where they fall into one cell of sums they are split between neighbors."""
+    factors = np.geomspace(0.5, 2.0, 200)
+    chances = np.full(200, 1 / 200)
+    chain = dataclasses.replace(
+        CHAIN,
+        length=3,
+        factors=factors / factors.mean(),
+        probabilities=chances,
+        factor_gap=1.0,
+        places=np.concatenate([np.arange(0, 3.0, 0.1), np.geomspace(3.0, 3e3, 600)]),
+    )
+    law = markov_sums.upper_sum(chain)
+    # Split states raise the mean by no more than `drift`.
+    assert law.masses @ law.places + law.lost_mean >= 3 - 1e-6
+    assert law.masses @ law.places <= 3 * math.exp(markov_chain.drift(chain)) + 1e-6
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 6])
+@pytest.mark.parametrize("excess", [0.0, 0.4])
+def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
+    """The sum's second moment is at least that of the covariances, and little more."""
+    chain = dataclasses.replace(
+        CHAIN,
+        states=np.linspace(-9.0, 10.0, 381),
+        scale=0.6,
+        length=length,
+        excess=excess,
+        factors=np.array([0.5, 1.5]),
+        probabilities=np.array([0.5, 0.5]),
+        places=np.concatenate([np.arange(0.0, 12.0, 0.01), np.geomspace(12, 1e4, 500)]),
+    )
+    law = markov_sums.upper_sum(chain)
+    ends = [min(place, length - 1 - place) for place in range(length)]
+    variances = [1 + max(excess * 0.36**end, min(excess, 1e-3)) for end in ends]
+    moment = 0.0
+    for i, j in itertools.product(range(length), repeat=2):
+        first, last = min(i, j), max(i, j)
+        covariance = variances[first]
+        for place in range(first, last):
+            slope = 0.6 * max(variances[place + 1] / variances[place], 1.0)
+            covariance *= slope
+        moment += math.exp(0.36 * covariance) * (1.25 if i == j else 1.0)
+    found = law.masses @ law.places**2
+    assert moment <= found <= 1.002 * moment
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.3])
+def test_what_a_step_adds_is_all_there_or_counted(decay):
+    """A quarter of the factor's mean is lost, and much is above the highest place."""
+    chain = dataclasses.replace(
+        CHAIN,
+        factors=np.array([0.4, 1.6]),
+        probabilities=np.array([0.5, 0.34375]),
+        lost_factor=0.25,
+        places=np.linspace(0.0, 1.0, 11),
+    )
+    rows = slice(60, 110)
+    masses = np.zeros((chain.states.size, 11))
+    masses[rows, 2:9] = np.random.default_rng(4).random((50, 7))
+    after, lost = sum_additions.added_once(chain, masses, rows, decay=decay)
+    given = masses.sum(axis=1)
+    assert np.allclose(after.sum(axis=1), given, rtol=1e-13, atol=0)
+    means = decay * (masses @ chain.places) + chain.ratios * given
+    assert np.allclose(after @ chain.places + lost, means, rtol=1e-13, atol=0)
+    assert np.all(lost[rows] > 0.25 * (chain.ratios * given)[rows] * (1 - 1e-13))
+    assert lost.max() > 1.0

@@ -1,0 +1,135 @@
+"""Matrix mechanisms: known cases, quadrature of few bins, and both sides in order."""
+
+import correlated_oracles
+import numpy as np
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated.runs import matrix_allocation
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import interface
+
+Event = ext.MatrixAllocationEvent
+BAND = (1.0, 0.5, 0.25)
+
+
+def bounds(event, delta=1e-5):
+    return ext.PLDAccountant().compose(event).get_epsilon_bounds(delta)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "bins", "epochs", "sigma"),
+    [
+        (BAND[:2], 2, 1, 1.0),
+        (BAND, 2, 3, 2.5),
+        (BAND, 3, 1, 1.5),
+        (BAND, 4, 1, 1.5),
+        ((1.0, 0.9, 0.8, 0.7), 3, 2, 4.0),
+        (BAND[:2], 2, 1, 3.5e6),
+        (((1.0, 0.0), (0.7, 0.4)), 2, 1, 1.0),
+    ],
+)
+def test_few_bins_against_quadrature(strategy, bins, epochs, sigma):
+    if isinstance(strategy[0], tuple):
+        matrix = np.array(strategy) / sigma
+        gram = matrix.T @ matrix
+    else:
+        gram = correlated_oracles.toeplitz_gram(strategy, bins, epochs, sigma)
+    accountant = ext.PLDAccountant().compose(Event(strategy, sigma, bins, epochs))
+    for epsilon in (0.0, 0.5, 1.5):
+        truth = max(
+            correlated_oracles.profile(gram, epsilon, remove=way)
+            for way in (True, False)
+        )
+        low, high = accountant.get_delta_bounds(epsilon)
+        assert low - 1e-13 <= truth <= high + 1e-13
+
+
+@pytest.mark.parametrize("sigma", [1.5, 30.0])
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.5])
+def test_true_positive_rates_against_quadrature(sigma, rate):
+    """The least α κ + δ(ln κ) over all κ, which is convex in κ.
+
+    At these rates ε is zero at the δ for which lower bounds by filters are tuned.
+    """
+    gram = correlated_oracles.toeplitz_gram(BAND, 2, 2, sigma)
+    kappas = np.exp(np.linspace(-12 / sigma, 12 / sigma, 400))
+    least, most = [], []
+    for way in (True, False):
+        heights = rate * kappas + [
+            correlated_oracles.profile(gram, epsilon, remove=way)
+            for epsilon in np.log(kappas)
+        ]
+        slopes = np.diff(heights) / np.diff(kappas)
+        lowest = int(np.argmin(heights))
+        # Chords on either side, prolonged, are below the curve around its minimum.
+        chords = heights[lowest] + [
+            slopes[lowest - 2] * (kappas[lowest + 1] - kappas[lowest]),
+            -slopes[lowest + 1] * (kappas[lowest] - kappas[lowest - 1]),
+        ]
+        least.append(min(chords))
+        most.append(heights[lowest])
+    accountant = ext.PLDAccountant().compose(Event(BAND, sigma, 2, 2))
+    (low,), (high,) = accountant.get_true_positive_rate_bounds([rate])
+    assert low <= max(most)
+    assert max(least) <= high
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ext.PLDSubsampleEvent(0.5, Event(BAND, 2.0, 16, 2)),
+        ext.WindowedAllocationEvent(BAND, 2.0, 16, 3, 2),
+        ext.MinSepSamplingEvent(BAND, 2.0, 0.05, 3, 40),
+    ],
+)
+def test_every_question_has_an_answer(event):
+    accountant = ext.PLDAccountant().compose(event)
+    for rate in (1e-6, 1e-3, 0.1, 0.5):
+        (low,), (high,) = accountant.get_true_positive_rate_bounds([rate])
+        assert rate <= low <= high < 1
+    low, high = accountant.get_gdp_parameter_bounds(least_false_positive_rate=0.3)
+    assert 0 < low <= high
+    assert "attacker" in ext.risk.in_words(accountant)
+
+
+def test_bins_that_all_differ_have_a_lower_bound_with_correlations():
+    """Below by blocks, not by a filter, and far above what independent bins have."""
+    event = Event(BAND, 4.0, 4, 1)
+    alone = Event(np.eye(4), 4.0, 4, 1)
+    low, high = bounds(event)
+    assert low > 1.15 * bounds(alone)[1]
+    assert high < 1.25 * low
+
+
+def test_grams_are_rounded_to_their_sides():
+    run = matrix_allocation.MatrixAllocation(BAND, 2.0, 6, 2)
+    truth = correlated_oracles.toeplitz_gram(BAND, 6, 2, 2.0)
+    low, high = run.gram(Bound.LOWER), run.gram(Bound.UPPER)
+    occupied = truth > 0
+    assert np.all(low[occupied] < truth[occupied])
+    assert np.all(truth[occupied] < high[occupied])
+    assert np.allclose(low, high, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "coefficient", "tail_mass"), [(0.1, 0.3, 1e-22), (0.12, 0.9, 1e-12)]
+)
+def test_little_noise_has_bounds(sigma, coefficient, tail_mass):
+    """P's mass was more than one, from what is lifted, and no bound was given.
+
+    With tails of 1e-22 the pairs are those that the accountant asks for: made once.
+    """
+    column = (1.0, coefficient)
+    gram = correlated_oracles.toeplitz_gram(column, 2, 1, sigma)
+    run = matrix_allocation.MatrixAllocation(column, sigma, 2, 1)
+    fine = accuracy.Accuracy(tail_mass)
+    above, below = (interface.pairs_of(run, bound, fine).add for bound in Bound)
+    for epsilon in (0.0, 40.0, 70.0, 100.0):
+        truth = correlated_oracles.profile(gram, epsilon, remove=False)
+        assert below.delta(epsilon, Direction.ADD) <= truth
+        assert truth <= above.delta(epsilon, Direction.ADD)
+    low, high = bounds(Event(column, sigma, 2, 1))
+    assert low <= high <= 1.05 * low
