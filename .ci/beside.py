@@ -1,12 +1,14 @@
 """Asks an older revision and this one the same random questions, side by side.
 
     python .ci/beside.py [REVISION] [--settings 1000] [--seed 1] [--kinds "k of t,bins"]
+    python .ci/beside.py [REVISION] --ledger
 
 REVISION is the last commit of a week ago by default. The settings are of every kind
-that users ask for. For each of them both revisions bound ε, each in a process of its
-own, and measure the CPU time. The script prints settings whose brackets do not meet,
-that are refused now only, or are much wider or slower now; and the medians of each
-kind. It ends with status 3 if brackets do not meet, or a setting is refused now only.
+that users ask for, drawn at random or those of `ledger.py`. For each of them both
+revisions bound ε, each in a process of its own, and measure the CPU time. The script
+prints settings whose brackets do not meet, that are refused now only, or are much wider
+or slower now; and the medians of each kind. It ends with status 3 if brackets do not
+meet, or a setting is refused now only.
 """
 
 import argparse
@@ -33,7 +35,7 @@ CLOCK = 1e-3
 # How long one question may take, in seconds of CPU time.
 LONGEST = 120
 WORKER = """
-import json, signal, sys, time, warnings
+import json, resource, signal, sys, time, warnings
 import dp_accounting
 from dp_accounting import dp_event as stock
 import dp_accounting_ext as ext
@@ -59,6 +61,8 @@ for line in sys.stdin:
         answer = {"error": f"{type(error).__name__}: {error}"[:150]}
     signal.setitimer(signal.ITIMER_PROF, 0)
     answer["seconds"] = time.process_time() - began
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    answer["megabytes"] = used.ru_maxrss / 1e3
     print(json.dumps(answer), flush=True)
 """.replace("LONGEST", str(LONGEST))
 
@@ -80,6 +84,7 @@ class Answer:
     seconds: float
     bounds: tuple[float, float] | None = None
     error: str = ""
+    megabytes: float = 0.0
 
     @property
     def width(self) -> float:
@@ -281,7 +286,9 @@ class Revision:
             raise RuntimeError(f"the process ended at {setting}")
         found = json.loads(line)
         bounds = tuple(found["bounds"]) if "bounds" in found else None
-        return Answer(found["seconds"], bounds, found.get("error", ""))
+        return Answer(
+            found["seconds"], bounds, found.get("error", ""), found["megabytes"]
+        )
 
     def close(self) -> None:
         """Ends the process."""
@@ -365,9 +372,15 @@ def main() -> int:
     parser.add_argument("--settings", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--ledger", action="store_true")
     arguments = parser.parse_args()
     kinds = [kind.strip() for kind in arguments.kinds.split(",")]
     asked = settings(arguments.settings, arguments.seed, kinds)
+    if arguments.ledger:
+        rows = json.loads(pathlib.Path(__file__).with_name("ledger.json").read_text())
+        asked = (
+            Setting(**row["setting"]) for row in rows if row["setting"]["kind"] in kinds
+        )
     with checked_out(arguments.revision) as folder:
         old, new = Revision(folder), Revision(ROOT)
         try:
