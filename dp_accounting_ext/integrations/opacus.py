@@ -108,8 +108,7 @@ class BallsAndBinsSampler:
         return opacus_draws.reported(self, self._batches())
 
     def _batches(self) -> Iterator[list[int]]:
-        size = (self.num_records,)
-        bins = torch.randint(self.num_steps, size, generator=self.generator)
+        bins = opacus_draws.uniform(self.num_steps, self.num_records, self.generator)
         order = torch.argsort(bins)
         sizes = torch.bincount(bins, minlength=self.num_steps)
         for batch in torch.split(order, sizes.tolist()):

@@ -176,7 +176,9 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         return stock.ComposedDpEvent(
             [
                 stock.SelfComposedDpEvent(
-                    stock.PoissonSampledDpEvent(rate, stock.GaussianDpEvent(noise)),
+                    stock.PoissonSampledDpEvent(
+                        opacus_draws.drawn_rate(rate), stock.GaussianDpEvent(noise)
+                    ),
                     steps,
                 )
                 for noise, rate, steps in self._counted

@@ -12,16 +12,22 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
+import math
 import types
 from typing import Any
 
+import numpy as np
 from opacus.utils import batch_memory_manager
 from opacus.utils import uniform_sampler
 import torch
 from torch.utils import data
 
+from dp_accounting_ext.validation import fields
+
 # Certified: two independent draws agree with at most this probability.
 _COINCIDENCE = 1e-15
+# Certified: the number of values of `torch.rand` in single precision.
+_VALUES = 2**24
 
 
 @dataclasses.dataclass(eq=False)
@@ -182,11 +188,58 @@ def _rate(sampler: Any, loader: _Loader) -> float:
     return float(getattr(sampler, "sample_rate", loader.rate)) if loader.rate else 0.0
 
 
+def drawn_rate(rate: float) -> float:
+    """Returns the exact probability with which Opacus' samplers draw a record.
+
+    They compare `torch.rand`, a multiple of 2⁻²⁴, with the rate in single precision. So
+    a record is drawn for ⌈2²⁴ · float32(rate)⌉ of 2²⁴ values.
+
+    Args:
+        rate: The sampling rate of the sampler, in [0, 1].
+    """
+    single = np.float32(fields.sampling_probability(rate))
+    return math.ceil(float(single) * _VALUES) / _VALUES
+
+
+def uniform(num_values: int, size: int, generator: Any) -> torch.Tensor:
+    """Returns uniform integers in [0, num_values).
+
+    `torch.randint` takes random bits modulo the number of values, which is uniform only
+    for powers of two. So other values are drawn again.
+
+    Args:
+        num_values: The number of values.
+        size: The number of integers.
+        generator: A `torch.Generator`, or None.
+    """
+    power = 1 << (num_values - 1).bit_length()
+    drawn = torch.randint(power, (size,), generator=generator)
+    while (again := drawn >= num_values).any():
+        count = int(again.sum())
+        drawn[again] = torch.randint(power, (count,), generator=generator)
+    return drawn
+
+
 class WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ignore[misc]
-    """A Poisson sampler that reports each batch to its watches."""
+    """A Poisson sampler that reports each batch to its watches.
+
+    It draws what the sampler of Opacus draws, and in single precision even if that is
+    not the default of torch, so that `drawn_rate` is its rate.
+    """
 
     def __iter__(self) -> Iterator[Any]:
-        return reported(self, super().__iter__())
+        return reported(self, self._batches())
+
+    def _batches(self) -> Iterator[list[int]]:
+        for _ in range(self.steps):
+            draws = torch.rand(
+                self.num_samples,
+                generator=self.generator,
+                dtype=torch.float32,
+                device="cpu",
+            )
+            batch: list[int] = (draws < self.sample_rate).nonzero().flatten().tolist()
+            yield batch
 
 
 class WatchedBatches(data.BatchSampler):  # type: ignore[misc]

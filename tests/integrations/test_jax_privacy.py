@@ -487,3 +487,13 @@ def test_b_min_sep_sampling_draws_what_the_event_says():
     for _, _ in zip(range(5), tracked.batch_iterator(100, 3), strict=False):
         pass
     assert tracked.event().events[0].num_steps == 5
+
+
+def test_numpy_draws_rare_examples_at_their_rate():
+    """Where 1 - rate would round to 1, or to a number with half of the rate."""
+    rng = np.random.default_rng(1)
+    for num_examples, rate in ((10**16, 1e-17), (10**15, 1.6e-16), (10**6, 1e-7)):
+        drawn = rng.binomial(num_examples, rate, 400_000)
+        missed = math.exp(num_examples * math.log1p(-rate))
+        spread = math.sqrt(missed * (1 - missed) / len(drawn))
+        assert abs(np.mean(drawn == 0) - missed) < 5 * spread

@@ -499,7 +499,8 @@ def test_a_look_beforehand():
         certified.check(opacus.PrivacyEngine(accountant="rdp"), shuffled())
 
 
-SAMPLED = dp_accounting.PoissonSampledDpEvent(1 / STEPS, STEP)
+# The probability that Opacus draws with is a multiple of 2**-24.
+SAMPLED = dp_accounting.PoissonSampledDpEvent(-(-(2**24) // STEPS) / 2**24, STEP)
 EPOCH = ext.RandomAllocationEvent(STEP, 1, STEPS)
 
 
