@@ -46,6 +46,7 @@ ELSEWHERE = {
     "common_types": "types alone",
     "integrations/jax_strategies": "test_jax_privacy.py, on the library",
     "integrations/opacus_accountants": "test_opacus.py, on the library",
+    "integrations/opacus_clipping": "test_opacus_what_ran.py, on the library",
     "integrations/opacus_loaders": "test_opacus_what_ran.py, on the library",
     "integrations/opacus_draws": "test_opacus_what_ran.py, on the library",
     "integrations/opacus_epochs": "test_opacus.py, on the library",

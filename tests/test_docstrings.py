@@ -15,6 +15,7 @@ LIBRARIES = {
     "integrations.jax_strategies": "jax_privacy",
     "integrations.opacus": "opacus",
     "integrations.opacus_accountants": "opacus",
+    "integrations.opacus_clipping": "opacus",
     "integrations.opacus_draws": "opacus",
     "integrations.opacus_epochs": "opacus",
     "integrations.opacus_loaders": "opacus",

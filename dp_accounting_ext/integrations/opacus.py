@@ -24,10 +24,13 @@ from typing import Any
 import opacus
 from opacus.accountants import registry
 from opacus.data_loader import wrap_collate_with_empty
+from opacus.utils import fast_gradient_clipping_utils as ghost
+from opacus.utils.adaptive_clipping import adaptive_clipping_utils as adaptive
 import torch
 from torch.utils import data
 
 from dp_accounting_ext.integrations import opacus_accountants
+from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_epochs
 from dp_accounting_ext.integrations import opacus_loaders
@@ -223,7 +226,8 @@ def _checking(make_private: Any) -> Any:
         accountant = _certified(self)
         if accountant is not None:
             opacus_loaders.refuse_several_gpus(others.get("module"))
-            if clipping == "adaptive":
+            is_adaptive = isinstance(self, adaptive.PrivacyEngineAdaptiveClipping)
+            if clipping == "adaptive" or is_adaptive:
                 raise RuntimeError(opacus_accountants.ADAPTIVE)
             accountant.refuse_plan(data_loader, poisson_sampling)
         made = make_private(
@@ -235,7 +239,7 @@ def _checking(make_private: Any) -> Any:
         )
         if accountant is not None:
             accountant.watch(made[-1])
-            opacus_draws.count_parts(made[1])
+            opacus_clipping.count_parts(made[1])
         return made
 
     checked.is_checking = True  # type: ignore[attr-defined]
@@ -246,3 +250,6 @@ for _accountant in (CertifiedAccountant, BallsAndBinsAccountant, ShuffledAccount
     registry.register_accountant(_accountant.mechanism(), _accountant, force=True)
 if not hasattr(opacus.PrivacyEngine.make_private, "is_checking"):
     opacus.PrivacyEngine.make_private = _checking(opacus.PrivacyEngine.make_private)
+    ghost.DPTensorFastGradientClipping.backward = opacus_clipping.checking(
+        ghost.DPTensorFastGradientClipping.backward
+    )

@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import hashlib
 import math
-import types
 from typing import Any
 
 import numpy as np
@@ -118,6 +117,13 @@ class Watch:
                 "engine.accountant.watch(data_loader)."
             )
         draw, loader = self._latest
+        if batches > 1 and loader.is_ahead:
+            raise RuntimeError(
+                f"A step on several batches must be on those that came last from the "
+                f"loader, which workers draw ahead. Found {batches} batches and "
+                f"num_workers > 0: write num_workers=0, or a loader of larger batches "
+                f"with Opacus' BatchMemoryManager."
+            )
         if rate < draw.rate:
             raise RuntimeError(
                 f"sample_rate must be the loader's. Found {rate} for the optimizer, "
@@ -307,60 +313,6 @@ def is_watched(loader: Any, by: Watch) -> bool:
     """Whether the loader reports its batches to the watch."""
     watches = getattr(batch_sampler(loader), "_watches", [])
     return any(each is by for each, _ in watches)
-
-
-def count_parts(optimizer: Any) -> None:
-    """Makes an optimizer count the gradients that it adds up, also in several parts.
-
-    Opacus keeps only the gradients of the last part of a batch.
-    """
-    # With ghost clipping the method has the second name.
-    for name in ("clip_and_accumulate", "accumulate"):
-        if hasattr(optimizer, name):
-            optimizer._records_of_parts = 0
-            counting = _counting(getattr(type(optimizer), name))
-            setattr(optimizer, name, types.MethodType(counting, optimizer))
-
-
-def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:
-    @functools.wraps(accumulate)
-    def counted(optimizer: Any) -> None:
-        accumulate(optimizer)
-        size = _size_of_part(optimizer)
-        if size is None or optimizer._records_of_parts is None:
-            optimizer._records_of_parts = None
-        else:
-            optimizer._records_of_parts += size
-
-    return counted
-
-
-def take_size(optimizer: Any) -> tuple[int | None, bool]:
-    """Returns the number of clipped gradients of a step, and if more may be uncounted.
-
-    The number is None if it is unknown. The count starts again from zero.
-    """
-    counted = getattr(optimizer, "_records_of_parts", None)
-    if counted is not None:
-        optimizer._records_of_parts = 0
-        return counted, False
-    # Gradients of parts before the last one were added up, and cannot be counted.
-    is_split = getattr(optimizer, "_is_last_step_skipped", True)
-    return _size_of_part(optimizer), is_split
-
-
-def _size_of_part(optimizer: Any) -> int | None:
-    """Returns the number of clipped gradients of a step, or None if it is unknown."""
-    for parameter in optimizer.params:
-        found = getattr(parameter, "grad_sample", None)
-        if isinstance(found, torch.Tensor):
-            return len(found)
-        if isinstance(found, list) and found:
-            return sum(map(len, found))
-        norms = getattr(parameter, "_norm_sample", None)
-        if isinstance(norms, torch.Tensor):
-            return len(norms)  # All that ghost clipping keeps.
-    return None
 
 
 def batch_sampler(loader: Any) -> Any:

@@ -5,7 +5,9 @@ import json
 import dp_accounting
 import opacus
 from opacus import data_loader as opacus_loaders
+from opacus import schedulers
 from opacus.utils import batch_memory_manager
+from opacus.utils.adaptive_clipping import adaptive_clipping_utils as adaptive
 import pytest
 import torch
 from torch.utils import data
@@ -42,7 +44,9 @@ def epsilon(event, count, relation=dp_accounting.NeighboringRelation.ADD_OR_REMO
 class Training:
     """Training as Opacus' own example has it."""
 
-    def __init__(self, name, loader=None, *, wrap=False, engine=None, **options):
+    def __init__(
+        self, name, loader=None, *, wrap=False, engine=None, clip=1.0, **options
+    ):
         self.engine = engine or opacus.PrivacyEngine(accountant=name)
         loader = loader or shuffled()
         if wrap:
@@ -55,7 +59,7 @@ class Training:
             optimizer=self.plain,
             data_loader=loader,
             noise_multiplier=1.0,
-            max_grad_norm=1.0,
+            max_grad_norm=clip,
             **options,
         )
         self.model, self.optimizer, *criterion, self.loader = made
@@ -369,7 +373,7 @@ def test_virtual_steps_without_make_private():
     """Parts before the last one are not counted, but batches are."""
     training = Training("certified")
     del training.optimizer.clip_and_accumulate
-    del training.optimizer._records_of_parts
+    del training.optimizer._parts
     with pytest.raises(RuntimeError, match="A step (summed|ran on)"):
         for number, batch in enumerate(training.loader):
             training.optimizer.signal_skip_step(number % 4 < 3)
@@ -434,6 +438,205 @@ def test_ghost_clipping_sums_batches_unseen():
                 if number % 2:
                     training.optimizer.step()
                     training.optimizer.zero_grad()
+
+
+class MeanOfAll(torch.nn.Module):
+    """A user's own criterion: the mean of all, whatever the reduction."""
+
+    reduction = "mean"
+
+    def forward(self, outputs, labels):
+        return (outputs[:, 0] - labels).square().mean()
+
+
+class Flat(torch.nn.MSELoss):
+    def forward(self, outputs, labels):
+        return super().forward(outputs[:, 0], labels.float())
+
+
+class Column(torch.nn.MSELoss):
+    def forward(self, outputs, labels):
+        return super().forward(outputs[:, :1], labels.float()[:, None])
+
+
+class ColumnOfLogits(torch.nn.BCEWithLogitsLoss):
+    def forward(self, outputs, labels):
+        return super().forward(outputs[:, :1], labels.float()[:, None])
+
+
+def of_ghosts(criterion, **options):
+    return Training(
+        "certified", grad_sample_mode="ghost", criterion=criterion, **options
+    )
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize("criterion", [Column, ColumnOfLogits, MeanOfAll])
+def test_losses_that_ghost_clipping_does_not_clip(criterion, wrapped):
+    """Opacus multiplies a loss of shape (B, 1) by each of the B coefficients."""
+    training = of_ghosts(criterion(), wrap_model=wrapped)
+    training.model = training.model if wrapped else training.original
+    with pytest.raises(RuntimeError, match=r"one number for each record.*squeeze\(1\)"):
+        training.run()
+    assert training.engine.accountant.history == []
+    training.loss.criterion = Flat()
+    training.run()
+    assert len(training.engine.accountant) == STEPS
+
+
+def test_a_sum_of_losses_that_is_broadcast():
+    """Each loss is right, and their sum has the shape (B, B)."""
+    training = of_ghosts(Flat())
+    features, labels = next(iter(training.loader))
+    training.optimizer.zero_grad()
+    loss = training.loss(training.model(features), labels)
+    loss = loss * torch.ones(len(labels), 1)
+    with pytest.raises(RuntimeError):
+        loss.backward()
+
+
+def test_parameters_that_ghost_clipping_does_not_see():
+    engine = opacus.PrivacyEngine(accountant="certified")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    model[0].requires_grad_(False)
+    module, optimizer, criterion, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=shuffled(),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        grad_sample_mode="ghost",
+    )
+    model[0].requires_grad_(True)
+    features, labels = next(iter(loader))
+    optimizer.zero_grad()
+    with pytest.raises(RuntimeError, match="requires_grad before make_private"):
+        criterion(module(features), labels).backward()
+    assert engine.accountant.history == []
+
+
+def infinite_gradients(training):
+    with torch.no_grad():
+        training.original.weight[0, 0] = torch.inf
+
+
+def no_clip_at_all(training):
+    training.model.get_clipping_coef = lambda: torch.tensor(1e4)
+
+
+def a_sum_that_was_changed(training):
+    summed = training.optimizer.clip_and_accumulate
+
+    def more():
+        summed()
+        training.original.bias.summed_grad.add_(1e3)
+
+    training.optimizer.clip_and_accumulate = more
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        (infinite_gradients, {}),
+        (infinite_gradients, {"clipping": "per_layer", "clip": [1.0, 1.0]}),
+        (a_sum_that_was_changed, {}),
+        (no_clip_at_all, {"grad_sample_mode": "ghost"}),
+    ],
+)
+def test_sums_that_were_not_clipped(change, options):
+    training = Training("certified", **options)
+    change(training)
+    weights = [p.detach().clone() for p in training.original.parameters()]
+    with pytest.raises(RuntimeError, match="at most the clip times the number"):
+        training.run()
+    assert training.engine.accountant.history == []
+    for before, after in zip(weights, training.original.parameters(), strict=True):
+        assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clipping": "per_layer", "clip": [0.6, 0.8]},
+        {"grad_sample_mode": "ghost"},
+    ],
+)
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_clip_schedulers_that_change_only_the_noise(options, factor):
+    training = Training("certified", **options).run()
+    assert training.epsilon() == pytest.approx(epsilon(SAMPLED, STEPS), rel=1e-6)
+    scheduler = schedulers.ExponentialGradClip(training.optimizer, gamma=factor)
+    scheduler.step()
+    with pytest.raises(RuntimeError, match="from which the noise is made"):
+        training.run()
+    assert len(training.engine.accountant) == STEPS
+
+
+def test_clip_schedulers_that_change_both():
+    training = Training("certified").run()
+    scheduler = schedulers.ExponentialGradClip(training.optimizer, gamma=0.1)
+    scheduler.step()
+    assert training.run().epsilon() == epsilon(SAMPLED, 2 * STEPS)
+    training.optimizer.max_grad_norm = 0.0
+    with pytest.raises(RuntimeError, match="must be positive.* Found 0"):
+        training.run()
+    ghosts = Training("certified", grad_sample_mode="ghost")
+    ghosts.optimizer.max_grad_norm = ghosts.model.max_grad_norm = 0.5
+    assert ghosts.run().epsilon() == epsilon(SAMPLED, STEPS)
+
+
+@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}])
+def test_a_clip_that_changes_amid_a_batch(mode):
+    """The first part was clipped at more than the noise of the step is made from."""
+    training = Training("certified", **mode)
+    features, labels = next(iter(training.loader))
+    training.optimizer.signal_skip_step(True)
+    training.step(features[:2], labels[:2])
+    training.optimizer.max_grad_norm = 0.1
+    if mode:
+        training.model.max_grad_norm = 0.1
+    training.optimizer.signal_skip_step(False)
+    with pytest.raises(RuntimeError, match="Found 0.1, and 1"):
+        training.step(features[2:], labels[2:])
+    assert training.engine.accountant.history == []
+
+
+def test_adaptive_ghost_clipping():
+    engine = adaptive.PrivacyEngineAdaptiveClipping(accountant="certified")
+    with pytest.raises(RuntimeError, match="clipping='flat'"):
+        Training("certified", engine=engine, grad_sample_mode="ghost")
+    training = Training("certified", grad_sample_mode="ghost")
+    training.optimizer._adjusted_noise_multiplier = 1.1  # As such an engine does.
+    with pytest.raises(RuntimeError, match="clipping='flat'"):
+        training.run()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+def test_gradients_that_are_left_to_the_next_epoch(make, workers):
+    """A record may be in both batches that the step sums."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        training = make(loader=shuffled(num_workers=workers))
+        with pytest.raises(RuntimeError, match=r"A step (ran )?on"):
+            for _ in range(2):
+                for number, (features, labels) in enumerate(training.loader):
+                    training.loss(training.model(features), labels).backward()
+                    if number < STEPS - 1:
+                        training.optimizer.step()
+                        training.optimizer.zero_grad()
+        assert len(training.engine.accountant) == STEPS - 1
+
+
+@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+def test_gradients_that_are_summed_twice(make):
+    training = make(loader=shuffled(num_workers=2))
+    with pytest.raises(RuntimeError, match="num_workers=0"):
+        for features, labels in training.loader:
+            for _ in range(2):
+                training.loss(training.model(features), labels).backward()
+            training.optimizer.step()
+    assert training.engine.accountant.history == []
 
 
 def test_adaptive_clipping_in_a_hook():
