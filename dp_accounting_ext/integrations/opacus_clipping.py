@@ -39,8 +39,10 @@ class Parts:
     def add(self, optimizer: Any) -> None:
         """Counts the gradients that an optimizer is about to add, or has added."""
         size = _size_of_part(optimizer)
-        is_unknown = size is None or self.records is None
-        self.records = None if is_unknown else self.records + size
+        if size is None or self.records is None:
+            self.records = None
+        else:
+            self.records += size
         self.clip = max(self.clip, _clip(optimizer))
 
 
