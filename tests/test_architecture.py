@@ -44,6 +44,7 @@ ELSEWHERE = {
     "command_line/same_run": "test_explore_command.py, with the page that shows it",
     "command_line/verify_command": "verify/test_verify.py",
     "common_types": "types alone",
+    "integrations/jax_noise": "test_jax_privacy.py, on the library",
     "integrations/jax_strategies": "test_jax_privacy.py, on the library",
     "integrations/opacus_accountants": "test_opacus.py, on the library",
     "integrations/opacus_clipping": "test_opacus_what_ran.py, on the library",
