@@ -207,14 +207,28 @@ def _certified(engine: Any) -> CertifiedAccountant | None:
     return accountant if isinstance(accountant, CertifiedAccountant) else None
 
 
-def _checking(make_private: Any) -> Any:
-    """Returns a `make_private` that checks the loader for accountants of this module.
+def _refuse(
+    engine: Any, data_loader: Any, poisson_sampling: bool, clipping: str, module: Any
+) -> None:
+    """Refuses arguments of `make_private` that the engine's accountant is not for."""
+    accountant = _certified(engine)
+    if accountant is None:
+        return
+    opacus_loaders.refuse_several_gpus(module)
+    is_adaptive = isinstance(engine, adaptive.PrivacyEngineAdaptiveClipping)
+    if clipping == "adaptive" or is_adaptive:
+        raise RuntimeError(opacus_accountants.ADAPTIVE)
+    accountant.refuse_plan(data_loader, poisson_sampling)
+
+
+def _refusing(make: Any) -> Any:
+    """Returns a method of the engine that refuses wrong arguments before all else.
 
     Opacus passes no loader to an accountant, and replaces the user's loader before it
     first calls the accountant.
     """
 
-    @functools.wraps(make_private)
+    @functools.wraps(make)
     def checked(
         self: Any,
         *,
@@ -223,33 +237,41 @@ def _checking(make_private: Any) -> Any:
         clipping: str = "flat",
         **others: Any,
     ) -> Any:
-        accountant = _certified(self)
-        if accountant is not None:
-            opacus_loaders.refuse_several_gpus(others.get("module"))
-            is_adaptive = isinstance(self, adaptive.PrivacyEngineAdaptiveClipping)
-            if clipping == "adaptive" or is_adaptive:
-                raise RuntimeError(opacus_accountants.ADAPTIVE)
-            accountant.refuse_plan(data_loader, poisson_sampling)
-        made = make_private(
+        module = others.get("module")
+        _refuse(self, data_loader, poisson_sampling, clipping, module)
+        return make(
             self,
             data_loader=data_loader,
             poisson_sampling=poisson_sampling,
             clipping=clipping,
             **others,
         )
-        if accountant is not None:
-            accountant.watch(made[-1])
-            opacus_clipping.count_parts(made[1])
-        return made
 
     checked.is_checking = True  # type: ignore[attr-defined]
     return checked
 
 
+def _watching(make_private: Any) -> Any:
+    """Returns a `make_private` whose loader and optimizer are watched."""
+
+    @functools.wraps(make_private)
+    def watched(self: Any, **options: Any) -> Any:
+        made = make_private(self, **options)
+        accountant = _certified(self)
+        if accountant is not None:
+            accountant.watch(made[-1])
+            opacus_clipping.count_parts(made[1])
+        return made
+
+    return watched
+
+
 for _accountant in (CertifiedAccountant, BallsAndBinsAccountant, ShuffledAccountant):
     registry.register_accountant(_accountant.mechanism(), _accountant, force=True)
-if not hasattr(opacus.PrivacyEngine.make_private, "is_checking"):
-    opacus.PrivacyEngine.make_private = _checking(opacus.PrivacyEngine.make_private)
+_engine = opacus.PrivacyEngine
+if not hasattr(_engine.make_private, "is_checking"):
+    _engine.make_private = _refusing(_watching(_engine.make_private))
+    _engine.make_private_with_epsilon = _refusing(_engine.make_private_with_epsilon)
     ghost.DPTensorFastGradientClipping.backward = opacus_clipping.checking(
         ghost.DPTensorFastGradientClipping.backward
     )

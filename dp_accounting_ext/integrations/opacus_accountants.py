@@ -250,6 +250,16 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             TypeError, ValueError: If it is the state of another accountant, or has an
                 invalid step. Nothing is then changed.
         """
+        mechanism = (state_dict or {}).get("mechanism")
+        if mechanism in _OF_OPACUS:
+            raise ValueError(
+                f"state_dict must be that of accountant={self.mechanism()!r}. Found "
+                f"that of {mechanism!r}, which does not tell how batches were drawn. "
+                f"If they were Poisson samples, as with poisson_sampling=True, write "
+                f"PrivacyEngine(accountant='certified') and engine.accountant."
+                f"load_state_dict({{**state_dict, 'mechanism': 'certified'}}), where "
+                f"state_dict = checkpoint['privacy_accountant_state_dict']."
+            )
         before = self._history, self._is_planned
         seen = fields.sequence("seen", (state_dict or {}).get("seen", []))
         try:
@@ -277,6 +287,8 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             )
 
 
+# The names of Opacus' own accountants, whose histories are those of Poisson samples.
+_OF_OPACUS = {"rdp", "gdp", "prv"}
 ADAPTIVE = (
     "clipping='adaptive' divides the number of records below the clip by the number "
     "drawn, which no accountant here covers. Write clipping='flat'; the page "

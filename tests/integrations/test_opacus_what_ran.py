@@ -48,7 +48,7 @@ class Training:
         self, name, loader=None, *, wrap=False, engine=None, clip=1.0, **options
     ):
         self.engine = engine or opacus.PrivacyEngine(accountant=name)
-        loader = loader or shuffled()
+        loader = shuffled() if loader is None else loader
         if wrap:
             loader = certified.balls_and_bins(loader, self.engine.accountant)
         self.original = torch.nn.Linear(3, 2)
@@ -228,6 +228,36 @@ MADE_WRONG = {
         ),
         "each record once.*ConcatDataset",
     ),
+    "batches that are larger than the dataset, dropped": (
+        lambda: Training("certified", shuffled(batch_size=641, drop_last=True)),
+        "must have a batch. Found none, of 640.*drop_last=True",
+    ),
+    "shuffles of such batches": (
+        lambda: Training(
+            "shuffled",
+            shuffled(batch_size=641, drop_last=True),
+            poisson_sampling=False,
+        ),
+        "must have a batch",
+    ),
+    "balls and bins of such batches": (
+        lambda: Training(
+            "balls_and_bins", shuffled(batch_size=641, drop_last=True), wrap=True
+        ),
+        "must have a batch",
+    ),
+    "such batches, with a target": (
+        lambda: opacus.PrivacyEngine(accountant="certified").make_private_with_epsilon(
+            module=torch.nn.Linear(3, 2),
+            optimizer=None,
+            data_loader=shuffled(batch_size=641, drop_last=True),
+            target_epsilon=1.0,
+            target_delta=DELTA,
+            epochs=1,
+            max_grad_norm=1.0,
+        ),
+        "must have a batch",
+    ),
     "several GPUs": (
         lambda: certified.opacus_loaders.refuse_several_gpus(
             type("DistributedDataParallel", (), {})()
@@ -321,6 +351,7 @@ RUN_WRONG = {
 @pytest.mark.parametrize("make", [lambda: Training("certified"), balls_and_bins])
 @pytest.mark.parametrize("run", RUN_WRONG)
 def test_a_step_on_what_was_not_drawn(make, run):
+    torch.manual_seed(1)  # The first batches differ in size.
     training = make()
     with pytest.raises(RuntimeError, match=RUN_WRONG[run]):
         run(training)
@@ -680,6 +711,25 @@ def test_a_run_that_is_resumed_with_another_sampler(tmp_path):
     with pytest.raises(RuntimeError, match="accountant='shuffled'"):
         Training("certified", engine=engine, poisson_sampling=False)
     assert engine.get_epsilon(DELTA) == first.epsilon()
+
+
+@pytest.mark.parametrize("name", ["prv", "rdp", "gdp"])
+@pytest.mark.filterwarnings("ignore:GDP accounting is experimental")
+def test_a_checkpoint_of_an_accountant_of_opacus(name, tmp_path):
+    """The line that the error names resumes it; the loader goes on where it was."""
+    first = Training(name).run()
+    path = tmp_path / "checkpoint"
+    first.engine.save_checkpoint(path=path, module=first.model)
+    for other in ("certified", "balls_and_bins", "shuffled"):
+        engine = opacus.PrivacyEngine(accountant=other)
+        with pytest.raises(ValueError, match=r"\*\*state_dict, 'mechanism': 'certi"):
+            engine.load_checkpoint(path=path, module=first.model)
+    checkpoint = torch.load(path, weights_only=False)
+    state = checkpoint["privacy_accountant_state_dict"]
+    second = Training("certified")
+    second.engine.accountant.load_state_dict({**state, "mechanism": "certified"})
+    assert second.epsilon() == epsilon(SAMPLED, STEPS)
+    assert second.run().epsilon() == epsilon(SAMPLED, 2 * STEPS)
 
 
 def test_a_look_beforehand():
