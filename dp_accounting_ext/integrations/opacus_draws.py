@@ -37,11 +37,14 @@ class Draw:
         number: The number of earlier draws, of all loaders.
         rate: The largest probability of a record to be in a batch, over the batches.
         sizes: The sizes of the batches that were drawn and not yet used by a step.
+        handed: The number of batches that the loader handed out and no step used; None
+            if it is only known that they were drawn.
     """
 
     number: int
     rate: float = 0.0
     sizes: list[int] = dataclasses.field(default_factory=list)
+    handed: int | None = None
 
 
 class Watch:
@@ -50,6 +53,7 @@ class Watch:
     def __init__(self) -> None:
         self.draws = 0
         self._latest: tuple[Draw, _Loader] | None = None
+        self._begun: tuple[Draw, _Loader] | None = None
         self.seen: set[str] = set()
 
     @property
@@ -75,6 +79,7 @@ class Watch:
         """
         draw = Draw(self.draws)
         self.draws += 1
+        self._begun = draw, loader
         for number, batch in enumerate(batches):
             if not number and loader.coincidence < _COINCIDENCE:
                 self._refuse_repetition(batch)
@@ -82,6 +87,18 @@ class Watch:
             draw.rate = max(draw.rate, rate())
             self._latest = draw, loader
             yield batch
+
+    def handing(self) -> Callable[[], None]:
+        """Returns a function to call when a batch of the newest draw is handed out."""
+        assert self._begun is not None
+        draw, _ = begun = self._begun
+        draw.handed = 0
+
+        def hand() -> None:
+            draw.handed = (draw.handed or 0) + 1
+            self._latest = begun
+
+        return hand
 
     def _refuse_repetition(self, batch: Sequence[int]) -> None:
         mark = hashlib.sha256(repr(list(map(int, batch))).encode()).hexdigest()
@@ -117,12 +134,13 @@ class Watch:
                 "engine.accountant.watch(data_loader)."
             )
         draw, loader = self._latest
-        if batches > 1 and loader.is_ahead:
+        is_ahead = loader.is_ahead and draw.handed is None
+        if batches > 1 and is_ahead:
             raise RuntimeError(
                 f"A step on several batches must be on those that came last from the "
-                f"loader, which workers draw ahead. Found {batches} batches and "
-                f"num_workers > 0: write num_workers=0, or a loader of larger batches "
-                f"with Opacus' BatchMemoryManager."
+                f"loader. Found {batches} batches, which may have been drawn ahead: "
+                f"write num_workers=0 with Opacus' BatchMemoryManager; in a loop "
+                f"without make_private, add engine.accountant.watch(data_loader)."
             )
         if rate < draw.rate:
             raise RuntimeError(
@@ -131,7 +149,7 @@ class Watch:
                 f"optimizer.attach_step_hook("
                 f"engine.accountant.get_optimizer_hook_fn({draw.rate}))."
             )
-        waiting = len(draw.sizes)
+        waiting = len(draw.sizes) if draw.handed is None else draw.handed
         if waiting < batches:
             raise RuntimeError(
                 f"A step ran on {batches} batches. Found {waiting} that the loader had "
@@ -140,7 +158,7 @@ class Watch:
                 f"loader that make_private returns, one step a batch."
             )
         is_unseen = size is None or (is_split and loader.rate > 0)
-        if waiting > batches and is_unseen and not loader.is_ahead:
+        if waiting > batches and is_unseen and not is_ahead:
             raise RuntimeError(
                 f"A step ran on {batches} of the {waiting} batches that were drawn "
                 f"since the last one. Call optimizer.step() after each batch."
@@ -149,6 +167,8 @@ class Watch:
         if loader.is_ordered and size is not None:
             self._compare(size, expected, is_split)
         del draw.sizes[:batches]
+        if draw.handed is not None:
+            draw.handed -= batches
 
     def _compare(self, size: int, expected: int, is_split: bool) -> None:
         if size > expected or (size < expected and not is_split):
@@ -278,6 +298,35 @@ def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
         is_ahead=loader.num_workers > 0,
         is_ordered=getattr(loader, "in_order", True),
     )
+    if loader.num_workers and not hasattr(loader, "hands_out"):
+        loader.__class__ = _handing(type(loader))
+
+
+def _handing(kind: Any) -> Any:
+    """Returns a type of loaders that tell watches which batches they hand out.
+
+    Workers draw batches ahead of what is handed out.
+    """
+
+    class Handing(kind):  # type: ignore[misc]
+        hands_out = True
+
+        def __iter__(self) -> Iterator[Any]:
+            batches = super().__iter__()  # This draws the first ones.
+            watches = batch_sampler(self)._watches
+            return _handed(batches, [watch.handing() for watch, _ in watches])
+
+    Handing.__name__ = kind.__name__
+    return Handing
+
+
+def _handed(
+    batches: Iterator[Any], told: Sequence[Callable[[], None]]
+) -> Iterator[Any]:
+    for batch in batches:
+        for tell in told:
+            tell()
+        yield batch
 
 
 def watch_sampler(

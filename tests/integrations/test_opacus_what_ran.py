@@ -649,7 +649,7 @@ def test_gradients_that_are_left_to_the_next_epoch(make, workers):
     for seed in range(4):
         torch.manual_seed(seed)
         training = make(loader=shuffled(num_workers=workers))
-        with pytest.raises(RuntimeError, match=r"A step (ran )?on"):
+        with pytest.raises(RuntimeError, match="A step ran on 2 batches. Found 1"):
             for _ in range(2):
                 for number, (features, labels) in enumerate(training.loader):
                     training.loss(training.model(features), labels).backward()
@@ -659,15 +659,78 @@ def test_gradients_that_are_left_to_the_next_epoch(make, workers):
         assert len(training.engine.accountant) == STEPS - 1
 
 
+def sum_twice(training):
+    for features, labels in training.loader:
+        for _ in range(2):
+            training.loss(training.model(features), labels).backward()
+        training.optimizer.step()
+
+
+def step_twice(training):
+    for features, labels in training.loader:
+        training.step(features, labels)
+        training.step(features, labels)
+
+
+def step_on_the_last_epoch(training):
+    kept = [batch for batch in training.run().loader]
+    training.run(kept)
+    for _ in training.loader:
+        training.step(*kept[0])
+        training.step(*kept[1])
+
+
+@pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
-def test_gradients_that_are_summed_twice(make):
-    training = make(loader=shuffled(num_workers=2))
-    with pytest.raises(RuntimeError, match="num_workers=0"):
-        for features, labels in training.loader:
+@pytest.mark.parametrize(
+    ("run", "counted"), [(sum_twice, 0), (step_twice, 1), (step_on_the_last_epoch, 41)]
+)
+def test_batches_that_are_used_twice_while_workers_draw(make, run, counted, persistent):
+    loader = shuffled(num_workers=2, persistent_workers=persistent)
+    training = make(loader=loader)
+    with pytest.raises(RuntimeError, match="same ones again|several gradients"):
+        run(training)
+    assert len(training.engine.accountant) in (counted, counted - 1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_one_epoch_are_summed(workers):
+    training = balls_and_bins(loader=shuffled(num_workers=workers))
+    for number, (features, labels) in enumerate(training.loader):
+        training.loss(training.model(features), labels).backward()
+        if number % 2:
+            training.optimizer.step()
+            training.optimizer.zero_grad()
+    half = ext.RandomAllocationEvent(STEP, 1, STEPS // 2)
+    assert training.epsilon() == epsilon(half, 1)
+
+
+def test_parts_of_batches_that_are_drawn_ahead_are_not_summed():
+    """Of a manager of memory it is not known which batches it handed out."""
+    training = of_shuffles(loader=shuffled(num_workers=1))
+    with (
+        batch_memory_manager.BatchMemoryManager(
+            data_loader=training.loader,
+            max_physical_batch_size=BATCH,
+            optimizer=training.optimizer,
+        ) as loader,
+        pytest.raises(RuntimeError, match="write num_workers=0"),
+    ):
+        for features, labels in loader:
             for _ in range(2):
                 training.loss(training.model(features), labels).backward()
             training.optimizer.step()
     assert training.engine.accountant.history == []
+
+
+@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+def test_a_pause_near_the_end_while_workers_draw(make):
+    training = make(loader=shuffled(num_workers=2))
+    for number, batch in enumerate(training.loader):
+        training.step(*batch)
+        if number == STEPS - 2:
+            assert len(list(training.loader)) == STEPS
+    assert len(training.engine.accountant) == STEPS
 
 
 def test_adaptive_clipping_in_a_hook():
