@@ -19,8 +19,10 @@ drew. The accountants assume that Opacus itself clips the gradients and adds the
 
 from collections.abc import Iterator
 import functools
+import textwrap
 from typing import Any
 
+from dp_accounting import privacy_accountant
 import opacus
 from opacus.accountants import registry
 from opacus.data_loader import wrap_collate_with_empty
@@ -29,6 +31,7 @@ from opacus.utils.adaptive_clipping import adaptive_clipping_utils as adaptive
 import torch
 from torch.utils import data
 
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.integrations import opacus_accountants
 from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
@@ -43,12 +46,30 @@ __all__ = [
     "ShuffledAccountant",
     "balls_and_bins",
     "check",
+    "statement",
 ]
 __dir__ = __all__.copy
 
 CertifiedAccountant = opacus_accountants.CertifiedAccountant
 BallsAndBinsAccountant = opacus_epochs.BallsAndBinsAccountant
 ShuffledAccountant = opacus_epochs.ShuffledAccountant
+
+# Of statements: the digits of ε, and the length of lines.
+_DIGITS, _WIDTH = 4, 80
+_CHANGED = {
+    privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE: "added or removed",
+    privacy_accountant.NeighboringRelation.REPLACE_ONE: "replaced by another",
+}
+_ASSUMPTIONS = (
+    "It holds for the release of every step's noisy gradient, so of all checkpoints "
+    "and the final model. Each step was compared with the batch that the loader drew, "
+    "and its noise with the clip, but for steps that the program counted itself or a "
+    "checkpoint of another accountant had. It asks that sums be divided by a number "
+    "that was fixed beforehand (Opacus makes it of the number of records, which must "
+    "be public if one is added or removed), that noise, clip, rates and number of "
+    "steps not be chosen by looking at this data, and that random numbers be "
+    "unpredictable. Runs that tuned them on it count as releases, too."
+)
 
 
 class BallsAndBinsSampler:
@@ -183,12 +204,7 @@ def check(engine: Any, data_loader: Any) -> str:
         RuntimeError: If the loader draws batches in another way, or is not the one that
             `make_private` returned.
     """
-    accountant = _certified(engine)
-    if accountant is None:
-        raise TypeError(
-            f"engine must be PrivacyEngine(accountant='certified'), 'balls_and_bins' "
-            f"or 'shuffled'. Found {getattr(engine, 'accountant', engine)!r:.60}."
-        )
+    accountant = _accountant_of(engine)
     accountant.refuse(data_loader)
     if not opacus_draws.is_watched(data_loader, accountant.watched):
         raise RuntimeError(
@@ -200,6 +216,53 @@ def check(engine: Any, data_loader: Any) -> str:
         f"{accountant.kind.value}, {len(data_loader)} an epoch, of "
         f"{len(data_loader.dataset)} records: ε holds under {relation}."
     )
+
+
+def statement(engine: Any, delta: float) -> str:
+    """Returns a privacy statement of what ran, in words to publish beside a model.
+
+    Args:
+        engine: A `PrivacyEngine` with an accountant of this module, after training.
+        delta: δ, in (0, 1).
+
+    Raises:
+        TypeError, ValueError: If the accountant is not one of this module, no step ran,
+            or δ is out of range.
+
+    Guarantees:
+        ε is an upper bound, rounded up.
+    """
+    accountant = _accountant_of(engine)
+    if not 0 < fields.real_number("delta", delta) < 1:
+        raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+    if not len(accountant):
+        raise ValueError(
+            "engine must have run a step. Found none: train with the optimizer that "
+            "make_private returns."
+        )
+    ran = "; ".join(
+        f"{steps} step{'s' * (steps > 1)} with noise multiplier {noise!r} and sampling "
+        f"rate {rate!r}"
+        for noise, rate, steps in accountant.history
+    )
+    epsilon = decimals.rounded_up(accountant.get_epsilon(delta), _DIGITS)
+    changed = _CHANGED[accountant.neighboring_relation]
+    paragraphs = (
+        f"DP-SGD on {accountant.kind.value}: {ran}. At δ = {delta!r}, ε is certified "
+        f"to be at most {epsilon} if one record is {changed}.",
+        _ASSUMPTIONS,
+    )
+    return "\n\n".join(textwrap.fill(each, _WIDTH) for each in paragraphs)
+
+
+def _accountant_of(engine: Any) -> CertifiedAccountant:
+    accountant = _certified(engine)
+    if accountant is None:
+        raise TypeError(
+            f"engine must be PrivacyEngine(accountant='certified'), 'balls_and_bins' "
+            f"or 'shuffled'. Found {getattr(engine, 'accountant', engine)!r:.60}."
+        )
+    return accountant
 
 
 def _certified(engine: Any) -> CertifiedAccountant | None:

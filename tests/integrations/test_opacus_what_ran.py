@@ -816,6 +816,36 @@ def test_a_look_beforehand():
 
 
 # The probability that Opacus draws with is a multiple of 2**-24.
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Training("certified"), "Poisson samples: 20 steps with noise"),
+        (balls_and_bins, "balls-and-bins batches: 20 steps with noise"),
+        (of_shuffles, "shuffled or fixed batches: 20 steps with noise"),
+    ],
+)
+def test_a_statement_of_what_ran(make, words):
+    training = make()
+    with pytest.raises(ValueError, match="must have run a step. Found none"):
+        certified.statement(training.engine, DELTA)
+    training.run()
+    text = " ".join(certified.statement(training.engine, DELTA).split())
+    assert words in text and "multiplier 1.0 and sampling rate 0.05. At δ" in text
+    said = float(text.split("at most ")[1].split(" if one record is ")[0])
+    assert training.epsilon() <= said <= training.epsilon() * 1.001
+    is_replaced = training.engine.accountant.neighboring_relation is REPLACED
+    assert f"is {'replaced by another' if is_replaced else 'added or removed'}." in text
+    training.optimizer.noise_multiplier = 2.0
+    training.run()
+    text = " ".join(certified.statement(training.engine, DELTA).split())
+    assert "; 20 steps with noise multiplier 2.0" in text
+    for bad in (0.0, 1.0, 1e5, float("nan")):
+        with pytest.raises(ValueError, match="delta must be"):
+            certified.statement(training.engine, bad)
+    with pytest.raises(TypeError, match="engine must be"):
+        certified.statement(training.engine.accountant, DELTA)
+
+
 SAMPLED = dp_accounting.PoissonSampledDpEvent(-(-(2**24) // STEPS) / 2**24, STEP)
 EPOCH = ext.RandomAllocationEvent(STEP, 1, STEPS)
 
