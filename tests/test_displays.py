@@ -19,7 +19,6 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import displays
-from dp_accounting_ext.correlated import strategy_comparison
 from dp_accounting_ext.integrations import prv_accountant
 from dp_accounting_ext.studies import audit
 from dp_accounting_ext.studies import calibration
@@ -27,6 +26,7 @@ from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import statement
+from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
 
 RUN = training_run.TrainingRun(

@@ -11,10 +11,12 @@ import dp_accounting_ext
 
 # Modules that import another library, which an extra installs.
 LIBRARIES = {
+    "integrations.jax_noise": "jax_privacy",
     "integrations.jax_privacy": "jax_privacy",
     "integrations.jax_strategies": "jax_privacy",
     "integrations.opacus": "opacus",
     "integrations.opacus_accountants": "opacus",
+    "integrations.opacus_clipping": "opacus",
     "integrations.opacus_draws": "opacus",
     "integrations.opacus_epochs": "opacus",
     "integrations.opacus_loaders": "opacus",

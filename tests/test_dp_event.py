@@ -10,6 +10,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import dp_event
+from dp_accounting_ext.correlated import events
 
 NOISE = stock.GaussianDpEvent(1.5)
 EVENTS = [
@@ -85,8 +86,7 @@ TYPES = [kind for kind, _ in EVENTS]
 
 
 def test_these_are_all():
-    classes = [value for value in vars(dp_event).values() if isinstance(value, type)]
-    own = {kind for kind in classes if kind.__module__ == dp_event.__name__}
+    own = {getattr(home, name) for home in (dp_event, events) for name in home.__all__}
     assert own == set(TYPES)
     assert all(issubclass(kind, dp_accounting.DpEvent) for kind in TYPES)
 

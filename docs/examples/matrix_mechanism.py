@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.correlated import strategy_comparison
+from dp_accounting_ext.studies import strategy_comparison
 
 BINS, EPOCHS, NOISE, DELTA = 128, 10, 4.0, 1e-5
 BANDS = (1, 2, 4, 8, 16, 32, 64)

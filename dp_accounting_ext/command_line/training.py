@@ -21,13 +21,13 @@ from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.correlated import events
-from dp_accounting_ext.correlated import strategy_comparison
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import real_loops
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import statement
+from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
 
 _COMPARE = """\

@@ -9,8 +9,6 @@ as those of any other package are, when one of its modules is first imported.
     runs                 a mechanism for each way of drawing batches
     chains               their dominating pairs, by Gaussian Markov chains
     sampling             brackets that hold with probability 1 − α
-    strategy_comparison  matrices and ways of drawing batches, compared for one run
-    jax_strategies       the strategies of jax_privacy as events
 """
 
 from dp_accounting_ext.accountants import pld_accountant

@@ -9,6 +9,8 @@
         …
     tracked.get_epsilon_bounds(delta)
 
+    tracked = certified.from_plan(config)  # Of a BandMFExecutionPlanConfig.
+
 The functions of jax_privacy that calibrate noise take `ext.PLDAccountant` itself as
 their `accountant_fn`. Older versions take an object `ext.PLDAccountant(relation)` as
 their `accountant`, and `accountant_config()` for their `DpsgdTrainingAccountant`.
@@ -16,8 +18,9 @@ their `accountant`, and `accountant_config()` for their `DpsgdTrainingAccountant
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
+import hashlib
+import json
 from typing import Any
 import warnings
 
@@ -28,13 +31,15 @@ import numpy as np
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.correlated import jax_strategies
-from dp_accounting_ext.correlated.jax_strategies import from_strategy as from_strategy
+from dp_accounting_ext.integrations import jax_noise
+from dp_accounting_ext.integrations import jax_strategies
+from dp_accounting_ext.integrations.jax_strategies import from_strategy as from_strategy
 from dp_accounting_ext.validation import fields
 
 __all__ = [
     "StrategyAccountant",
     "accountant_config",
+    "from_plan",
     "from_strategy",
 ]
 __dir__ = __all__.copy
@@ -56,7 +61,8 @@ class StrategyAccountant(displays.Displayed):
         strategy: As in `from_strategy`.
         noise_multiplier: As in `from_strategy`.
         **options: Options of `from_strategy`. With a matrix, only one iterator may run,
-            because no theorem covers correlated noise across iterators.
+            because no theorem covers correlated noise across iterators: such a run
+            cannot be resumed.
 
     Raises:
         TypeError, ValueError, UnsupportedEventError: As `from_strategy` does.
@@ -67,13 +73,23 @@ class StrategyAccountant(displays.Displayed):
         self.strategy, self.noise_multiplier = strategy, noise_multiplier
         self.options = options
         self._draws: list[int] = []
-        self._began: list[Any] = []
+        # Marks of the states in which generators began.
+        self._began: set[str] = set()
 
     def _display(self) -> displays.Table:
         drawn = [(f"iterator {i}", str(n)) for i, n in enumerate(self._draws, start=1)]
         title = f"StrategyAccountant of a {type(self.strategy).__name__}, noise "
-        title += f"multiplier {self.noise_multiplier!r}"
+        title += f"multiplier {self.noise_multiplier!r}, {self._noise_in_words()}"
         return displays.Table(title, ("batches of", "handed out"), drawn)
+
+    def _noise_in_words(self) -> str:
+        matrix = self.options.get("matrix")
+        if matrix is None:
+            return "independent noise"
+        if hasattr(matrix, "buf_decay"):
+            return f"noise correlated by a {type(matrix).__name__}"
+        column = np.asarray(matrix, np.float64)
+        return f"noise correlated by the matrix {np.array2string(column, threshold=8)}"
 
     def batch_iterator(self, num_examples: Any, rng: Any = None) -> Iterator[Any]:
         """Returns the strategy's batches, and counts each as it is handed out.
@@ -85,10 +101,12 @@ class StrategyAccountant(displays.Displayed):
                 another state.
 
         Raises:
-            RuntimeError: If there are more or fewer examples than were accounted for,
-                or the generator's state is that of an earlier iterator, which had the
-                same batches.
+            RuntimeError: If there are more or fewer examples than were accounted for;
+                if the generator's state is that of an earlier iterator, also of the
+                run that is resumed, which had the same batches; or if noise is
+                correlated and an earlier iterator ran.
         """
+        self._refuse_second_run()
         is_of_users = self.strategy is not jax_strategies.of_records(self.strategy)
         found = np.unique(num_examples).size if is_of_users else num_examples
         known = self.options.get("num_examples")
@@ -99,16 +117,28 @@ class StrategyAccountant(displays.Displayed):
                 f"StrategyAccountant(…, num_examples={found})."
             )
         generator = np.random.default_rng(rng)
-        state = generator.bit_generator.state
-        if any(_is_same(state, other) for other in self._began):
+        mark = _mark(generator.bit_generator.state)
+        if mark in self._began:
             raise RuntimeError(
                 "rng must be another one for each iterator: this one draws the batches "
-                "of an earlier one again. Pass one np.random.Generator to all."
+                "of an earlier one again. Pass one np.random.Generator to all, and one "
+                "with another seed where a run is resumed."
             )
-        self._began.append(state)
+        self._began.add(mark)
         return self._counted(self.strategy.batch_iterator(num_examples, generator))
 
+    def _refuse_second_run(self) -> None:
+        if any(self._draws) and self.options.get("matrix") is not None:
+            raise RuntimeError(
+                f"batch_iterator must run once with correlated noise, and cannot be "
+                f"resumed: no theorem covers noise that is correlated across two "
+                f"draws. Found an earlier run of {sum(self._draws)} steps: begin "
+                f"again with another StrategyAccountant, whose ε adds to that of "
+                f"this one."
+            )
+
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        self._refuse_second_run()  # As another iterator may have run since.
         number = len(self._draws)
         self._draws.append(0)
         for batch in batches:
@@ -174,8 +204,10 @@ class StrategyAccountant(displays.Displayed):
         )
         return relation
 
-    def check(self, plan: Any, delta: float) -> None:
+    def check(self, plan: Any, delta: float = 1e-6) -> None:
         """Checks that an execution plan agrees with what this accountant counts.
+
+        The plan's noise is looked at, too: its transform runs on zeros.
 
         Args:
             plan: A `DPExecutionPlan` of `jax_privacy.experimental.execution_plan`.
@@ -183,12 +215,18 @@ class StrategyAccountant(displays.Displayed):
 
         Raises:
             TypeError: If `plan` is not an execution plan.
-            RuntimeError: If the plan has another strategy, or if the ε of its event is
-                certainly less than that of all steps of the strategy. Where batches are
-                samples of groups in turn, both are for an example whose group is known,
-                as jax_privacy's events are.
+            RuntimeError: If the plan has another strategy; if the ε of its event is
+                certainly less than that of all steps of the strategy; or if its noise
+                has another standard deviation, or is correlated in another way. Where
+                batches are samples of groups in turn, both ε are for an example whose
+                group is known, as jax_privacy's events are.
         """
-        for name in ("batch_selection_strategy", "dp_event"):
+        for name in (
+            "batch_selection_strategy",
+            "clipped_grad",
+            "dp_event",
+            "noise_addition_transform",
+        ):
             if not hasattr(plan, name):
                 raise TypeError(f"plan must have a {name}. Found {plan!r:.60}.")
         planned = plan.batch_selection_strategy
@@ -214,34 +252,131 @@ class StrategyAccountant(displays.Displayed):
                 f"{type(planned).__name__} with noise_multiplier "
                 f"{self.noise_multiplier:g}: take the noise and matrix of the plan."
             )
+        iterations = jax_strategies.of_records(planned).iterations
+        jax_noise.refuse_other_noise(
+            plan.noise_addition_transform,
+            jax_strategies.coefficients(self.options.get("matrix"), iterations),
+            self.noise_multiplier * _clip(plan),
+            iterations,
+        )
 
     def get_epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats."""
         return self.pld_accountant().get_epsilon_bounds(delta)
 
-    def state_dict(self) -> dict[str, Sequence[int]]:
-        """Returns the state for a checkpoint: the number of steps of each draw."""
-        return {"draws": list(self._draws)}
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state for a checkpoint: steps of draws, and how they began."""
+        return {
+            "draws": list(self._draws),
+            "began": sorted(self._began),
+            "of": self._mark(),
+        }
 
-    def load_state_dict(self, state: Mapping[str, Sequence[int]]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of `state_dict`. Iterators that run from now on draw anew.
 
+        A warning is issued if steps that ran are not in the state.
+
         Raises:
-            TypeError, ValueError: If it is not such a state. Nothing is then changed.
+            TypeError, ValueError: If it is not such a state, or that of an accountant
+                of another strategy, noise or option. Nothing is then changed.
         """
-        self._draws = [
+        draws = [
             fields.non_negative_integer("draws", steps)
             for steps in fields.sequence("draws", state.get("draws"))
         ]
+        began = fields.sequence("began", state.get("began"))
+        if state.get("of") != self._mark():
+            raise ValueError(
+                f"state must be of an accountant with the same strategy, noise and "
+                f"options, which its steps had. Found another: make the accountant "
+                f"as before, and compose its event with that of other steps. Here is "
+                f"a {self!r}"
+            )
+        forgotten = sum(self._draws)
+        if forgotten and self._draws != draws:
+            warnings.warn(
+                f"load_state_dict forgets {forgotten} steps that ran: ε is that of the "
+                f"checkpoint alone. Where these steps were looked at, add their ε.",
+                stacklevel=2,
+            )
+        self._draws = draws
+        self._began |= set(map(str, began))
 
-
-def _is_same(state: Any, other: Any) -> bool:
-    """Whether two states of bit generators, which may hold arrays, are equal."""
-    if isinstance(state, Mapping) and isinstance(other, Mapping):
-        return state.keys() == other.keys() and all(
-            _is_same(state[name], other[name]) for name in state
+    def _mark(self) -> str:
+        """Returns a mark of what the steps are."""
+        iterations = jax_strategies.of_records(self.strategy).iterations
+        return _mark(
+            [
+                repr(self.strategy),
+                float(self.noise_multiplier),
+                list(
+                    jax_strategies.coefficients(self.options.get("matrix"), iterations)
+                ),
+                self.options.get("num_examples"),
+                self._relation.name,
+            ]
         )
-    return bool(np.array_equal(state, other))
+
+
+def _mark(state: Any) -> str:
+    """Returns a mark of numbers, such as the state of a bit generator."""
+    text = json.dumps(state, sort_keys=True, default=lambda numbers: numbers.tolist())
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _clip(plan: Any) -> float:
+    """Returns the largest norm of an example in the sum that noise is added to."""
+    added = plan.clipped_grad(lambda: None).sensitivity(NeighborRel.ADD_OR_REMOVE_ONE)
+    return float(added)
+
+
+def from_plan(config: Any) -> StrategyAccountant:
+    """Returns the accountant of the plan of a configuration.
+
+    Strategy, matrix, noise and neighboring relation are those of the configuration. Its
+    plan's noise is checked, as `StrategyAccountant.check` does.
+
+    Args:
+        config: A `BandMFExecutionPlanConfig` of jax_privacy, whose `plan` runs. (A plan
+            itself does not tell its matrix.)
+
+    Raises:
+        TypeError: If it is not such a configuration.
+        ValueError: If the columns of its matrix are normalized, so that it has no
+            Toeplitz coefficients; or if its clip is zero.
+        RuntimeError: If the plan's noise is not that of the configuration.
+    """
+    from jax_privacy.experimental import execution_plan
+
+    if not isinstance(config, execution_plan.BandMFExecutionPlanConfig):
+        raise TypeError(
+            f"config must be a BandMFExecutionPlanConfig, as a plan does not tell its "
+            f"matrix. Found {config!r:.60}: pass the configuration of the plan, or "
+            f"write StrategyAccountant(…, matrix=…) and its check(plan)."
+        )
+    if config.column_normalize:
+        raise ValueError(
+            "column_normalize must be False: the last columns of a normalized matrix "
+            "are no Toeplitz coefficients. Found True."
+        )
+    plan, relation = config.plan, config.accountant.neighboring_relation
+    step = plan.dp_event
+    while not hasattr(step, "noise_multiplier"):
+        step = step.event
+    clip = _clip(plan)
+    if not clip:
+        raise ValueError("l2_clip_norm must be positive. Found 0.")
+    changed = plan.clipped_grad(lambda: None).sensitivity(relation) / clip
+    tracked = StrategyAccountant(
+        plan.batch_selection_strategy,
+        float(step.noise_multiplier * changed * np.linalg.norm(config.strategy)),
+        matrix=config.strategy,
+        num_examples=config.num_examples,
+        neighboring_relation=relation,
+    )
+    tracked.check(plan)
+    return tracked
 
 
 def accountant_config() -> Any:

@@ -19,15 +19,21 @@ drew. The accountants assume that Opacus itself clips the gradients and adds the
 
 from collections.abc import Iterator
 import functools
+import textwrap
 from typing import Any
 
+from dp_accounting import privacy_accountant
 import opacus
 from opacus.accountants import registry
 from opacus.data_loader import wrap_collate_with_empty
+from opacus.utils import fast_gradient_clipping_utils as ghost
+from opacus.utils.adaptive_clipping import adaptive_clipping_utils as adaptive
 import torch
 from torch.utils import data
 
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.integrations import opacus_accountants
+from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_epochs
 from dp_accounting_ext.integrations import opacus_loaders
@@ -40,12 +46,30 @@ __all__ = [
     "ShuffledAccountant",
     "balls_and_bins",
     "check",
+    "statement",
 ]
 __dir__ = __all__.copy
 
 CertifiedAccountant = opacus_accountants.CertifiedAccountant
 BallsAndBinsAccountant = opacus_epochs.BallsAndBinsAccountant
 ShuffledAccountant = opacus_epochs.ShuffledAccountant
+
+# Of statements: the digits of ε, and the length of lines.
+_DIGITS, _WIDTH = 4, 80
+_CHANGED = {
+    privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE: "added or removed",
+    privacy_accountant.NeighboringRelation.REPLACE_ONE: "replaced by another",
+}
+_ASSUMPTIONS = (
+    "It holds for the release of every step's noisy gradient, so of all checkpoints "
+    "and the final model. Each step was compared with the batch that the loader drew, "
+    "and its noise with the clip, but for steps that the program counted itself or a "
+    "checkpoint of another accountant had. It asks that sums be divided by a number "
+    "that was fixed beforehand (Opacus makes it of the number of records, which must "
+    "be public if one is added or removed), that noise, clip, rates and number of "
+    "steps not be chosen by looking at this data, and that random numbers be "
+    "unpredictable. Runs that tuned them on it count as releases, too."
+)
 
 
 class BallsAndBinsSampler:
@@ -108,8 +132,7 @@ class BallsAndBinsSampler:
         return opacus_draws.reported(self, self._batches())
 
     def _batches(self) -> Iterator[list[int]]:
-        size = (self.num_records,)
-        bins = torch.randint(self.num_steps, size, generator=self.generator)
+        bins = opacus_draws.uniform(self.num_steps, self.num_records, self.generator)
         order = torch.argsort(bins)
         sizes = torch.bincount(bins, minlength=self.num_steps)
         for batch in torch.split(order, sizes.tolist()):
@@ -181,12 +204,7 @@ def check(engine: Any, data_loader: Any) -> str:
         RuntimeError: If the loader draws batches in another way, or is not the one that
             `make_private` returned.
     """
-    accountant = _certified(engine)
-    if accountant is None:
-        raise TypeError(
-            f"engine must be PrivacyEngine(accountant='certified'), 'balls_and_bins' "
-            f"or 'shuffled'. Found {getattr(engine, 'accountant', engine)!r:.60}."
-        )
+    accountant = _accountant_of(engine)
     accountant.refuse(data_loader)
     if not opacus_draws.is_watched(data_loader, accountant.watched):
         raise RuntimeError(
@@ -200,19 +218,80 @@ def check(engine: Any, data_loader: Any) -> str:
     )
 
 
+def statement(engine: Any, delta: float) -> str:
+    """Returns a privacy statement of what ran, in words to publish beside a model.
+
+    Args:
+        engine: A `PrivacyEngine` with an accountant of this module, after training.
+        delta: δ, in (0, 1).
+
+    Raises:
+        TypeError, ValueError: If the accountant is not one of this module, no step ran,
+            or δ is out of range.
+
+    Guarantees:
+        ε is an upper bound, rounded up.
+    """
+    accountant = _accountant_of(engine)
+    if not 0 < fields.real_number("delta", delta) < 1:
+        raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+    if not len(accountant):
+        raise ValueError(
+            "engine must have run a step. Found none: train with the optimizer that "
+            "make_private returns."
+        )
+    ran = "; ".join(
+        f"{steps} step{'s' * (steps > 1)} with noise multiplier {noise!r} and sampling "
+        f"rate {rate!r}"
+        for noise, rate, steps in accountant.history
+    )
+    epsilon = decimals.rounded_up(accountant.get_epsilon(delta), _DIGITS)
+    changed = _CHANGED[accountant.neighboring_relation]
+    paragraphs = (
+        f"DP-SGD on {accountant.kind.value}: {ran}. At δ = {delta!r}, ε is certified "
+        f"to be at most {epsilon} if one record is {changed}.",
+        _ASSUMPTIONS,
+    )
+    return "\n\n".join(textwrap.fill(each, _WIDTH) for each in paragraphs)
+
+
+def _accountant_of(engine: Any) -> CertifiedAccountant:
+    accountant = _certified(engine)
+    if accountant is None:
+        raise TypeError(
+            f"engine must be PrivacyEngine(accountant='certified'), 'balls_and_bins' "
+            f"or 'shuffled'. Found {getattr(engine, 'accountant', engine)!r:.60}."
+        )
+    return accountant
+
+
 def _certified(engine: Any) -> CertifiedAccountant | None:
     accountant = getattr(engine, "accountant", None)
     return accountant if isinstance(accountant, CertifiedAccountant) else None
 
 
-def _checking(make_private: Any) -> Any:
-    """Returns a `make_private` that checks the loader for accountants of this module.
+def _refuse(
+    engine: Any, data_loader: Any, poisson_sampling: bool, clipping: str, module: Any
+) -> None:
+    """Refuses arguments of `make_private` that the engine's accountant is not for."""
+    accountant = _certified(engine)
+    if accountant is None:
+        return
+    opacus_loaders.refuse_several_gpus(module)
+    is_adaptive = isinstance(engine, adaptive.PrivacyEngineAdaptiveClipping)
+    if clipping == "adaptive" or is_adaptive:
+        raise RuntimeError(opacus_accountants.ADAPTIVE)
+    accountant.refuse_plan(data_loader, poisson_sampling)
+
+
+def _refusing(make: Any) -> Any:
+    """Returns a method of the engine that refuses wrong arguments before all else.
 
     Opacus passes no loader to an accountant, and replaces the user's loader before it
     first calls the accountant.
     """
 
-    @functools.wraps(make_private)
+    @functools.wraps(make)
     def checked(
         self: Any,
         *,
@@ -221,29 +300,41 @@ def _checking(make_private: Any) -> Any:
         clipping: str = "flat",
         **others: Any,
     ) -> Any:
-        accountant = _certified(self)
-        if accountant is not None:
-            opacus_loaders.refuse_several_gpus(others.get("module"))
-            if clipping == "adaptive":
-                raise RuntimeError(opacus_accountants.ADAPTIVE)
-            accountant.refuse_plan(data_loader, poisson_sampling)
-        made = make_private(
+        module = others.get("module")
+        _refuse(self, data_loader, poisson_sampling, clipping, module)
+        return make(
             self,
             data_loader=data_loader,
             poisson_sampling=poisson_sampling,
             clipping=clipping,
             **others,
         )
-        if accountant is not None:
-            accountant.watch(made[-1])
-            opacus_draws.count_parts(made[1])
-        return made
 
     checked.is_checking = True  # type: ignore[attr-defined]
     return checked
 
 
+def _watching(make_private: Any) -> Any:
+    """Returns a `make_private` whose loader and optimizer are watched."""
+
+    @functools.wraps(make_private)
+    def watched(self: Any, **options: Any) -> Any:
+        made = make_private(self, **options)
+        accountant = _certified(self)
+        if accountant is not None:
+            accountant.watch(made[-1])
+            opacus_clipping.count_parts(made[1])
+        return made
+
+    return watched
+
+
 for _accountant in (CertifiedAccountant, BallsAndBinsAccountant, ShuffledAccountant):
     registry.register_accountant(_accountant.mechanism(), _accountant, force=True)
-if not hasattr(opacus.PrivacyEngine.make_private, "is_checking"):
-    opacus.PrivacyEngine.make_private = _checking(opacus.PrivacyEngine.make_private)
+_engine = opacus.PrivacyEngine
+if not hasattr(_engine.make_private, "is_checking"):
+    _engine.make_private = _refusing(_watching(_engine.make_private))
+    _engine.make_private_with_epsilon = _refusing(_engine.make_private_with_epsilon)
+    ghost.DPTensorFastGradientClipping.backward = opacus_clipping.checking(
+        ghost.DPTensorFastGradientClipping.backward
+    )

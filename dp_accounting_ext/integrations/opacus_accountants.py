@@ -12,6 +12,7 @@ from opacus.optimizers import adaclipoptimizer
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.validation import fields
@@ -146,21 +147,25 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             ValueError: By the hook, if a step sums several Poisson samples. Their union
                 is not a Poisson sample, as a record may be in two of them.
             RuntimeError: By the hook, if a step did not run on the batch that the
-                loader drew, or if the optimizer clips adaptively.
+                loader drew, if the optimizer clips adaptively, or if its noise is not
+                that of the clip of the gradients that it sums.
         """
 
         def hook(optimizer: Any) -> None:
-            if isinstance(optimizer, adaclipoptimizer.AdaClipDPOptimizer):
+            is_adaptive = isinstance(optimizer, adaclipoptimizer.AdaClipDPOptimizer)
+            # The second way is that of ghost clipping.
+            if is_adaptive or hasattr(optimizer, "_adjusted_noise_multiplier"):
                 raise RuntimeError(ADAPTIVE)
             batches = optimizer.accumulated_iterations
             self._check_sum(batches)
-            size, is_split = opacus_draws.take_size(optimizer)
-            self.watched.take(batches, size, sample_rate, is_split=is_split)
-            self.step(
-                noise_multiplier=optimizer.noise_multiplier,
-                sample_rate=sample_rate * batches,
+            parts = opacus_clipping.take_parts(optimizer)
+            noise = opacus_clipping.noise_multiplier(optimizer, parts)
+            self.watched.take(
+                batches, parts.records, sample_rate, is_split=parts.is_split
             )
+            self.step(noise_multiplier=noise, sample_rate=sample_rate * batches)
 
+        hook.is_certified = True  # type: ignore[attr-defined]
         return hook
 
     def _check_sum(self, batches: int) -> None:
@@ -176,7 +181,9 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         return stock.ComposedDpEvent(
             [
                 stock.SelfComposedDpEvent(
-                    stock.PoissonSampledDpEvent(rate, stock.GaussianDpEvent(noise)),
+                    stock.PoissonSampledDpEvent(
+                        opacus_draws.drawn_rate(rate), stock.GaussianDpEvent(noise)
+                    ),
                     steps,
                 )
                 for noise, rate, steps in self._counted
@@ -243,6 +250,16 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             TypeError, ValueError: If it is the state of another accountant, or has an
                 invalid step. Nothing is then changed.
         """
+        mechanism = (state_dict or {}).get("mechanism")
+        if mechanism in _OF_OPACUS:
+            raise ValueError(
+                f"state_dict must be that of accountant={self.mechanism()!r}. Found "
+                f"that of {mechanism!r}, which does not tell how batches were drawn. "
+                f"If they were Poisson samples, as with poisson_sampling=True, write "
+                f"PrivacyEngine(accountant='certified') and engine.accountant."
+                f"load_state_dict({{**state_dict, 'mechanism': 'certified'}}), where "
+                f"state_dict = checkpoint['privacy_accountant_state_dict']."
+            )
         before = self._history, self._is_planned
         seen = fields.sequence("seen", (state_dict or {}).get("seen", []))
         try:
@@ -270,6 +287,8 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             )
 
 
+# The names of Opacus' own accountants, whose histories are those of Poisson samples.
+_OF_OPACUS = {"rdp", "gdp", "prv"}
 ADAPTIVE = (
     "clipping='adaptive' divides the number of records below the clip by the number "
     "drawn, which no accountant here covers. Write clipping='flat'; the page "

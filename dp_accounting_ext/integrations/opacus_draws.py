@@ -12,16 +12,21 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
-import types
+import math
 from typing import Any
 
+import numpy as np
 from opacus.utils import batch_memory_manager
 from opacus.utils import uniform_sampler
 import torch
 from torch.utils import data
 
+from dp_accounting_ext.validation import fields
+
 # Certified: two independent draws agree with at most this probability.
 _COINCIDENCE = 1e-15
+# Certified: the number of values of `torch.rand` in single precision.
+_VALUES = 2**24
 
 
 @dataclasses.dataclass(eq=False)
@@ -32,11 +37,14 @@ class Draw:
         number: The number of earlier draws, of all loaders.
         rate: The largest probability of a record to be in a batch, over the batches.
         sizes: The sizes of the batches that were drawn and not yet used by a step.
+        handed: The number of batches that the loader handed out and no step used; None
+            if it is only known that they were drawn.
     """
 
     number: int
     rate: float = 0.0
     sizes: list[int] = dataclasses.field(default_factory=list)
+    handed: int | None = None
 
 
 class Watch:
@@ -45,6 +53,7 @@ class Watch:
     def __init__(self) -> None:
         self.draws = 0
         self._latest: tuple[Draw, _Loader] | None = None
+        self._begun: tuple[Draw, _Loader] | None = None
         self.seen: set[str] = set()
 
     @property
@@ -70,6 +79,7 @@ class Watch:
         """
         draw = Draw(self.draws)
         self.draws += 1
+        self._begun = draw, loader
         for number, batch in enumerate(batches):
             if not number and loader.coincidence < _COINCIDENCE:
                 self._refuse_repetition(batch)
@@ -77,6 +87,18 @@ class Watch:
             draw.rate = max(draw.rate, rate())
             self._latest = draw, loader
             yield batch
+
+    def handing(self) -> Callable[[], None]:
+        """Returns a function to call when a batch of the newest draw is handed out."""
+        assert self._begun is not None
+        draw, _ = begun = self._begun
+        draw.handed = 0
+
+        def hand() -> None:
+            draw.handed = (draw.handed or 0) + 1
+            self._latest = begun
+
+        return hand
 
     def _refuse_repetition(self, batch: Sequence[int]) -> None:
         mark = hashlib.sha256(repr(list(map(int, batch))).encode()).hexdigest()
@@ -112,6 +134,14 @@ class Watch:
                 "engine.accountant.watch(data_loader)."
             )
         draw, loader = self._latest
+        is_ahead = loader.is_ahead and draw.handed is None
+        if batches > 1 and is_ahead:
+            raise RuntimeError(
+                f"A step on several batches must be on those that came last from the "
+                f"loader. Found {batches} batches, which may have been drawn ahead: "
+                f"write num_workers=0 with Opacus' BatchMemoryManager; in a loop "
+                f"without make_private, add engine.accountant.watch(data_loader)."
+            )
         if rate < draw.rate:
             raise RuntimeError(
                 f"sample_rate must be the loader's. Found {rate} for the optimizer, "
@@ -119,7 +149,7 @@ class Watch:
                 f"optimizer.attach_step_hook("
                 f"engine.accountant.get_optimizer_hook_fn({draw.rate}))."
             )
-        waiting = len(draw.sizes)
+        waiting = len(draw.sizes) if draw.handed is None else draw.handed
         if waiting < batches:
             raise RuntimeError(
                 f"A step ran on {batches} batches. Found {waiting} that the loader had "
@@ -128,7 +158,7 @@ class Watch:
                 f"loader that make_private returns, one step a batch."
             )
         is_unseen = size is None or (is_split and loader.rate > 0)
-        if waiting > batches and is_unseen and not loader.is_ahead:
+        if waiting > batches and is_unseen and not is_ahead:
             raise RuntimeError(
                 f"A step ran on {batches} of the {waiting} batches that were drawn "
                 f"since the last one. Call optimizer.step() after each batch."
@@ -137,6 +167,8 @@ class Watch:
         if loader.is_ordered and size is not None:
             self._compare(size, expected, is_split)
         del draw.sizes[:batches]
+        if draw.handed is not None:
+            draw.handed -= batches
 
     def _compare(self, size: int, expected: int, is_split: bool) -> None:
         if size > expected or (size < expected and not is_split):
@@ -182,11 +214,58 @@ def _rate(sampler: Any, loader: _Loader) -> float:
     return float(getattr(sampler, "sample_rate", loader.rate)) if loader.rate else 0.0
 
 
+def drawn_rate(rate: float) -> float:
+    """Returns the exact probability with which Opacus' samplers draw a record.
+
+    They compare `torch.rand`, a multiple of 2⁻²⁴, with the rate in single precision. So
+    a record is drawn for ⌈2²⁴ · float32(rate)⌉ of 2²⁴ values.
+
+    Args:
+        rate: The sampling rate of the sampler, in [0, 1].
+    """
+    single = np.float32(fields.sampling_probability(rate))
+    return math.ceil(float(single) * _VALUES) / _VALUES
+
+
+def uniform(num_values: int, size: int, generator: Any) -> torch.Tensor:
+    """Returns uniform integers in [0, num_values).
+
+    `torch.randint` takes random bits modulo the number of values, which is uniform only
+    for powers of two. So other values are drawn again.
+
+    Args:
+        num_values: The number of values.
+        size: The number of integers.
+        generator: A `torch.Generator`, or None.
+    """
+    power = 1 << (num_values - 1).bit_length()
+    drawn = torch.randint(power, (size,), generator=generator)
+    while (again := drawn >= num_values).any():
+        count = int(again.sum())
+        drawn[again] = torch.randint(power, (count,), generator=generator)
+    return drawn
+
+
 class WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ignore[misc]
-    """A Poisson sampler that reports each batch to its watches."""
+    """A Poisson sampler that reports each batch to its watches.
+
+    It draws what the sampler of Opacus draws, and in single precision even if that is
+    not the default of torch, so that `drawn_rate` is its rate.
+    """
 
     def __iter__(self) -> Iterator[Any]:
-        return reported(self, super().__iter__())
+        return reported(self, self._batches())
+
+    def _batches(self) -> Iterator[list[int]]:
+        for _ in range(self.steps):
+            draws = torch.rand(
+                self.num_samples,
+                generator=self.generator,
+                dtype=torch.float32,
+                device="cpu",
+            )
+            batch: list[int] = (draws < self.sample_rate).nonzero().flatten().tolist()
+            yield batch
 
 
 class WatchedBatches(data.BatchSampler):  # type: ignore[misc]
@@ -219,6 +298,35 @@ def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
         is_ahead=loader.num_workers > 0,
         is_ordered=getattr(loader, "in_order", True),
     )
+    if loader.num_workers and not hasattr(loader, "hands_out"):
+        loader.__class__ = _handing(type(loader))
+
+
+def _handing(kind: Any) -> Any:
+    """Returns a type of loaders that tell watches which batches they hand out.
+
+    Workers draw batches ahead of what is handed out.
+    """
+
+    class Handing(kind):  # type: ignore[misc]
+        hands_out = True
+
+        def __iter__(self) -> Iterator[Any]:
+            batches = super().__iter__()  # This draws the first ones.
+            watches = batch_sampler(self)._watches
+            return _handed(batches, [watch.handing() for watch, _ in watches])
+
+    Handing.__name__ = kind.__name__
+    return Handing
+
+
+def _handed(
+    batches: Iterator[Any], told: Sequence[Callable[[], None]]
+) -> Iterator[Any]:
+    for batch in batches:
+        for tell in told:
+            tell()
+        yield batch
 
 
 def watch_sampler(
@@ -254,60 +362,6 @@ def is_watched(loader: Any, by: Watch) -> bool:
     """Whether the loader reports its batches to the watch."""
     watches = getattr(batch_sampler(loader), "_watches", [])
     return any(each is by for each, _ in watches)
-
-
-def count_parts(optimizer: Any) -> None:
-    """Makes an optimizer count the gradients that it adds up, also in several parts.
-
-    Opacus keeps only the gradients of the last part of a batch.
-    """
-    # With ghost clipping the method has the second name.
-    for name in ("clip_and_accumulate", "accumulate"):
-        if hasattr(optimizer, name):
-            optimizer._records_of_parts = 0
-            counting = _counting(getattr(type(optimizer), name))
-            setattr(optimizer, name, types.MethodType(counting, optimizer))
-
-
-def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:
-    @functools.wraps(accumulate)
-    def counted(optimizer: Any) -> None:
-        accumulate(optimizer)
-        size = _size_of_part(optimizer)
-        if size is None or optimizer._records_of_parts is None:
-            optimizer._records_of_parts = None
-        else:
-            optimizer._records_of_parts += size
-
-    return counted
-
-
-def take_size(optimizer: Any) -> tuple[int | None, bool]:
-    """Returns the number of clipped gradients of a step, and if more may be uncounted.
-
-    The number is None if it is unknown. The count starts again from zero.
-    """
-    counted = getattr(optimizer, "_records_of_parts", None)
-    if counted is not None:
-        optimizer._records_of_parts = 0
-        return counted, False
-    # Gradients of parts before the last one were added up, and cannot be counted.
-    is_split = getattr(optimizer, "_is_last_step_skipped", True)
-    return _size_of_part(optimizer), is_split
-
-
-def _size_of_part(optimizer: Any) -> int | None:
-    """Returns the number of clipped gradients of a step, or None if it is unknown."""
-    for parameter in optimizer.params:
-        found = getattr(parameter, "grad_sample", None)
-        if isinstance(found, torch.Tensor):
-            return len(found)
-        if isinstance(found, list) and found:
-            return sum(map(len, found))
-        norms = getattr(parameter, "_norm_sample", None)
-        if isinstance(norms, torch.Tensor):
-            return len(norms)  # All that ghost clipping keeps.
-    return None
 
 
 def batch_sampler(loader: Any) -> Any:

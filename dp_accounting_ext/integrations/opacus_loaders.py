@@ -23,8 +23,8 @@ def kind(loader: Any) -> Kind:
 
     Raises:
         TypeError: If it is not a DataLoader.
-        RuntimeError: If no accountant of this package is for it. The message names the
-            sampler.
+        RuntimeError: If it has no batch, or no accountant of this package is for it.
+            The message names the sampler.
     """
     if not isinstance(loader, data.DataLoader):
         raise TypeError(
@@ -42,6 +42,11 @@ def kind(loader: Any) -> Kind:
         raise RuntimeError(
             "No theorem is known for a loader without batches. Found batch_size=None: "
             "pass DataLoader(dataset, batch_size=…)."
+        )
+    if not len(loader):
+        raise RuntimeError(
+            f"data_loader must have a batch. Found none, of {len(loader.dataset)} "
+            f"records: with drop_last=True, batch_size must be at most their number."
         )
     found = getattr(sampler, "kind", None)
     if isinstance(found, Kind):

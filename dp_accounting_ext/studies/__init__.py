@@ -1,6 +1,5 @@
 """Studies of training runs: ways of drawing batches, compared and calibrated."""
 
-from dp_accounting_ext.correlated import strategy_comparison as strategy_comparison
 from dp_accounting_ext.studies import audit as audit
 from dp_accounting_ext.studies import calibration as calibration
 from dp_accounting_ext.studies import comparison as comparison
@@ -8,6 +7,7 @@ from dp_accounting_ext.studies import curves as curves
 from dp_accounting_ext.studies import progress as progress
 from dp_accounting_ext.studies import real_loops as real_loops
 from dp_accounting_ext.studies import statement as statement
+from dp_accounting_ext.studies import strategy_comparison as strategy_comparison
 from dp_accounting_ext.studies import sweep as sweep
 from dp_accounting_ext.studies import training_run as training_run
 

@@ -13,9 +13,9 @@ from typing import Any
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
-from dp_accounting_ext.correlated import strategy_comparison
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 

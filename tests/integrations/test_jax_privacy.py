@@ -318,16 +318,67 @@ def test_a_run_that_is_resumed_draws_anew():
     list(resumed.batch_iterator(100, 1))
     both = [certified.from_strategy(Bins(n, 20), NOISE) for n in (33, 60)]
     assert resumed.event() == dp_accounting.ComposedDpEvent(both)
-    for bad in ({}, {"draws": [-1]}, {"draws": 3}):
-        with pytest.raises((TypeError, ValueError), match="draws"):
-            resumed.load_state_dict(bad)
+    for bad in ({"draws": [-1]}, {"draws": 3}, {"draws": None}, {"began": None}):
+        with pytest.raises((TypeError, ValueError), match="draws|began"):
+            resumed.load_state_dict({**state, **bad})
     assert resumed.event() == dp_accounting.ComposedDpEvent(both)
+    with pytest.warns(UserWarning, match="forgets 93 steps that ran"):
+        resumed.load_state_dict(state)
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937])
+def test_a_run_that_is_resumed_with_the_seed_of_its_start(kind):
+    """Identical batches in both halves have twice the loss, not that of two draws."""
+    first = certified.StrategyAccountant(Poisson(0.1, 30), NOISE)
+    list(first.batch_iterator(1000, np.random.Generator(kind(0))))
+    resumed = certified.StrategyAccountant(Poisson(0.1, 30), NOISE)
+    resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    with pytest.raises(RuntimeError, match="another seed where a run is resumed"):
+        resumed.batch_iterator(1000, np.random.Generator(kind(0)))
+    assert len(list(resumed.batch_iterator(1000, 1))) == 30
+    assert resumed.event() == dp_accounting.ComposedDpEvent([repeated(SAMPLED, 30)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "noise", "options"),
+    [
+        (Poisson(0.2, 30), NOISE, {}),
+        (Poisson(0.1, 31), NOISE, {}),
+        (Poisson(0.1, 30), 2 * NOISE, {}),
+        (Poisson(0.1, 30), NOISE, {"matrix": [1.0, 0.1]}),
+        (Poisson(0.1, 30), NOISE, {"num_examples": 100}),
+        (Poisson(0.1, 30), NOISE, {"neighboring_relation": Relation.REPLACE_ONE}),
+    ],
+)
+def test_a_checkpoint_of_other_steps(strategy, noise, options):
+    first = certified.StrategyAccountant(Poisson(0.1, 30), NOISE)
+    list(first.batch_iterator(100, 0))
+    other = certified.StrategyAccountant(strategy, noise, **options)
+    with pytest.raises(ValueError, match="same strategy, noise and options"):
+        other.load_state_dict(first.state_dict())
+    assert not any(other.state_dict()["draws"])
 
 
 def test_correlated_noise_is_not_resumed():
+    """It is refused before a batch is handed out, and ε of what ran is kept."""
     tracked = certified.StrategyAccountant(Bins(8, 4), NOISE, matrix=[1.0, 0.5])
-    for _ in range(2):
-        list(tracked.batch_iterator(100))
+    early = tracked.batch_iterator(100)
+    list(tracked.batch_iterator(100))
+    found = tracked.get_epsilon_bounds(DELTA)
+    resumed = certified.StrategyAccountant(Bins(8, 4), NOISE, matrix=[1.0, 0.5])
+    resumed.load_state_dict(tracked.state_dict())
+    for attempt in (
+        lambda: tracked.batch_iterator(100),
+        lambda: resumed.batch_iterator(100),
+        lambda: next(early),
+    ):
+        with pytest.raises(RuntimeError, match="cannot be resumed.* run of 8 steps"):
+            attempt()
+    for accountant in (tracked, resumed):
+        assert accountant.get_epsilon_bounds(DELTA) == found
+    state = {**tracked.state_dict(), "draws": [8, 8]}
+    with pytest.warns(UserWarning, match="forgets"):
+        tracked.load_state_dict(state)
     with pytest.raises(ValueError, match="must run once"):
         tracked.event()
 
@@ -393,6 +444,136 @@ def test_a_plan_that_is_not_what_runs():
             quieter.check(plan, DELTA)
     with pytest.raises(TypeError, match="batch_selection_strategy"):
         tracked.check(tracked.strategy, DELTA)
+
+
+BANDS = np.array([1.0, 0.5, 0.2, 0.1])
+
+
+def of_bands(**changes):
+    options = {
+        "iterations": 100,
+        "strategy": BANDS,
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "sampling_prob": 0.2,
+        "partition_type": Partition.INDEPENDENT,
+        "accountant": ext.PLDAccountant(),
+        "noise_seed": 1,
+    }
+    return execution_plan.BandMFExecutionPlanConfig(**{**options, **changes})
+
+
+def test_a_forgotten_matrix_is_found():
+    """ε would be 1.0077, and is between 1.392 and 2."""
+    plan = of_bands().plan
+    noise = plan.dp_event.event.event.noise_multiplier
+    forgotten = certified.StrategyAccountant(plan.batch_selection_strategy, noise)
+    assert "independent noise" in repr(forgotten)
+    with pytest.raises(RuntimeError, match=r"correlation of -0.42\d between.* of 1:"):
+        forgotten.check(plan)
+    list(forgotten.batch_iterator(1000, 1))
+    assert forgotten.get_epsilon_bounds(1e-5)[1] < 1.0077
+    tracked = certified.from_plan(of_bands())
+    assert "the matrix [1.  0.5 0.2 0.1]" in repr(tracked)
+    list(tracked.batch_iterator(1000, 1))
+    lower, upper = tracked.get_epsilon_bounds(1e-5)
+    assert 1.3922 <= lower <= 1.39221 and 1.999 < upper <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("factor", "matrix", "found"),
+    [
+        (1.0, [1.0, 0.5, 0.2], "correlation"),
+        (1.0, [1.0, 0.5, 0.2, 0.11], "correlation"),
+        (1.0, [1.0, 0.5, 0.2, 0.1, 0.02], "correlation"),
+        (1.004, BANDS, r"standard deviation of .*Found"),
+        (2.0, BANDS, r"standard deviation of .*Found"),
+    ],
+)
+def test_noise_of_another_matrix_or_size(factor, matrix, found):
+    plan = of_bands(noise_multiplier=2.0, epsilon=None, delta=None).plan
+    noise = factor * 2.0 * np.linalg.norm(BANDS)
+    other = certified.StrategyAccountant(
+        plan.batch_selection_strategy, noise, matrix=matrix
+    )
+    with pytest.raises(
+        RuntimeError, match=f"noise, times the strategy matrix.*{found}"
+    ):
+        other.check(plan, 0.5)  # Where ε is 0.
+
+
+def test_noise_that_changes_in_the_last_steps():
+    normalized = BANDS / np.linalg.norm(BANDS)
+    with pytest.raises(ValueError, match="column_normalize must be False"):
+        certified.from_plan(of_bands(strategy=normalized, column_normalize=True))
+    plan = of_bands(strategy=normalized, column_normalize=True).plan
+    right = certified.from_plan(of_bands(strategy=normalized))
+    with pytest.raises(RuntimeError, match="noise, times the strategy matrix"):
+        right.check(plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "clips"),
+    [
+        ({}, 1),
+        ({"iterations": 1, "strategy": np.ones(1)}, 1),
+        ({"l2_clip_norm": 3.0, "rescale_to_unit_norm": False, "normalize_by": 7.0}, 1),
+        (
+            {
+                "accountant": ext.PLDAccountant(Relation.REPLACE_ONE),
+                "partition_type": Partition.EQUAL_SPLIT,
+            },
+            2,
+        ),
+        (
+            {
+                "accountant": ext.PLDAccountant(Relation.REPLACE_SPECIAL),
+                "partition_type": Partition.EQUAL_SPLIT,
+                "num_examples": 1000,
+                "truncated_batch_size": 60,
+            },
+            1,
+        ),
+        ({"noise_multiplier": 0.0, "epsilon": None, "delta": None}, 1),
+    ],
+)
+def test_all_is_read_from_a_plan(changes, clips):
+    config = of_bands(**changes)
+    tracked = certified.from_plan(config)
+    plan, options = config.plan, tracked.options
+    assert tracked.strategy == plan.batch_selection_strategy
+    step = plan.dp_event.event
+    noise = getattr(step, "noise_multiplier", None)
+    noise = step.event.noise_multiplier if noise is None else noise
+    expected = clips * noise * np.linalg.norm(config.strategy)
+    assert math.isclose(tracked.noise_multiplier, expected, rel_tol=1e-12)
+    assert options["neighboring_relation"] is config.accountant.neighboring_relation
+    assert np.array_equal(options["matrix"], config.strategy)
+    if noise:
+        relation = options["neighboring_relation"]
+        event = certified.from_strategy(
+            tracked.strategy, tracked.noise_multiplier, **options
+        )
+        found = ext.PLDAccountant(relation).compose(event).get_epsilon(1e-5)
+        assert found <= 2.0 * (1 + 1e-6)
+
+
+def test_what_no_plan_is_read_from():
+    with pytest.raises(TypeError, match="BandMFExecutionPlanConfig"):
+        certified.from_plan(of_bands().plan)
+    config = of_bands(l2_clip_norm=0.0, rescale_to_unit_norm=False)
+    with pytest.raises(ValueError, match="l2_clip_norm must be positive"):
+        certified.from_plan(config)
+
+
+def test_a_plan_that_adds_noise_where_there_should_be_none():
+    config = of_bands(noise_multiplier=0.0, epsilon=None, delta=None)
+    silent = certified.from_plan(config)
+    noisy = dataclasses.replace(
+        of_bands().plan, dp_event=dp_accounting.NonPrivateDpEvent()
+    )
+    with pytest.raises(RuntimeError, match="standard deviation of 0. Found"):
+        silent.check(noisy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -487,3 +668,13 @@ def test_b_min_sep_sampling_draws_what_the_event_says():
     for _, _ in zip(range(5), tracked.batch_iterator(100, 3), strict=False):
         pass
     assert tracked.event().events[0].num_steps == 5
+
+
+def test_numpy_draws_rare_examples_at_their_rate():
+    """Where 1 - rate would round to 1, or to a number with half of the rate."""
+    rng = np.random.default_rng(1)
+    for num_examples, rate in ((10**16, 1e-17), (10**15, 1.6e-16), (10**6, 1e-7)):
+        drawn = rng.binomial(num_examples, rate, 400_000)
+        missed = math.exp(num_examples * math.log1p(-rate))
+        spread = math.sqrt(missed * (1 - missed) / len(drawn))
+        assert abs(np.mean(drawn == 0) - missed) < 5 * spread

@@ -40,9 +40,15 @@ def composed(*events):
     return accountant.get_epsilon(DELTA)
 
 
+# All values of torch.rand.
+VALUES = torch.arange(2**24, dtype=torch.float32) / 2**24
+
+
 def poisson(rate, noise=1.0):
+    """Steps on samples with the probability that Opacus' sampler has."""
     step = dp_accounting.GaussianDpEvent(noise)
-    return dp_accounting.PoissonSampledDpEvent(rate, step)
+    drawn = torch.count_nonzero(rate > VALUES).item() / len(VALUES)
+    return dp_accounting.PoissonSampledDpEvent(drawn, step)
 
 
 class Training:
@@ -93,6 +99,48 @@ def test_poisson_samples():
     lower, upper = training.engine.accountant.get_epsilon_bounds(DELTA)
     assert lower <= upper == training.epsilon()
     assert risk.advantage(training.engine.accountant.pld_accountant())[1] < 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "truth"),
+    [
+        (1e-3, 1.0, 1000, 0.18552135),
+        (1e-5, 1.0, 100_000, 0.0131408),
+        (1e-7, 0.6, 10_000_000, 0.004206),
+    ],
+)
+def test_samples_that_are_drawn_in_single_precision(rate, noise, steps, truth):
+    accountant = accountants.create_accountant("certified")
+    accountant.history = [(noise, rate, steps)]
+    lower, upper = accountant.get_epsilon_bounds(1e-6)
+    drawn = ext.PLDAccountant().compose(poisson(rate, noise), steps)
+    assert upper >= max(truth, drawn.get_epsilon_bounds(1e-6)[0])
+    assert lower <= drawn.get_epsilon(1e-6) <= truth * (1 + 2e-3)
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_the_probability_of_a_record_in_a_poisson_sample(default):
+    """It is that of the event, and of Opacus' own sampler, whatever torch's default."""
+    assert bool((torch.rand(10_001) * 2**24 % 1 == 0).all())
+    rates = [0.0, 1e-12, 1e-7, 1e-5, 0.1, 1 / 3, 0.5, 1 - 1e-9, 1.0, np.float64(0.3)]
+    for rate in rates:
+        accountant = accountants.create_accountant("certified")
+        accountant.step(noise_multiplier=1.0, sample_rate=rate)
+        (event,) = accountant.event().events
+        assert event.event == poisson(rate)
+    training = Training("certified")
+    sampler = training.loader.batch_sampler
+    plain = opacus.utils.uniform_sampler.UniformWithReplacementSampler(
+        num_samples=200, sample_rate=0.1
+    )
+    torch.manual_seed(1)
+    expected = list(plain)
+    torch.manual_seed(1)
+    torch.set_default_dtype(default)
+    try:
+        assert list(sampler) == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_noise_may_change():
@@ -318,6 +366,23 @@ def test_the_sampler_has_the_law_that_is_accounted_for():
     sizes = np.apply_along_axis(np.bincount, 1, bins, minlength=steps)
     variance = records * (1 / steps) * (1 - 1 / steps)
     assert 0.8 < sizes.var() / variance < 1.2
+
+
+@pytest.mark.parametrize("steps", [1, 3, 64, 65])
+def test_bins_come_from_a_power_of_two(steps, monkeypatch):
+    """Of other numbers, remainders of random bits are not uniform."""
+    randint, numbers = torch.randint, []
+
+    def noted(number, size, **options):
+        numbers.append(number)
+        return randint(number, size, **options)
+
+    monkeypatch.setattr(torch, "randint", noted)
+    accountant = accountants.create_accountant("balls_and_bins")
+    batches = list(certified.BallsAndBinsSampler(1000, steps, accountant))
+    assert sorted(itertools.chain(*batches)) == list(range(1000))
+    assert len(batches) == steps
+    assert all(number & (number - 1) == 0 for number in numbers)
 
 
 def test_empty_batches_are_steps_too():

@@ -5,7 +5,9 @@ import json
 import dp_accounting
 import opacus
 from opacus import data_loader as opacus_loaders
+from opacus import schedulers
 from opacus.utils import batch_memory_manager
+from opacus.utils.adaptive_clipping import adaptive_clipping_utils as adaptive
 import pytest
 import torch
 from torch.utils import data
@@ -42,9 +44,11 @@ def epsilon(event, count, relation=dp_accounting.NeighboringRelation.ADD_OR_REMO
 class Training:
     """Training as Opacus' own example has it."""
 
-    def __init__(self, name, loader=None, *, wrap=False, engine=None, **options):
+    def __init__(
+        self, name, loader=None, *, wrap=False, engine=None, clip=1.0, **options
+    ):
         self.engine = engine or opacus.PrivacyEngine(accountant=name)
-        loader = loader or shuffled()
+        loader = shuffled() if loader is None else loader
         if wrap:
             loader = certified.balls_and_bins(loader, self.engine.accountant)
         self.original = torch.nn.Linear(3, 2)
@@ -55,7 +59,7 @@ class Training:
             optimizer=self.plain,
             data_loader=loader,
             noise_multiplier=1.0,
-            max_grad_norm=1.0,
+            max_grad_norm=clip,
             **options,
         )
         self.model, self.optimizer, *criterion, self.loader = made
@@ -224,6 +228,36 @@ MADE_WRONG = {
         ),
         "each record once.*ConcatDataset",
     ),
+    "batches that are larger than the dataset, dropped": (
+        lambda: Training("certified", shuffled(batch_size=641, drop_last=True)),
+        "must have a batch. Found none, of 640.*drop_last=True",
+    ),
+    "shuffles of such batches": (
+        lambda: Training(
+            "shuffled",
+            shuffled(batch_size=641, drop_last=True),
+            poisson_sampling=False,
+        ),
+        "must have a batch",
+    ),
+    "balls and bins of such batches": (
+        lambda: Training(
+            "balls_and_bins", shuffled(batch_size=641, drop_last=True), wrap=True
+        ),
+        "must have a batch",
+    ),
+    "such batches, with a target": (
+        lambda: opacus.PrivacyEngine(accountant="certified").make_private_with_epsilon(
+            module=torch.nn.Linear(3, 2),
+            optimizer=None,
+            data_loader=shuffled(batch_size=641, drop_last=True),
+            target_epsilon=1.0,
+            target_delta=DELTA,
+            epochs=1,
+            max_grad_norm=1.0,
+        ),
+        "must have a batch",
+    ),
     "several GPUs": (
         lambda: certified.opacus_loaders.refuse_several_gpus(
             type("DistributedDataParallel", (), {})()
@@ -317,6 +351,7 @@ RUN_WRONG = {
 @pytest.mark.parametrize("make", [lambda: Training("certified"), balls_and_bins])
 @pytest.mark.parametrize("run", RUN_WRONG)
 def test_a_step_on_what_was_not_drawn(make, run):
+    torch.manual_seed(1)  # The first batches differ in size.
     training = make()
     with pytest.raises(RuntimeError, match=RUN_WRONG[run]):
         run(training)
@@ -369,7 +404,7 @@ def test_virtual_steps_without_make_private():
     """Parts before the last one are not counted, but batches are."""
     training = Training("certified")
     del training.optimizer.clip_and_accumulate
-    del training.optimizer._records_of_parts
+    del training.optimizer._parts
     with pytest.raises(RuntimeError, match="A step (summed|ran on)"):
         for number, batch in enumerate(training.loader):
             training.optimizer.signal_skip_step(number % 4 < 3)
@@ -436,6 +471,268 @@ def test_ghost_clipping_sums_batches_unseen():
                     training.optimizer.zero_grad()
 
 
+class MeanOfAll(torch.nn.Module):
+    """A user's own criterion: the mean of all, whatever the reduction."""
+
+    reduction = "mean"
+
+    def forward(self, outputs, labels):
+        return (outputs[:, 0] - labels).square().mean()
+
+
+class Flat(torch.nn.MSELoss):
+    def forward(self, outputs, labels):
+        return super().forward(outputs[:, 0], labels.float())
+
+
+class Column(torch.nn.MSELoss):
+    def forward(self, outputs, labels):
+        return super().forward(outputs[:, :1], labels.float()[:, None])
+
+
+class ColumnOfLogits(torch.nn.BCEWithLogitsLoss):
+    def forward(self, outputs, labels):
+        return super().forward(outputs[:, :1], labels.float()[:, None])
+
+
+def of_ghosts(criterion, **options):
+    return Training(
+        "certified", grad_sample_mode="ghost", criterion=criterion, **options
+    )
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize("criterion", [Column, ColumnOfLogits, MeanOfAll])
+def test_losses_that_ghost_clipping_does_not_clip(criterion, wrapped):
+    """Opacus multiplies a loss of shape (B, 1) by each of the B coefficients."""
+    training = of_ghosts(criterion(), wrap_model=wrapped)
+    training.model = training.model if wrapped else training.original
+    with pytest.raises(RuntimeError, match=r"one number for each record.*squeeze\(1\)"):
+        training.run()
+    assert training.engine.accountant.history == []
+    training.loss.criterion = Flat()
+    training.run()
+    assert len(training.engine.accountant) == STEPS
+
+
+def test_a_sum_of_losses_that_is_broadcast():
+    """Each loss is right, and their sum has the shape (B, B)."""
+    training = of_ghosts(Flat())
+    features, labels = next(iter(training.loader))
+    training.optimizer.zero_grad()
+    loss = training.loss(training.model(features), labels)
+    loss = loss * torch.ones(len(labels), 1)
+    with pytest.raises(RuntimeError):
+        loss.backward()
+
+
+def test_parameters_that_ghost_clipping_does_not_see():
+    engine = opacus.PrivacyEngine(accountant="certified")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    model[0].requires_grad_(False)
+    module, optimizer, criterion, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=shuffled(),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        grad_sample_mode="ghost",
+    )
+    model[0].requires_grad_(True)
+    features, labels = next(iter(loader))
+    optimizer.zero_grad()
+    with pytest.raises(RuntimeError, match="requires_grad before make_private"):
+        criterion(module(features), labels).backward()
+    assert engine.accountant.history == []
+
+
+def infinite_gradients(training):
+    with torch.no_grad():
+        training.original.weight[0, 0] = torch.inf
+
+
+def no_clip_at_all(training):
+    training.model.get_clipping_coef = lambda: torch.tensor(1e4)
+
+
+def a_sum_that_was_changed(training):
+    summed = training.optimizer.clip_and_accumulate
+
+    def more():
+        summed()
+        training.original.bias.summed_grad.add_(1e3)
+
+    training.optimizer.clip_and_accumulate = more
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        (infinite_gradients, {}),
+        (infinite_gradients, {"clipping": "per_layer", "clip": [1.0, 1.0]}),
+        (a_sum_that_was_changed, {}),
+        (no_clip_at_all, {"grad_sample_mode": "ghost"}),
+    ],
+)
+def test_sums_that_were_not_clipped(change, options):
+    training = Training("certified", **options)
+    change(training)
+    weights = [p.detach().clone() for p in training.original.parameters()]
+    with pytest.raises(RuntimeError, match="at most the clip times the number"):
+        training.run()
+    assert training.engine.accountant.history == []
+    for before, after in zip(weights, training.original.parameters(), strict=True):
+        assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clipping": "per_layer", "clip": [0.6, 0.8]},
+        {"grad_sample_mode": "ghost"},
+    ],
+)
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_clip_schedulers_that_change_only_the_noise(options, factor):
+    training = Training("certified", **options).run()
+    assert training.epsilon() == pytest.approx(epsilon(SAMPLED, STEPS), rel=1e-6)
+    scheduler = schedulers.ExponentialGradClip(training.optimizer, gamma=factor)
+    scheduler.step()
+    with pytest.raises(RuntimeError, match="from which the noise is made"):
+        training.run()
+    assert len(training.engine.accountant) == STEPS
+
+
+def test_clip_schedulers_that_change_both():
+    training = Training("certified").run()
+    scheduler = schedulers.ExponentialGradClip(training.optimizer, gamma=0.1)
+    scheduler.step()
+    assert training.run().epsilon() == epsilon(SAMPLED, 2 * STEPS)
+    training.optimizer.max_grad_norm = 0.0
+    with pytest.raises(RuntimeError, match="must be positive.* Found 0"):
+        training.run()
+    ghosts = Training("certified", grad_sample_mode="ghost")
+    ghosts.optimizer.max_grad_norm = ghosts.model.max_grad_norm = 0.5
+    assert ghosts.run().epsilon() == epsilon(SAMPLED, STEPS)
+
+
+@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}])
+def test_a_clip_that_changes_amid_a_batch(mode):
+    """The first part was clipped at more than the noise of the step is made from."""
+    training = Training("certified", **mode)
+    features, labels = next(iter(training.loader))
+    training.optimizer.signal_skip_step(True)
+    training.step(features[:2], labels[:2])
+    training.optimizer.max_grad_norm = 0.1
+    if mode:
+        training.model.max_grad_norm = 0.1
+    training.optimizer.signal_skip_step(False)
+    with pytest.raises(RuntimeError, match="Found 0.1, and 1"):
+        training.step(features[2:], labels[2:])
+    assert training.engine.accountant.history == []
+
+
+def test_adaptive_ghost_clipping():
+    engine = adaptive.PrivacyEngineAdaptiveClipping(accountant="certified")
+    with pytest.raises(RuntimeError, match="clipping='flat'"):
+        Training("certified", engine=engine, grad_sample_mode="ghost")
+    training = Training("certified", grad_sample_mode="ghost")
+    training.optimizer._adjusted_noise_multiplier = 1.1  # As such an engine does.
+    with pytest.raises(RuntimeError, match="clipping='flat'"):
+        training.run()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+def test_gradients_that_are_left_to_the_next_epoch(make, workers):
+    """A record may be in both batches that the step sums."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        training = make(loader=shuffled(num_workers=workers))
+        with pytest.raises(RuntimeError, match="A step ran on 2 batches. Found 1"):
+            for _ in range(2):
+                for number, (features, labels) in enumerate(training.loader):
+                    training.loss(training.model(features), labels).backward()
+                    if number < STEPS - 1:
+                        training.optimizer.step()
+                        training.optimizer.zero_grad()
+        assert len(training.engine.accountant) == STEPS - 1
+
+
+def sum_twice(training):
+    for features, labels in training.loader:
+        for _ in range(2):
+            training.loss(training.model(features), labels).backward()
+        training.optimizer.step()
+
+
+def step_twice(training):
+    for features, labels in training.loader:
+        training.step(features, labels)
+        training.step(features, labels)
+
+
+def step_on_the_last_epoch(training):
+    kept = [batch for batch in training.run().loader]
+    training.run(kept)
+    for _ in training.loader:
+        training.step(*kept[0])
+        training.step(*kept[1])
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+@pytest.mark.parametrize(
+    ("run", "counted"), [(sum_twice, 0), (step_twice, 1), (step_on_the_last_epoch, 41)]
+)
+def test_batches_that_are_used_twice_while_workers_draw(make, run, counted, persistent):
+    loader = shuffled(num_workers=2, persistent_workers=persistent)
+    training = make(loader=loader)
+    with pytest.raises(RuntimeError, match="same ones again|several gradients"):
+        run(training)
+    assert len(training.engine.accountant) in (counted, counted - 1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_one_epoch_are_summed(workers):
+    training = balls_and_bins(loader=shuffled(num_workers=workers))
+    for number, (features, labels) in enumerate(training.loader):
+        training.loss(training.model(features), labels).backward()
+        if number % 2:
+            training.optimizer.step()
+            training.optimizer.zero_grad()
+    half = ext.RandomAllocationEvent(STEP, 1, STEPS // 2)
+    assert training.epsilon() == epsilon(half, 1)
+
+
+def test_parts_of_batches_that_are_drawn_ahead_are_not_summed():
+    """Of a manager of memory it is not known which batches it handed out."""
+    training = of_shuffles(loader=shuffled(num_workers=1))
+    with (
+        batch_memory_manager.BatchMemoryManager(
+            data_loader=training.loader,
+            max_physical_batch_size=BATCH,
+            optimizer=training.optimizer,
+        ) as loader,
+        pytest.raises(RuntimeError, match="write num_workers=0"),
+    ):
+        for features, labels in loader:
+            for _ in range(2):
+                training.loss(training.model(features), labels).backward()
+            training.optimizer.step()
+    assert training.engine.accountant.history == []
+
+
+@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+def test_a_pause_near_the_end_while_workers_draw(make):
+    training = make(loader=shuffled(num_workers=2))
+    for number, batch in enumerate(training.loader):
+        training.step(*batch)
+        if number == STEPS - 2:
+            assert len(list(training.loader)) == STEPS
+    assert len(training.engine.accountant) == STEPS
+
+
 def test_adaptive_clipping_in_a_hook():
     kind = opacus.optimizers.AdaClipDPOptimizer
     hook = opacus.PrivacyEngine(
@@ -479,6 +776,25 @@ def test_a_run_that_is_resumed_with_another_sampler(tmp_path):
     assert engine.get_epsilon(DELTA) == first.epsilon()
 
 
+@pytest.mark.parametrize("name", ["prv", "rdp", "gdp"])
+@pytest.mark.filterwarnings("ignore:GDP accounting is experimental")
+def test_a_checkpoint_of_an_accountant_of_opacus(name, tmp_path):
+    """The line that the error names resumes it; the loader goes on where it was."""
+    first = Training(name).run()
+    path = tmp_path / "checkpoint"
+    first.engine.save_checkpoint(path=path, module=first.model)
+    for other in ("certified", "balls_and_bins", "shuffled"):
+        engine = opacus.PrivacyEngine(accountant=other)
+        with pytest.raises(ValueError, match=r"\*\*state_dict, 'mechanism': 'certi"):
+            engine.load_checkpoint(path=path, module=first.model)
+    checkpoint = torch.load(path, weights_only=False)
+    state = checkpoint["privacy_accountant_state_dict"]
+    second = Training("certified")
+    second.engine.accountant.load_state_dict({**state, "mechanism": "certified"})
+    assert second.epsilon() == epsilon(SAMPLED, STEPS)
+    assert second.run().epsilon() == epsilon(SAMPLED, 2 * STEPS)
+
+
 def test_a_look_beforehand():
     told = {
         "certified": ("Poisson samples, 20 an epoch, of 640", "ADD_OR_REMOVE_ONE"),
@@ -499,7 +815,38 @@ def test_a_look_beforehand():
         certified.check(opacus.PrivacyEngine(accountant="rdp"), shuffled())
 
 
-SAMPLED = dp_accounting.PoissonSampledDpEvent(1 / STEPS, STEP)
+# The probability that Opacus draws with is a multiple of 2**-24.
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Training("certified"), "Poisson samples: 20 steps with noise"),
+        (balls_and_bins, "balls-and-bins batches: 20 steps with noise"),
+        (of_shuffles, "shuffled or fixed batches: 20 steps with noise"),
+    ],
+)
+def test_a_statement_of_what_ran(make, words):
+    training = make()
+    with pytest.raises(ValueError, match="must have run a step. Found none"):
+        certified.statement(training.engine, DELTA)
+    training.run()
+    text = " ".join(certified.statement(training.engine, DELTA).split())
+    assert words in text and "multiplier 1.0 and sampling rate 0.05. At δ" in text
+    said = float(text.split("at most ")[1].split(" if one record is ")[0])
+    assert training.epsilon() <= said <= training.epsilon() * 1.001
+    is_replaced = training.engine.accountant.neighboring_relation is REPLACED
+    assert f"is {'replaced by another' if is_replaced else 'added or removed'}." in text
+    training.optimizer.noise_multiplier = 2.0
+    training.run()
+    text = " ".join(certified.statement(training.engine, DELTA).split())
+    assert "; 20 steps with noise multiplier 2.0" in text
+    for bad in (0.0, 1.0, 1e5, float("nan")):
+        with pytest.raises(ValueError, match="delta must be"):
+            certified.statement(training.engine, bad)
+    with pytest.raises(TypeError, match="engine must be"):
+        certified.statement(training.engine.accountant, DELTA)
+
+
+SAMPLED = dp_accounting.PoissonSampledDpEvent(-(-(2**24) // STEPS) / 2**24, STEP)
 EPOCH = ext.RandomAllocationEvent(STEP, 1, STEPS)
 
 

@@ -17,7 +17,7 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.validation import fields
 
-__all__ = ["from_strategy", "of_known_group", "of_records"]
+__all__ = ["coefficients", "from_strategy", "of_known_group", "of_records"]
 __dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -160,9 +160,7 @@ def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
             "example less, EQUAL_SPLIT moves others to other groups. Found "
             "EQUAL_SPLIT; or use REPLACE_SPECIAL."
         )
-    column: Sequence[float] = (1.0,)
-    if setting.matrix is not None:
-        column = _coefficients(setting.matrix, iterations)
+    column = coefficients(setting.matrix, iterations)
     if strategy.truncated_batch_size is not None:
         return _truncated(strategy, column, setting)
     is_secret = cycle > 1 and is_independent and not setting.is_group_known
@@ -240,7 +238,7 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
                 f"Found {strategy.iterations} and {bins}."
             )
         return events.MatrixAllocationEvent(
-            _coefficients(setting.matrix, _iterations(strategy)),
+            coefficients(setting.matrix, _iterations(strategy)),
             setting.noise_multiplier,
             bins,
             cycles,
@@ -264,15 +262,13 @@ def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
         )
     apart = fields.positive_integer("min_sep", strategy.min_sep)
     steps = _iterations(strategy)
-    column: Sequence[float] = (1.0,)
-    if setting.matrix is not None:
-        column = _coefficients(setting.matrix, steps)
-        bands = _bands(column)
-        if bands > apart:
-            raise privacy_accountant.UnsupportedEventError(
-                f"No theorem covers BMinSepSampling with more bands than min_sep. "
-                f"Found {bands} and {apart}."
-            )
+    column = coefficients(setting.matrix, steps)
+    bands = _bands(column)
+    if bands > apart:
+        raise privacy_accountant.UnsupportedEventError(
+            f"No theorem covers BMinSepSampling with more bands than min_sep. "
+            f"Found {bands} and {apart}."
+        )
     return events.MinSepSamplingEvent(
         column,
         setting.noise_multiplier,
@@ -288,7 +284,7 @@ def _random_allocation(strategy: Any, setting: _Setting) -> stock.DpEvent:
         return stock.NoOpDpEvent()
     if setting.matrix is not None:
         return events.SelectedStepsMatrixEvent(
-            _coefficients(setting.matrix, _iterations(strategy)),
+            coefficients(setting.matrix, _iterations(strategy)),
             setting.noise_multiplier,
             strategy.total_participations,
             strategy.iterations,
@@ -327,8 +323,18 @@ def _iterations(strategy: Any) -> int:
     return fields.positive_integer("iterations", strategy.iterations)
 
 
-def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
-    """Returns the first column of C, which has a row for each step."""
+def coefficients(matrix: Any, iterations: int) -> Sequence[float]:
+    """Returns the first column of C, which has a row for each step.
+
+    Args:
+        matrix: As in `from_strategy`; None for independent noise.
+        iterations: The number of steps.
+
+    Raises:
+        TypeError, ValueError: If they are no coefficients.
+    """
+    if matrix is None:
+        return (1.0,)
     if hasattr(matrix, "buf_decay"):
         decays, scales = (
             np.asarray(x, np.float64).reshape(-1).tolist()
@@ -348,5 +354,5 @@ def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
         raise ValueError(
             f"matrix must begin with a positive coefficient. Found {column[:1]}."
         )
-    coefficients: list[float] = column[:iterations].tolist()
-    return coefficients
+    first: list[float] = column[:iterations].tolist()
+    return first

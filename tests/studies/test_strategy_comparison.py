@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.correlated import strategy_comparison
+from dp_accounting_ext.studies import strategy_comparison
 
 DELTA = 1e-4
 

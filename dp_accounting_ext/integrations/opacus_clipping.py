@@ -1,0 +1,177 @@
+"""Checks that Opacus clips the gradients which it sums, at the clip of its noise.
+
+An optimizer makes its noise from `optimizer.max_grad_norm`. What clips the gradients is
+another attribute with per-layer clipping, and belongs to the module with ghost
+clipping.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import math
+import types
+from typing import Any
+
+import torch
+
+# Tuning: the relative amount by which the norm of a sum may exceed the sum of its
+# clips, as gradients are summed in single or half precision.
+_ROUNDING = 1e-2
+# Tuning: the relative difference of two clips that are meant to be equal. Opacus
+# computes the clip of all layers in single precision.
+_SAME = 1e-6
+
+
+@dataclasses.dataclass
+class Parts:
+    """The gradients that an optimizer added up since its last step.
+
+    Attributes:
+        records: The number of clipped gradients; None if it is unknown.
+        clip: The largest norm that one of them may have.
+        is_split: Whether there may be more that were not counted.
+    """
+
+    records: int | None = 0
+    clip: float = 0.0
+    is_split: bool = False
+
+    def add(self, optimizer: Any) -> None:
+        """Counts the gradients that an optimizer is about to add, or has added."""
+        size = _size_of_part(optimizer)
+        if size is None or self.records is None:
+            self.records = None
+        else:
+            self.records += size
+        self.clip = max(self.clip, _clip(optimizer))
+
+
+def count_parts(optimizer: Any) -> None:
+    """Makes an optimizer count the gradients that it adds up, also in several parts.
+
+    Opacus keeps only the gradients of the last part of a batch.
+    """
+    # With ghost clipping the method has the second name.
+    for name in ("clip_and_accumulate", "accumulate"):
+        if hasattr(optimizer, name):
+            optimizer._parts = Parts()
+            counting = _counting(getattr(type(optimizer), name))
+            setattr(optimizer, name, types.MethodType(counting, optimizer))
+
+
+def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(accumulate)
+    def counted(optimizer: Any) -> None:
+        accumulate(optimizer)
+        optimizer._parts.add(optimizer)
+
+    return counted
+
+
+def take_parts(optimizer: Any) -> Parts:
+    """Returns what a step sums, and begins to count again from zero."""
+    parts: Parts | None = getattr(optimizer, "_parts", None)
+    if parts is None:
+        # Gradients of parts before the last one were added up, and cannot be counted.
+        is_split = getattr(optimizer, "_is_last_step_skipped", True)
+        parts = Parts(is_split=is_split)
+        parts.add(optimizer)
+    else:
+        optimizer._parts = Parts()
+    return parts
+
+
+def noise_multiplier(optimizer: Any, parts: Parts) -> float:
+    """Returns the standard deviation of a step's noise over its largest gradient.
+
+    Args:
+        optimizer: The optimizer, whose sum of gradients is still that of the step.
+        parts: What the step sums.
+
+    Raises:
+        RuntimeError: If the noise is not made from the clip of the gradients, or the
+            sum is too large for gradients that were clipped.
+    """
+    ratio = optimizer.max_grad_norm / parts.clip if parts.clip > 0 else 0.0
+    if not abs(ratio - 1) <= _SAME:
+        raise RuntimeError(
+            f"optimizer.max_grad_norm, from which the noise is made, must be positive, "
+            f"and the clip of the step's gradients. Found {optimizer.max_grad_norm:g}, "
+            f"and {parts.clip:g}. Opacus' clip schedulers change only the former with "
+            f"ghost or per-layer clipping, and amid a batch: write clipping='flat' and "
+            f"grad_sample_mode='hooks', and call scheduler.step() after a step."
+        )
+    sums = [parameter.summed_grad.detach().float() for parameter in optimizer.params]
+    norm = math.hypot(*(each.norm().item() for each in sums))
+    records = math.inf if parts.is_split or parts.records is None else parts.records
+    most = records * parts.clip if records else 0.0
+    if not (math.isfinite(norm) and norm <= most * (1 + _ROUNDING)):
+        raise RuntimeError(
+            f"The sum of a step's gradients must have a norm of at most the clip times "
+            f"the number of records. Found {norm:g} for {parts.records} records and a "
+            f"clip of {parts.clip:g}: Opacus did not clip them. Look for infinite "
+            f"gradients, and with ghost clipping for a loss that is not one number for "
+            f"each record; or write grad_sample_mode='hooks'."
+        )
+    return float(optimizer.noise_multiplier * ratio)
+
+
+def checking(backward: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Returns the `backward` of ghost clipping's losses that checks their shape.
+
+    Opacus multiplies the losses by coefficients, one for each record. Losses of another
+    shape are multiplied by several of them.
+    """
+
+    @functools.wraps(backward)
+    def checked(loss: Any) -> None:
+        backward(loss)
+        optimizer, module = loss.optimizer, loss.module
+        optimizer._ghost_clip = module.max_grad_norm
+        if hasattr(optimizer.step_hook, "is_certified"):
+            _refuse_unclipped(optimizer, module)
+            _refuse_shape(tuple(loss.loss_per_sample.shape), _size_of_part(optimizer))
+
+    return checked
+
+
+def _refuse_unclipped(optimizer: Any, module: Any) -> None:
+    clipped = set(map(id, module.trainable_parameters))
+    if any(id(parameter) not in clipped for parameter in optimizer.params):
+        raise RuntimeError(
+            "Ghost clipping must see all parameters that are trained. Found one that "
+            "was frozen when make_private ran, whose gradient it does not clip: set "
+            "requires_grad before make_private."
+        )
+
+
+def _refuse_shape(shape: tuple[int, ...], records: int | None) -> None:
+    if shape != (records,):
+        raise RuntimeError(
+            f"A loss of ghost clipping must be one number for each record, of shape "
+            f"({records},). Found {shape}, which Opacus does not clip: write "
+            f"criterion(outputs.squeeze(1), targets) where outputs have the shape "
+            f"({records}, 1); otherwise take the mean over all but the records."
+        )
+
+
+def _clip(optimizer: Any) -> float:
+    """Returns the largest norm of a gradient after clipping."""
+    layers = getattr(optimizer, "max_grad_norms", None)
+    if layers is not None:
+        return math.hypot(*layers)
+    return float(getattr(optimizer, "_ghost_clip", optimizer.max_grad_norm))
+
+
+def _size_of_part(optimizer: Any) -> int | None:
+    """Returns the number of clipped gradients of a step, or None if it is unknown."""
+    for parameter in optimizer.params:
+        found = getattr(parameter, "grad_sample", None)
+        if isinstance(found, torch.Tensor):
+            return len(found)
+        if isinstance(found, list) and found:
+            return sum(map(len, found))
+        norms = getattr(parameter, "_norm_sample", None)
+        if isinstance(norms, torch.Tensor):
+            return len(norms)  # All that ghost clipping keeps.
+    return None
