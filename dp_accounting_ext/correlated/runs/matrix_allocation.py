@@ -30,12 +30,13 @@ DirectedPairs = dominating_pair.DirectedPairs
 
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
-# Tuning: up to this variance, the largest diagonal entry of the Gram matrix, a filter of
-# the outputs is tried. At a variance of 2.5 its ε is up to 5 % lower than that of blocks.
+# Tuning: up to this variance, the largest diagonal entry of the Gram matrix, a filter
+# of the outputs is tried. At a variance of 2.5 its ε is up to 5 % lower than that of
+# blocks.
 _SMALL_VARIANCE = 1.25
-# Tuning: blocks are tried if the ε of independent bins is at least this share of that of
-# projections. Of 40 random runs, blocks were better than both in 9, up to 20 %. In all of
-# these the share was at least 0.8.
+# Tuning: blocks are tried if the ε of independent bins is at least this share of that
+# of projections. Of 40 random runs, blocks were better than both in 9, by up to 20 %.
+# In all of these the share was at least 0.8.
 _NEARLY = 0.8
 # Tuning: the probability that blocks leave out, over the tail mass.
 _BLOCK_TAILS = 100.0
