@@ -156,3 +156,10 @@ def test_random_steps_are_those_of_a_seed():
     drawn = [list(cases.random_allocations(9, seed)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert all(case.event.num_selected == 1 for case in drawn[0])
+
+
+def test_the_widest_random_settings_of_the_page_are_asked_again():
+    known = run.rows_of(run.PAGE.read_text("utf-8"))
+    rows = {name for section, name in known if section == run.RANDOM}
+    assert len(rows) == 5
+    assert {case.name for case in run.widest_random(known)} == rows
