@@ -24,7 +24,7 @@ The public names, with help of their own:
     risk                      what an attacker can do: advantage, true positives, …
     verify                    a second opinion on ε, by ball arithmetic
     budget                    noise for a target, runs that remain, privacy filters
-    integrations              Opacus, jax_privacy, prv_accountant
+    integrations              Opacus, jax_privacy
     wpm                       one draw of a private distribution
     mechanisms                what events of one's own are built from
     studies                   training runs: compared, calibrated, in a statement

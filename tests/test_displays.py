@@ -19,7 +19,6 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import displays
-from dp_accounting_ext.integrations import prv_accountant
 from dp_accounting_ext.studies import audit
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
@@ -92,7 +91,6 @@ HELD = {
     "projection": lambda: ext.wpm.project(
         MASSES, ON_LINE.cost, ON_LINE.base_measure, 2.0
     ),
-    "prv": lambda: prv_accountant.PRVAccountant([STEP, STEP], None, None, [3, 4]),
 }
 
 

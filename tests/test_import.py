@@ -31,7 +31,6 @@ print(library, time.process_time())
 from dp_accounting_ext import *
 print(*(set(sys.modules) - before))
 from dp_accounting_ext import budget, mechanisms, pld, risk, studies, wpm
-from dp_accounting_ext.integrations import prv_accountant
 """
 
 

@@ -93,7 +93,6 @@ def test_every_python_block_runs(page, own_table, answers_once):
 def test_recipes_are_short():
     page = ROOT / "docs" / "recipes.md"
     found = blocks(page, "python")
-    assert len(found) == page.read_text().count("\n## ") + 1
     assert max(block.count("\n") for block in found) <= 30
 
 

@@ -24,7 +24,6 @@ from dp_accounting_ext.correlated import events
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
-from dp_accounting_ext.studies import real_loops
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import strategy_comparison
@@ -149,9 +148,6 @@ def add_to(commands: Any) -> None:
     parser.add(command, "risk", bool, "what an attacker can do, in words")
     words = "a sentence on a second computation of every ε (up to a minute each)"
     parser.add(command, "verify", bool, words)
-    words = "what becomes of the promise in a loop with "
-    words += ", ".join(map(repr, real_loops.PRACTICES))
-    parser.add(command, "loop", str, words, nargs="+")
 
     words = "bounds on δ at many ε, as a table or picture"
     profile = parser.add_command(
@@ -289,8 +285,6 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
 
 def _statement(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
-    practices = options.loop or []
-    loops = real_loops.in_words(practices)
     with text.Progress("bounds") as progress:
         rows = statement.claims(run, progress)
     risks = _risks(run) if options.risk else {}
@@ -298,8 +292,6 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     known["warnings"] = statement.warnings(run, rows)
     if options.risk:
         known["risk"] = risks
-    if loops:
-        known["loop"] = {name: real_loops.PRACTICES[name] for name in practices}
     parts = ["## Differential privacy"] * options.markdown
     in_words = statement.brief if options.brief else statement.privacy_statement
     parts.append(in_words(run, rows))
@@ -314,7 +306,7 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
         known["verification"] = opinions
         if second_opinion.worst(opinions) is second_opinion.Verdict.DISAGREES:
             known["verdict"] = second_opinion.Verdict.DISAGREES.value
-    printed = "\n\n".join([*parts, *[loops] * bool(loops)])
+    printed = "\n\n".join(parts)
     return {**known, "results": rows}, printed
 
 

@@ -1,4 +1,4 @@
-"""Calls of other libraries, answered by certified bounds: opacus, jax_privacy, prv."""
+"""Calls of other libraries, answered by certified bounds: opacus, jax_privacy."""
 
 import importlib
 from types import ModuleType
@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     # Modules are imported at their first use, because their libraries are extras.
     from dp_accounting_ext.integrations import jax_privacy as jax_privacy
     from dp_accounting_ext.integrations import opacus as opacus
-    from dp_accounting_ext.integrations import prv_accountant as prv_accountant
 
-_MODULES = {"jax_privacy", "opacus", "prv_accountant"}
+_MODULES = {"jax_privacy", "opacus"}
 
 
 def __getattr__(name: str) -> ModuleType:

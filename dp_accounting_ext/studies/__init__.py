@@ -5,7 +5,6 @@ from dp_accounting_ext.studies import calibration as calibration
 from dp_accounting_ext.studies import comparison as comparison
 from dp_accounting_ext.studies import curves as curves
 from dp_accounting_ext.studies import progress as progress
-from dp_accounting_ext.studies import real_loops as real_loops
 from dp_accounting_ext.studies import statement as statement
 from dp_accounting_ext.studies import strategy_comparison as strategy_comparison
 from dp_accounting_ext.studies import sweep as sweep
@@ -17,7 +16,6 @@ __all__ = [
     "comparison",
     "curves",
     "progress",
-    "real_loops",
     "second_opinion",
     "statement",
     "strategy_comparison",

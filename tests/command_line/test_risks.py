@@ -7,7 +7,6 @@ import pytest
 
 from dp_accounting_ext import command_line
 from dp_accounting_ext import risk
-from dp_accounting_ext.studies import real_loops
 from dp_accounting_ext.studies import training_run
 
 RUN = [
@@ -64,19 +63,13 @@ def test_the_table_tells_the_target(capsys):
     assert f"{row['noise_multiplier']:g}" in out.out
 
 
-def test_a_statement_of_risks_and_of_the_loop(capsys):
-    more = ["--risk", "--loop", "adaptive clipping", "truncated batches"]
-    arguments = ["statement", *RUN, "--noise-multiplier", "1.0", *more]
+def test_a_statement_of_risks(capsys):
+    arguments = ["statement", *RUN, "--noise-multiplier", "1.0", "--risk"]
     status, out = printed(capsys, *arguments)
     assert status == 0
     words = risk.in_words(accountant(1.0))
     assert f"With Poisson sampling (add or remove): {words}" in out.out
-    assert real_loops.in_words(more[2:]) in out.out
     assert max(map(len, out.out.splitlines())) <= 100
     status, out = printed(capsys, *arguments, "--json")
     found = json.loads(out.out)
     assert found["risk"] == {"Poisson sampling (add or remove)": words}
-    assert list(found["loop"]) == more[2:]
-    status, out = printed(capsys, *arguments[:-1], "early stopping")
-    assert status == 2
-    assert "Found 'early stopping'" in out.err

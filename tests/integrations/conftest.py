@@ -6,7 +6,6 @@ NEEDS = {
     "test_opacus.py": "opacus",
     "test_opacus_what_ran.py": "opacus",
     "test_jax_privacy.py": "jax_privacy",
-    "test_real_prv_accountant.py": "prv_accountant",
 }
 collect_ignore = [
     name for name, library in NEEDS.items() if importlib.util.find_spec(library) is None
