@@ -12,6 +12,7 @@ The public names, with help of their own:
     RandomAllocationEvent     each record in k of an epoch's t steps, drawn for it alone
     ScheduledAllocationEvent  the same, of steps that differ, or that were cut short
     PLDSubsampleEvent         anything on one Poisson sample
+    PLDEvent                  a mechanism by its privacy loss distribution
     MatrixAllocationEvent     correlated noise with balls-in-bins batches
     CyclicPoissonEvent        correlated noise with Poisson samples of secret groups
     MinSepSamplingEvent       correlated noise with b-min-sep sampling
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         certify_by_sampling as certify_by_sampling,
     )
     from dp_accounting_ext.dp_event import GroupSubsampledEvent
+    from dp_accounting_ext.dp_event import PLDEvent
     from dp_accounting_ext.dp_event import PLDSubsampleEvent
     from dp_accounting_ext.dp_event import RandomAllocationEvent
     from dp_accounting_ext.dp_event import ScheduledAllocationEvent
@@ -71,6 +73,7 @@ __all__ = [
     "MatrixAllocationEvent",
     "MinSepSamplingEvent",
     "PLDAccountant",
+    "PLDEvent",
     "PLDSubsampleEvent",
     "PoissonMatrixEvent",
     "RandomAllocationEvent",
@@ -99,6 +102,7 @@ _HOMES = {
     "MatrixAllocationEvent": "correlated.events",
     "MinSepSamplingEvent": "correlated.events",
     "PLDAccountant": "accountants.pld_accountant",
+    "PLDEvent": "dp_event",
     "PLDSubsampleEvent": "dp_event",
     "PoissonMatrixEvent": "correlated.events",
     "RandomAllocationEvent": "dp_event",

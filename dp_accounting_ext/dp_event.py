@@ -5,10 +5,12 @@ from typing import Any
 
 import attr
 from dp_accounting import dp_event
+from dp_accounting.pld import privacy_loss_distribution as stock_pld
 import numpy as np
 
 __all__ = [
     "GroupSubsampledEvent",
+    "PLDEvent",
     "PLDSubsampleEvent",
     "RandomAllocationEvent",
     "ScheduledAllocationEvent",
@@ -75,6 +77,25 @@ class ScheduledAllocationEvent(dp_event.DpEvent):
     events: Sequence[dp_event.DpEvent] = attr.ib(converter=_as_tuple)
     counts: Sequence[int] = attr.ib(converter=_as_tuple)
     num_steps: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PLDEvent(dp_event.DpEvent):
+    """Represents a mechanism of which a privacy loss distribution is known.
+
+    The distribution is one of dp_accounting, for the neighboring relation of the
+    accountant, and pessimistic: it bounds the privacy profile of the mechanism from
+    above, at every ε and in each direction. Nothing is known from below. The event can
+    run on a sample or in the steps of an allocation. Two events are equal if they hold
+    the same object.
+
+    Source: https://arxiv.org/abs/2602.17284, Definition 3.1.
+
+    Attributes:
+        privacy_loss_distribution: The distribution, whatever was composed in it.
+    """
+
+    privacy_loss_distribution: stock_pld.PrivacyLossDistribution
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

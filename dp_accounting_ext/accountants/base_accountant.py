@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
+from dp_accounting.pld import privacy_loss_distribution as stock_pld
 
 from dp_accounting_ext import displays
+from dp_accounting_ext import dp_event
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
@@ -89,12 +91,15 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
         return self._maybe_compose(event, 0, False) is None
 
     def compose(
-        self: Accountant, event: stock_dp_event.DpEvent, count: int = 1
+        self: Accountant,
+        event: stock_dp_event.DpEvent | stock_pld.PrivacyLossDistribution,
+        count: int = 1,
     ) -> Accountant:
         """Composes an event entirely, or raises and changes nothing.
 
         Args:
-            event: The event.
+            event: The event, or a privacy loss distribution, which counts as its
+                `PLDEvent`.
             count: The number of its runs.
 
         Raises:
@@ -102,6 +107,8 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
             ValueError: If a field is out of range, or the event is too large.
             UnsupportedEventError: If the accountant does not support the event.
         """
+        if isinstance(event, stock_pld.PrivacyLossDistribution):
+            event = dp_event.PLDEvent(event)
         event_trees.event_tree(event)
         count = fields.positive_integer("count", count)
         event, count = event_trees.repeated(event, count)

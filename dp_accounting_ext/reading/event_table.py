@@ -119,6 +119,7 @@ def register_stock_events(module: Any) -> None:
 register_stock_events(stock)
 _add(dp_event.RandomAllocationEvent, extension_events.random_allocation)
 _add(dp_event.ScheduledAllocationEvent, extension_events.scheduled_allocation)
+_add(dp_event.PLDEvent, extension_events.known_distribution)
 _add(dp_event.PLDSubsampleEvent, batch_events.poisson_sampled)
 _add(dp_event.GroupSubsampledEvent, group_events.group)
 _add(sampling_event.PrivateSamplingEvent, extension_events.private_sampling)

@@ -1,16 +1,49 @@
 """Events that the stock library does not have."""
 
+import functools
+
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import stock_pld
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
+# A limit: distributions that were read last and are kept, some 20 MB each.
+_MOST_READ = 8
+
+
+def known_distribution(
+    event: dp_event.PLDEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a mechanism of which a privacy loss distribution is known."""
+    reader.require_own_relation(event)
+    return _of_distribution(event.privacy_loss_distribution)
+
+
+@functools.lru_cache(maxsize=_MOST_READ)
+def _of_distribution(
+    distribution: stock_pld.PrivacyLossDistribution,
+) -> interface.Mechanism:
+    """Returns the mechanism of a distribution: one object, so that runs are counted.
+
+    Raises:
+        TypeError, ValueError: If it is no pessimistic privacy loss distribution.
+    """
+    known = known_bounds.KnownPairs(stock_pld.read(distribution)[0])
+    if known.bound is not Bound.UPPER:
+        raise ValueError(
+            "privacy_loss_distribution must be pessimistic, as only an upper bound can "
+            "be composed. Found pessimistic_estimate=False."
+        )
+    return known
 
 
 def random_allocation(

@@ -131,3 +131,62 @@ class TestStockDistributions:
         given = sparse({6890: mass, 0: 1 - mass})
         found = pld.poisson_subsample(given, 0.5)
         assert found.get_delta_for_epsilon(600.0) >= 0.5 * mass
+
+
+class TestEvents:
+    """A distribution as an event: never below its mechanism, and near it."""
+
+    STEP = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
+    RUN = dp_accounting.SelfComposedDpEvent(STEP, 10)
+    KNOWN = ext.PLDEvent(
+        privacy_loss_distribution.from_gaussian_mechanism(
+            1.0, sampling_prob=0.01
+        ).self_compose(10)
+    )
+
+    @pytest.mark.parametrize(
+        ("within", "count"),
+        [
+            (lambda event: event, 100),
+            (lambda event: ext.PLDSubsampleEvent(0.1, event), 30),
+            (lambda event: ext.RandomAllocationEvent(event, 1, 20), 3),
+            (lambda event: ext.RandomAllocationEvent(event, 2, 20), 1),
+            (
+                lambda event: dp_accounting.ComposedDpEvent(
+                    [event, dp_accounting.LaplaceDpEvent(3.0)]
+                ),
+                2,
+            ),
+        ],
+    )
+    def test_it_nests(self, within, count):
+        truth = ext.PLDAccountant().compose(within(self.RUN), count)
+        found = ext.PLDAccountant().compose(within(self.KNOWN), count)
+        low, high = truth.get_epsilon_bounds(1e-6)
+        assert low <= found.get_epsilon(1e-6) <= 1.001 * high
+
+    def test_a_group_is_a_chain(self):
+        whole = ext.GroupSubsampledEvent(2, self.RUN)
+        low, _ = ext.PLDAccountant().compose(whole).get_epsilon_bounds(1e-6)
+        known = ext.GroupSubsampledEvent(2, self.KNOWN)
+        assert ext.PLDAccountant().compose(known).get_epsilon(1e-6) >= low
+
+    def test_an_accountant_takes_the_distribution_itself(self):
+        given = self.KNOWN.privacy_loss_distribution
+        accountant = ext.PLDAccountant().compose(given, 3).compose(self.KNOWN)
+        other = ext.PLDAccountant().compose(self.KNOWN, 4)
+        assert accountant.get_epsilon(1e-6) == other.get_epsilon(1e-6)
+
+    def test_it_holds_for_the_relation_of_the_accountant(self):
+        relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+        accountant = ext.PLDAccountant(relation).compose(self.KNOWN)
+        assert accountant.get_epsilon(1e-6) > 0
+        sampled = dp_accounting.PoissonSampledDpEvent(0.1, self.KNOWN)
+        assert not ext.PLDAccountant(relation).supports(sampled)
+
+    def test_what_is_refused(self):
+        optimistic = ext.PLDEvent(sparse({0: 1.0}, pessimistic=False))
+        with pytest.raises(ValueError, match="must be pessimistic"):
+            ext.PLDAccountant().compose(optimistic)
+        with pytest.raises(TypeError, match="PrivacyLossDistribution. Found int"):
+            ext.PLDAccountant().compose(ext.PLDEvent(5))
