@@ -61,6 +61,7 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import shifted_noise
+from dp_accounting_ext.studies import canaries
 
 Axis = atom_laws.Axis
 REMOVE = Direction.REMOVE
@@ -692,6 +693,38 @@ def masses_of_stock_distributions():
     yield abs(1 - math.fsum(masses) - 1e-12) * 1e12
 
 
+def tails_of_canaries():
+    """The least probability that is excluded, if nothing is lowered."""
+    rng = RNG()
+
+    def is_excluded(probability, game):
+        tail, above, m = probability, 0, game.canaries
+        for i in range(game.guesses - 1, -1, -1):
+            right = ((i + 1) * tail + above) / m
+            *_, (_, slope, cost) = (x for x in game._pieces if x[0] <= right)
+            above += tail
+            tail = (m * (slope * right - cost) + above) / (game.guesses - i)
+        return tail > 1
+
+    for guesses in [1, 2, 3, 4] * 15:
+        slopes = np.exp(rng.uniform(0.1, 2, 3))
+        game = canaries._Game(slopes, rng.random(3) / 9, 9, guesses, "both", 0.5)
+        with mock.patch.multiple(canaries, _DOWN=1.0, _UP=1.0):
+            low, high = 1e-9, 1.0
+            while math.nextafter(low, 1.0) < high:
+                middle = (low + high) / 2
+                is_high = game._excludes(guesses, middle)
+                low, high = (low, middle) if is_high else (middle, high)
+        low, high = mpf(high) * (1 - mpf(2) ** -44), mpf(high) * (1 + mpf(2) ** -44)
+        assert is_excluded(high, game) and not is_excluded(low, game)
+        found = (low + high) / 2
+        for _ in range(40):
+            middle = (low + high) / 2
+            is_high = is_excluded(middle, game)
+            low, high = (low, middle) if is_high else (middle, high)
+        yield float(abs(found / high - 1)) / (3 * guesses * 2.0**-49)
+
+
 # The share of what is allowed that is used at most: some two or three times what the
 # measure finds here, so that other processors and libraries may differ a little.
 USED = {
@@ -735,6 +768,7 @@ USED = {
     epsilons_of_divergences: 0.017,
     largest_losses: 0.035,
     counts_of_steps: 0.012,
+    tails_of_canaries: 0.12,
 }
 
 # What is moved to its side by the allowance itself: how far it is from that, over it.
