@@ -14,29 +14,28 @@ from dp_accounting_ext.studies import training_run
 
 _EPILOG = """\
 example:
-  python -m dp_accounting_ext canaries --scores scores.csv --guesses 320 \\
-      --noise-multiplier 1 --dataset-size 60000 --batch-size 600 --epochs 10 \\
-      --sampling poisson-sampling
+  printf 'score,member\\n2.1,1\\n-0.3,0\\n0.4,1\\n-1.2,0\\n' > scores.csv
+  python -m dp_accounting_ext canaries --scores scores.csv --guesses 2 \\
+      --noise-multiplier 1 --dataset-size 60000 --batch-size 600 --epochs 10
 
 Before the run a fair coin decides of each canary, a record of your own, whether
 it takes part (with --sampling shuffled: which of two records does). The file
-has a row for each canary, with columns named score and member: a score, from
-all that the run released, which is larger if the canary seems to have taken
-part; and 1 if it took part, otherwise 0. The highest scores are guessed to be
-members. Choose --guesses before you look at the scores; in Python,
-canaries.plan suggests a number.
+has a row for each canary: a score, from all that the run released, which is
+larger if the canary seems to have taken part; and 1 if it did, otherwise 0. Of
+the highest scores it is guessed that they took part. Choose the number of
+guesses before you look at scores, as canaries.plan does in Python.
 
-More right guesses than what is claimed allows refute the claim: noise, batches
-or the audit were not as said. A true claim is refuted with a probability of at
-most --significance. Not refuted does not mean private: no attack finds every
-fault.
+If more guesses are right than a row of the table allows, the run was not as the
+row says, or the audit was not: noise, batches, coins. A true row is refuted
+with a probability of at most --significance. Not refuted does not mean private:
+no attack finds every fault.
 """
 
 
 def add_to(commands: Any) -> None:
     """Adds the subcommand."""
     words = "an audit of what was trained, by canaries and guesses of membership"
-    usage = "--scores FILE --guesses N --noise-multiplier X"
+    usage = "--scores FILE --guesses N"
     command = parser.add_command(commands, "canaries", _audit, words, _EPILOG, usage)
     parser.add(command, "scores", pathlib.Path, "CSV file: columns score, member")
     parser.add(command, "guesses", int, "guesses, chosen before looking at scores")

@@ -26,6 +26,7 @@ from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -42,10 +43,10 @@ __dir__ = __all__.copy
 # Tuning: the ε at which the claimed curve is asked for, and the digits of p-values.
 _EPSILONS = np.r_[0:4:0.01, 4:16:0.05, 16:60:0.5]
 _PRECISION = 1e-4
-# Certified: each covers eight roundings; and four errors of `scipy.stats.binom`.
+# Certified: each covers eight roundings.
 _DOWN, _UP = 1 - 2.0**-49, 1 + 2.0**-49
-_BINOMIAL_UP = 1 + 2e-9
-_LEAST = 1e-280  # Of a p-value, and of a probability that is divided by.
+# Sums are cut at the one, which makes bounds larger, and p-values at the other.
+_LARGEST, _LEAST = 1e290, 1e-280
 # Fair coins give so uneven a number of members with this probability.
 _UNFAIR = 1e-6
 _SHARES = {"in": 0.5, "both": 1.0}
@@ -318,15 +319,19 @@ class _Game:
         It is b + (1 − b) min(1, h δ m b / (v π(v))), with v right guesses, the law
         π = Bin(r, s / (1 + s)) and b = π(v) + … + π(r).
         """
-        rates = np.minimum(self.slopes / (1 + self.slopes) * _UP, 1)
-        masses: FloatArray = np.asarray(stats.binom.pmf(right, self.guesses, rates))
-        used = masses > _LEAST
-        if not right or not used.any():
+        if not right:
             return 1.0
-        tails = stats.binom.sf(right - 1, self.guesses, rates[used])
-        lost = _SHARES[self.guess] * self.canaries / right * self.deltas[used]
-        bounds = tails + (1 - tails) * np.minimum(lost * (tails / masses[used]), 1)
-        return min(1.0, float(bounds.min() * _BINOMIAL_UP))
+        wrong, lost = self.guesses - right, _SHARES[self.guess] * self.canaries / right
+        # Other lines have bounds of nearly one.
+        used = (lost * self.deltas < 1) & (self.slopes * wrong <= 64 * (right + 1))
+        slopes, deltas = self.slopes[used], self.deltas[used]
+        error = 8 * (self.guesses + 8) * floats.UNIT_ROUNDOFF
+        above = _series(slopes, wrong, right) * (1 + error)  # b / π(v)
+        below = _series(1 / slopes, right, wrong) * (1 - error) - 1  # (1 − b) / π(v)
+        tails = above / (above + np.maximum(below, 0))
+        bounds = tails + (1 - tails) * np.minimum(lost * deltas * above, 1)
+        bounds[above > _LARGEST / 2] = 1.0
+        return min(1.0, float(bounds.min(initial=1.0) * _UP))
 
     def _excludes(self, right: int, probability: float) -> bool:
         """Returns whether as many right guesses are less probable, by Theorem 3.
@@ -357,6 +362,20 @@ class _Game:
         begins = np.geomspace(1e-12, 1, 2000)
         best = (np.outer(begins, slopes) - costs).argmax(axis=1)
         return np.array([begins, slopes[best], costs[best]]).T.tolist()
+
+
+def _series(x: FloatArray, n: int, k: int) -> FloatArray:
+    """Returns Σ x^j n ⋯ (n − j + 1) / ((k + 1) ⋯ (k + j)), but at most 1e290."""
+    total, term = np.ones_like(x), np.ones_like(x)
+    for j in range(n):
+        factor = x * ((n - j) / (k + 1 + j))
+        term = np.minimum(term * factor, _LARGEST)
+        total = np.minimum(total + term, _LARGEST)
+        # Later factors are smaller: the rest is at most term · factor / (1 − factor).
+        rest = term <= (1 - factor) * total * 1e-17
+        if j % 16 == 0 and (rest | (total == _LARGEST)).all():
+            break
+    return total
 
 
 def _members(value: Any, shape: tuple[int, ...]) -> BoolArray:

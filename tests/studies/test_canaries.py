@@ -228,23 +228,41 @@ def test_no_law_of_more_canaries_has_a_smaller_p_value(m, r, guess):
     ],
 )
 def test_a_lower_bound_on_epsilon_is_the_largest_that_is_refuted(m, r, v, delta):
-    """By Theorem 2 in forty digits, without any tolerance."""
+    """Without any tolerance."""
     with mpmath.workdps(40):
-
-        def bound(epsilon):
-            slope = mpmath.exp(mpmath.mpf(epsilon))
-            total = term = mpmath.mpf(1)
-            for j in range(r - v):
-                term *= slope * (r - v - j) / (v + 1 + j)
-                total += term
-                if term < mpmath.mpf(10) ** -35 * total:
-                    break
-            mass = mpmath.binomial(r, v) * slope**v / (1 + slope) ** r
-            b = mass * total
-            return b + (1 - b) * min(1, delta * m * total / v)
-
         found = canaries.epsilon_lower_bound(v, r, m, delta, LEVEL, guess="both")
-        assert bound(found) <= LEVEL < bound(found + 3e-6)
+        assert binomial_bound(found, delta, m, r, v) <= LEVEL
+        assert binomial_bound(found + 3e-6, delta, m, r, v) > LEVEL
+
+
+def binomial_bound(epsilon, delta, m, r, v):
+    """The bound of Theorem 2 with guesses of both kinds, in forty digits."""
+    slope = mpmath.exp(mpmath.mpf(epsilon))
+    total = term = mpmath.mpf(1)
+    for j in range(r - v):
+        term *= slope * (r - v - j) / (v + 1 + j)
+        total += term
+    b = mpmath.binomial(r, v) * slope**v / (1 + slope) ** r * total
+    return b + (1 - b) * min(1, delta * m * total / v)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "r", "numbers"),
+    [
+        (4.25, 1e-5, 2000, (1955, 1962, 1970, 1980, 1990, 2000)),
+        (0.5, 0.0, 10**4, (5000, 6225, 6400, 7500)),
+        (10.0, 1e-9, 300, (299, 300)),
+        (1.0, 0.2, 40, range(1, 41)),
+    ],
+)
+def test_p_values_are_exact_where_the_theorem_is(epsilon, delta, r, numbers):
+    """From below without any tolerance, and to nine digits."""
+    accountant = risk.published(epsilon=epsilon, delta=delta)
+    with mpmath.workdps(40):
+        for v in numbers:
+            found = p_value(accountant, r, r, v, "both")
+            truth = binomial_bound(epsilon, delta, r, r, v)
+            assert truth <= found <= max(truth * (1 + mpmath.mpf(10) ** -9), 1e-279)
 
 
 # False alarms.
