@@ -41,12 +41,12 @@ __all__ = [
 __dir__ = __all__.copy
 
 # Tuning: the ε at which the claimed curve is asked for, and the digits of p-values.
-_EPSILONS = np.r_[0:4:0.01, 4:16:0.05, 16:60:0.5]
+_EPSILONS: FloatArray = np.r_[0:4:0.01, 4:16:0.05, 16:60:0.5]
 _PRECISION = 1e-4
 # Certified: each covers eight roundings.
 _DOWN, _UP = 1 - 2.0**-49, 1 + 2.0**-49
 # Sums are cut at the one, which makes bounds larger, and p-values at the other.
-_LARGEST, _LEAST = 1e290, 1e-280
+_LARGEST, _LEAST = 1e40, 1e-30
 # Fair coins give so uneven a number of members with this probability.
 _UNFAIR = 1e-6
 _SHARES = {"in": 0.5, "both": 1.0}
@@ -365,7 +365,7 @@ class _Game:
 
 
 def _series(x: FloatArray, n: int, k: int) -> FloatArray:
-    """Returns Σ x^j n ⋯ (n − j + 1) / ((k + 1) ⋯ (k + j)), but at most 1e290."""
+    """Returns Σ x^j n ⋯ (n − j + 1) / ((k + 1) ⋯ (k + j)), but at most 1e40."""
     total, term = np.ones_like(x), np.ones_like(x)
     for j in range(n):
         factor = x * ((n - j) / (k + 1 + j))
