@@ -328,9 +328,9 @@ class _Game:
         error = 8 * (self.guesses + 8) * floats.UNIT_ROUNDOFF
         above = _series(slopes, wrong, right) * (1 + error)  # b / π(v)
         below = _series(1 / slopes, right, wrong) * (1 - error) - 1  # (1 − b) / π(v)
+        # Where one is cut, the other is at most r: the law has one peak.
         tails = above / (above + np.maximum(below, 0))
         bounds = tails + (1 - tails) * np.minimum(lost * deltas * above, 1)
-        bounds[above > _LARGEST / 2] = 1.0
         return min(1.0, float(bounds.min(initial=1.0) * _UP))
 
     def _excludes(self, right: int, probability: float) -> bool:

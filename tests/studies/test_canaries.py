@@ -477,11 +477,17 @@ def test_guesses_are_counted_as_a_loop_counts_them(guess):
 
 
 def test_a_verdict_is_that_of_the_p_value():
-    for v in range(70, 101):
+    for v in range(76, 90):
         scores, members = game(1000, 100, v, "in")
         found = canaries.audit(sampled(), scores, members, guesses=100)
         assert found.refuted == (found.right >= found.needed)
         assert found.refuted == (found.p_value <= LEVEL)
+        for share in (1.0, 0.99999, 0.99995, 0.9999, 0.9):
+            level = share * found.p_value
+            other = canaries.audit(
+                sampled(), scores, members, guesses=100, significance=min(level, 0.99)
+            )
+            assert other.refuted == (other.p_value <= other.significance)
 
 
 def test_more_canaries_or_a_larger_level_are_no_harder():
