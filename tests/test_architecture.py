@@ -59,7 +59,6 @@ ELSEWHERE = {
     "reading": "all events, in golden/, referee/ and test_hostile_input.py",
     "renyi/subsampling": "golden/ and laws/test_renyi.py",
     "renyi/selection": "golden/ and laws/test_renyi.py",
-    "studies/batch_tests": "test_audit.py",
     "studies/curve_plots": "test_curves.py",
     "studies/sweep_rows": "test_sweep.py",
     "studies/progress": "command_line/test_text.py, where it is shown",

@@ -19,8 +19,8 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import displays
-from dp_accounting_ext.studies import audit
 from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import canaries
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import second_opinion
@@ -55,8 +55,8 @@ def long_accountant():
 
 
 def audited():
-    run = training_run.TrainingRun(dataset_size=6, batch_size=2, epochs=6)
-    return audit.audit(run, [[0, 1], [2], [3, 4, 5]] * 6)
+    members = np.arange(100) % 2
+    return canaries.audit(ext.PLDAccountant(), members, members, guesses=9)
 
 
 ONE = dataclasses.replace(RUN, sampling="Poisson sampling")
@@ -73,8 +73,7 @@ HELD = {
     "strategies": lambda: strategy_comparison.compare(MATRIX, 1e-5),
     "claims": lambda: statement.claims(RUN),
     "run": lambda: RUN,
-    "findings": audited,
-    "finding": lambda: audited()[0],
+    "canaries": audited,
     "opinion": lambda: second_opinion.opinion(ONE),
     "profiles": lambda: curves.profiles(RUN, num_points=9),
     "trade-offs": lambda: curves.trade_offs(RUN, num_points=9),

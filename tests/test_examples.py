@@ -27,6 +27,7 @@ def example(name):
 dp_sgd = example("dp_sgd_balls_and_bins")
 private_places = example("private_places")
 matrix_mechanism = example("matrix_mechanism")
+canaries = example("canaries")
 
 
 def small(**changes):
@@ -141,3 +142,13 @@ def test_batches_of_correlated_noise_are_those_of_the_event(event):
     assert np.mean(sizes) / records == pytest.approx(share, rel=0.05)
     if getattr(event, "warm_start", True):
         assert max(sizes) < 1.3 * min(sizes)
+
+
+def test_an_audit_refutes_the_run_that_leaves_noise_out(capsys):
+    canaries.main(seed=1)
+    shown = " ".join(capsys.readouterr().out.split())
+    claimed, faulty = shown.split("audit of 1000 canaries ")[1:]
+    assert "not refuted" in claimed and "does not show that it is true" in claimed
+    assert "is refuted" in faulty and "not refuted" not in faulty
+    path = FOLDER / "canaries.py"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 40

@@ -20,6 +20,7 @@ from dp_accounting_ext import risk
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.sampling import sampling_certificate
 from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import canaries
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import statement
@@ -49,6 +50,10 @@ def profiles(**options):
 
 def certify(event, **options):
     return lambda: ext.certify_by_sampling(event, **{"delta": 0.01, **options})
+
+
+def audit(scores=(2.0, 1.0), members=(1, 0), guesses=1, **options):
+    return lambda: canaries.audit(NOTHING, scores, members, guesses=guesses, **options)
 
 
 def mixture(gram):
@@ -203,6 +208,28 @@ CASES = [
     (
         lambda: curves.trade_offs(SETTING, least_rate=0.0),
         "least_rate must be in [1e-200, 1). Found 0.0.",
+    ),
+    # studies.canaries
+    (audit(scores=[1.0, math.nan]), "scores must be numbers. Found nan at index 1."),
+    (audit(scores="x"), "scores must be an array of real numbers. Found dtype <U1."),
+    (audit(members=[1]), "members must be a row, as scores. Found shapes (1,) and (2"),
+    (audit(members=[1, 2]), "members must be 0 or 1. Found 2."),
+    (
+        audit(scores=[0.0] * 30, members=[True] * 30),
+        "members must be drawn by fair coins. Found 30 of 30, which they give with a",
+    ),
+    (audit(guesses=3), "guesses must be at most canaries. Found 3 of 2."),
+    (audit(guesses=0), "guesses must be at least 1. Found 0."),
+    (audit(guesses=1.0), "guesses must be an integer. Found 1.0."),
+    (audit(guess="out"), "guess must be in or both. Found 'out'."),
+    (audit(significance=1.0), "significance must be in (0, 1). Found 1.0."),
+    (
+        lambda: canaries.epsilon_lower_bound(3, 2, 9, 1e-5),
+        "right must be at most guesses. Found 3 of 2.",
+    ),
+    (
+        lambda: canaries.plan(NOTHING, 1.0, 9),
+        "fault must be a PLDAccountant that has composed what ran, as PLDAccountant()",
     ),
     # studies.sweep
     (
@@ -599,6 +626,7 @@ EDGE = [
     "correlated/sampling/sampling_certificate.py",
     "studies/training_run.py",
     "studies/calibration.py",
+    "studies/canaries.py",
     "studies/curves.py",
     "studies/sweep.py",
     "studies/sweep_rows.py",

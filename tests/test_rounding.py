@@ -7,6 +7,7 @@ allowance becomes ten times as small.
 """
 
 import ast
+import bisect
 from fractions import Fraction
 import functools
 import itertools
@@ -61,6 +62,7 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import shifted_noise
+from dp_accounting_ext.studies import canaries
 
 Axis = atom_laws.Axis
 REMOVE = Direction.REMOVE
@@ -692,6 +694,54 @@ def masses_of_stock_distributions():
     yield abs(1 - math.fsum(masses) - 1e-12) * 1e12
 
 
+def sums_of_canaries():
+    """Tails of binomial laws, over the mass where they begin."""
+    for n, k in [(1, 1), (3, 2), (5, 1), (2, 6)]:
+        slopes = np.exp(np.random.default_rng(n + k).uniform(-2, 2, 99))
+        for slope, found in zip(
+            slopes, canaries._series(1 / slopes, n, k), strict=True
+        ):
+            term = truth = mpf(1)
+            for j in range(n):
+                term *= mpf(n - j) / (k + 1 + j) / mpf(slope)
+                truth += term
+            yield float(abs(found / truth - 1)) / (8 * (n + k + 8) * 2.0**-53)
+
+
+def tails_of_canaries():
+    """The least probability that is excluded, if nothing is lowered."""
+    rng = RNG()
+
+    def is_excluded(probability, game):
+        tail, above, m = probability, 0, game.canaries
+        begins, slopes, costs = zip(*game._pieces, strict=True)
+        for i in range(game.guesses - 1, -1, -1):
+            right = ((i + 1) * tail + above) / m
+            place = bisect.bisect_right(begins, right) - 1
+            above += tail
+            wrong = slopes[place] * right - costs[place]
+            tail = (m * wrong + above) / (game.guesses - i)
+        return tail > 1
+
+    for guesses in [1, 2, 3, 4] * 10:
+        slopes = np.exp(rng.uniform(0.1, 2, 3))
+        game = canaries._Game(slopes, rng.random(3) / 9, 9, guesses, "both", 0.5)
+        with mock.patch.multiple(canaries, _DOWN=1.0, _UP=1.0):
+            low, high = 1e-9, 1.0
+            while math.nextafter(low, 1.0) < high:
+                middle = (low + high) / 2
+                is_high = game._excludes(guesses, middle)
+                low, high = (low, middle) if is_high else (middle, high)
+        low, high = mpf(high) * (1 - mpf(2) ** -44), mpf(high) * (1 + mpf(2) ** -44)
+        assert is_excluded(high, game) and not is_excluded(low, game)
+        found = (low + high) / 2
+        for _ in range(40):
+            middle = (low + high) / 2
+            is_high = is_excluded(middle, game)
+            low, high = (low, middle) if is_high else (middle, high)
+        yield float(abs(found / high - 1)) / (3 * guesses * 2.0**-49)
+
+
 # The share of what is allowed that is used at most: some two or three times what the
 # measure finds here, so that other processors and libraries may differ a little.
 USED = {
@@ -735,6 +785,8 @@ USED = {
     epsilons_of_divergences: 0.017,
     largest_losses: 0.035,
     counts_of_steps: 0.012,
+    sums_of_canaries: 0.05,
+    tails_of_canaries: 0.12,
 }
 
 # What is moved to its side by the allowance itself: how far it is from that, over it.

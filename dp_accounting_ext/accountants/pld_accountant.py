@@ -391,3 +391,17 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
 inheritance.refuse_what_is_inherited(
     PLDAccountant, keep={"neighboring_relation", "CompositionErrorDetails"}
 )
+
+
+def checked(name: str, value: Any) -> PLDAccountant:
+    """Returns the value unchanged.
+
+    Raises:
+        TypeError: If it is not a `PLDAccountant`.
+    """
+    if not isinstance(value, PLDAccountant):
+        raise TypeError(
+            f"{name} must be a PLDAccountant that has composed what ran, as "
+            f"PLDAccountant().compose(event). Found {value!r:.60}."
+        )
+    return value

@@ -343,12 +343,7 @@ def _up(bounds: Bounds) -> str:
 
 
 def _checked(accountant: Any) -> pld_accountant.PLDAccountant:
-    if not isinstance(accountant, pld_accountant.PLDAccountant):
-        raise TypeError(
-            f"accountant must be a PLDAccountant that has composed what ran, as "
-            f"PLDAccountant().compose(event). Found {accountant!r:.60}."
-        )
-    return accountant
+    return pld_accountant.checked("accountant", accountant)
 
 
 def _inside(name: str, value: float) -> float:

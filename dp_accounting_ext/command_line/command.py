@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 import warnings
 
+from dp_accounting_ext.command_line import canaries_command
 from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import risks
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for module in (
         training,
         risks,
+        canaries_command,
         verify_command,
         sweep_command,
         wpm_command,

@@ -1,7 +1,7 @@
 """Studies of training runs: ways of drawing batches, compared and calibrated."""
 
-from dp_accounting_ext.studies import audit as audit
 from dp_accounting_ext.studies import calibration as calibration
+from dp_accounting_ext.studies import canaries as canaries
 from dp_accounting_ext.studies import comparison as comparison
 from dp_accounting_ext.studies import curves as curves
 from dp_accounting_ext.studies import progress as progress
@@ -11,8 +11,8 @@ from dp_accounting_ext.studies import sweep as sweep
 from dp_accounting_ext.studies import training_run as training_run
 
 __all__ = [
-    "audit",
     "calibration",
+    "canaries",
     "comparison",
     "curves",
     "progress",

@@ -8,7 +8,15 @@ import subprocess
 from dp_accounting_ext import command_line
 
 MODULE = "python -m dp_accounting_ext "
-SUBCOMMANDS = ["calibrate", "compare", "explore", "profile", "risk", "statement"]
+SUBCOMMANDS = [
+    "calibrate",
+    "canaries",
+    "compare",
+    "explore",
+    "profile",
+    "risk",
+    "statement",
+]
 SUBCOMMANDS += ["sweep", "trade-off", "verify", "wpm"]
 
 
