@@ -10,7 +10,6 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import output_pairs
-from dp_accounting_ext.kernel import whole_laws
 
 Axis = lattice_law.Axis
 DominatingPair = dominating_pair.DominatingPair
@@ -89,7 +88,7 @@ def uneven_allocation(
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:
     """Returns the law of one step's ratio, multiplied by its weight."""
-    law = law_sums.of_pair(steps.pair, Axis.RATIO, copies=steps.count)
+    law = law_sums.of_pair(steps.pair, Axis.RATIO)
     if steps.weight == 1:
         return law
     return dataclasses.replace(
@@ -99,5 +98,4 @@ def _weighted(steps: Steps) -> lattice_law.Atoms:
         mass_error=law.mass_error + floats.UNIT_ROUNDOFF,
         ratio_error=law.ratio_error + floats.UNIT_ROUNDOFF,
         ledger=law.ledger.with_ratios_times(steps.weight),
-        closeness=whole_laws.NONE,
     )

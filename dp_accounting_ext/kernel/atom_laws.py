@@ -17,7 +17,6 @@ from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.kernel import whole_laws
 
 # Certified: a sum of products lacks at most this for each product that underflows.
 _UNDERFLOW = 1e-316
@@ -68,7 +67,6 @@ class Law(abc.ABC):
             that `Atoms` describes. Degrees 0, 1, 2, … make the law a power series: its
             first row holds Q's masses, and any mass of the other rows may be left out.
         ledger: The sums that the masses must have.
-        closeness: How close the law is, as a whole, to the one that it stands for.
 
     Raises:
         MassError: If the sinks of an upper law hold less than was cut off of it.
@@ -85,7 +83,6 @@ class Law(abc.ABC):
     offset: float = 0.0
     degrees: tuple[int, ...] = ()
     ledger: conservation.Ledger = conservation.OF_Q_ALONE
-    closeness: whole_laws.Closeness = whole_laws.NONE
 
     def __post_init__(self) -> None:
         if self.bound is Bound.UPPER:
@@ -94,10 +91,6 @@ class Law(abc.ABC):
     @abc.abstractmethod
     def mean(self) -> float:
         """Returns Σ mass · value over the positive values."""
-
-    @abc.abstractmethod
-    def totals(self) -> tuple[float, float, int]:
-        """Returns the sums of ratios under P and under Q, and the number of atoms."""
 
     @property
     def common(self) -> dict[str, Any]:
@@ -179,7 +172,6 @@ class Atoms(Law):
             values=self.values - middle,
             offset=self.offset + middle,
             ratio_error=self.ratio_error + rounding,
-            closeness=self.closeness.rounded(rounding),
         )
 
     def is_rare(self) -> BoolArray:
@@ -198,10 +190,6 @@ class Atoms(Law):
 
     def mean(self) -> float:
         return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
-
-    def totals(self) -> tuple[float, float, int]:
-        p = self.mean() + (float(self.masses[1].sum()) if self.keeps_rests else 0.0)
-        return p, float(self.masses[0].sum()), self.values.size
 
     def in_tails(self, tail_mass: float) -> BoolArray:
         """Returns which of the n atoms are in a tail.
@@ -263,10 +251,7 @@ class Atoms(Law):
         )
         if self.bound is Bound.LOWER:
             ledger = ledger.with_cut(cut_p, cut_q)
-            less = share_of(ledger, cut_p + less_p, cut_q + less_q)
-            return dataclasses.replace(
-                kept, ledger=ledger, closeness=self.closeness.without(less)
-            )
+            return dataclasses.replace(kept, ledger=ledger)
         lost_p = floats.raised(cut_p + less_p)
         lost_q = floats.raised(cut_q + less_q)
         if lost_q > MUCH and self.axis is Axis.LOSS:
@@ -311,11 +296,6 @@ def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, fl
     return lost, floats.exponential(most)
 
 
-def share_of(ledger: conservation.Ledger, p: float, q: float) -> float:
-    """Returns the larger share of two masses in P's and in Q's whole mass."""
-    return max(p / max(ledger.p_whole, 0.5), q / max(ledger.q_whole, 0.5))
-
-
 class Sinks(NamedTuple):
     """The sinks, the error of values and the ledger of a sum of two laws."""
 
@@ -352,25 +332,6 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
     return Sinks(
         rounded(infinity_mass), min(rounded(zero_mass), 1.0), ratio_error, ledger
     )
-
-
-def closeness_of_sum(one: Law, other: Law) -> whole_laws.Closeness:
-    """Returns the closeness of the sum of two independent variables of one kind."""
-    drawn = 0.0
-    claimed = max(one.closeness.spread, other.closeness.spread)
-    if one.axis is Axis.RATIO and one is not other and claimed < math.inf:
-        # Under P's law one of the terms is drawn. Each term has a mean ratio of one.
-        sizes = []
-        for law in (one, other):
-            p, q, number = law.totals()
-            if not (p > 0 and q > 0):
-                return whole_laws.NONE
-            gone = share_of(law.ledger, law.ledger.p_gone, law.ledger.q_gone)
-            drawn += 4 * (gone + law.closeness.lacking)
-            drawn += 8 * (number + 16) * floats.UNIT_ROUNDOFF
-            sizes.append(math.log(p / (q * law.ledger.terms)))
-        drawn += abs(sizes[0] - sizes[1])
-    return one.closeness.of_sum(other.closeness, drawn)
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:

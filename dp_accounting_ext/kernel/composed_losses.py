@@ -117,7 +117,7 @@ class ComposedLosses:
             pair = pairs.of(direction)
             if direction is Direction.ADD:
                 pair = dominating_pair.dual(pair)
-            return law_sums.of_pair(pair, Axis.LOSS, copies=count)
+            return law_sums.of_pair(pair, Axis.LOSS)
 
         parts = [
             (functools.partial(law_of, make, count), count)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import copy
 import dataclasses
 import math
 
@@ -15,7 +14,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
-from dp_accounting_ext.kernel import whole_laws
 
 # Certified: the error of a product, or of a sum of a few terms, that is subnormal.
 _DENORMAL_UNITS = 8 * 5e-324
@@ -50,9 +48,6 @@ class DominatingPair:
             ratios within `ratio_error`, the pair is below the mechanism in the order of
             nonnegative convex functions.
         ratio_error: A bound on the relative rounding error of any ratio.
-        closeness: How close both laws are, as a whole, to those of the bound. Only
-            `as_close_as` claims this: a pair that is made of another one claims
-            nothing.
 
     Guarantees:
         `delta` and `epsilon` count both errors on the safe side. The P-mass and the
@@ -72,9 +67,6 @@ class DominatingPair:
     bound: Bound
     mass_error: float = 0.0
     ratio_error: float = 0.0
-    closeness: whole_laws.Closeness = dataclasses.field(
-        default=whole_laws.NONE, init=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         self._check()
@@ -174,12 +166,6 @@ class DominatingPair:
                 raise ValueError(
                     f"{name} must be finite and at least 0. Found {value}."
                 )
-
-    def as_close_as(self, claimed: whole_laws.Closeness) -> "DominatingPair":
-        """Returns the pair with a claim of how close it is to the laws of the bound."""
-        found = copy.copy(self)
-        object.__setattr__(found, "closeness", claimed)
-        return found
 
     @property
     def p_masses(self) -> FloatArray:
@@ -399,7 +385,7 @@ def dual(pair: DominatingPair) -> DominatingPair:
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 7 (and Claim A.2).
     """
-    exchanged = dataclasses.replace(
+    return dataclasses.replace(
         pair,
         ratios=1 / pair.ratios[::-1],
         masses=pair.p_masses[::-1],
@@ -408,4 +394,3 @@ def dual(pair: DominatingPair) -> DominatingPair:
         mass_error=pair.mass_error + pair.ratio_error + floats.UNIT_ROUNDOFF,
         ratio_error=pair.ratio_error + floats.UNIT_ROUNDOFF,
     )
-    return exchanged.as_close_as(pair.closeness.rounded(2 * floats.UNIT_ROUNDOFF))

@@ -36,7 +36,6 @@ from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.kernel import whole_laws
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
@@ -98,15 +97,6 @@ class LatticeLaw(atom_laws.Law):
         nodes, masses = self._cells()
         return Atoms(values=nodes, masses=masses, **self.common).mean()
 
-    def totals(self) -> tuple[float, float, int]:
-        p, q, number = 0.0, 0.0, 0
-        for level, (start, masses) in self.pieces.items():
-            nodes = np.maximum(start + np.arange(masses.shape[1]), 0)
-            p += math.ldexp(self.step, level) * float((nodes * masses[0]).sum())
-            p += float(masses[1].sum()) if self.keeps_rests else 0.0
-            q, number = q + float(masses[0].sum()), number + masses.shape[1]
-        return p, q, number
-
     def ends(self) -> tuple[float, float]:
         """Returns the first and the last node, whether they have mass or not."""
         first, last = [], []
@@ -138,8 +128,8 @@ class LatticeLaw(atom_laws.Law):
         lost_p, lost_q = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
-        is_whole = self.axis is Axis.RATIO or width <= atom_laws.FURTHEST_MOVE
-        if self.bound is Bound.LOWER and not is_whole:
+        moves_far = self.axis is Axis.LOSS and width > atom_laws.FURTHEST_MOVE
+        if self.bound is Bound.LOWER and moves_far:
             # Masses that became too rare by moving far are left out.
             lost_p, lost_q = (
                 atom_laws.missing(whole, left, self.mass_error)
@@ -149,9 +139,7 @@ class LatticeLaw(atom_laws.Law):
             self, ledger=self.ledger.with_underflow(lost_p, lost_q)
         )
         if self.bound is Bound.LOWER:
-            less = atom_laws.share_of(self.ledger, lost_p, lost_q)
-            kept = self.closeness.without(less) if is_whole else whole_laws.NONE
-            return dataclasses.replace(law, closeness=kept)
+            return law
         if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
             whole, left = before()[1], self.p_and_q_mass()[1]
             lost_q = min(lost_q, atom_laws.missing(whole, left, self.mass_error))
@@ -249,7 +237,6 @@ class LatticeLaw(atom_laws.Law):
             law,
             mass_error=self.mass_error + other.mass_error + rounding,
             row_error=self.row_error + other.row_error + rounding,
-            closeness=atom_laws.closeness_of_sum(self, other).rounded(rounding),
             **atom_laws.sinks_of_sum(self, other)._asdict(),
         )
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
@@ -266,7 +253,6 @@ class LatticeLaw(atom_laws.Law):
             self,
             mass_error=self.mass_error + units * floats.UNIT_ROUNDOFF,
             row_error=self.row_error + units * floats.UNIT_ROUNDOFF,
-            closeness=self.closeness.rounded(units * floats.UNIT_ROUNDOFF),
         )
 
 

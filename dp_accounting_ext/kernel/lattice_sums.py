@@ -216,7 +216,6 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
         infinity_mass=atoms.infinity_mass,
         zero_mass=atoms.zero_mass,
         ledger=atoms.ledger,
-        closeness=atoms.closeness,
     )
     return law, atoms
 

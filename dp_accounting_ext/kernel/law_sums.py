@@ -17,7 +17,6 @@ from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.kernel import whole_laws
 
 Accuracy = accuracy.Accuracy
 Atoms = atom_laws.Atoms
@@ -32,22 +31,12 @@ _MOST_ATOMS = 1 << 12
 _MOST_PRODUCTS = 1 << 17
 # Certified: sums of a great many ratios up to this one fit a float.
 _LARGEST_RATIO = 1e280
-# Tuning: bounds on single masses are useless if all masses are off by a factor of e.
-_LARGEST_DRIFT = 1.0
 # Certified: values that differ by no more than this, relatively, are merged.
 _SAME = 64 * floats.UNIT_ROUNDOFF
 
 
-def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
-    """Returns the law of a pair's losses under P, or of its ratios under Q.
-
-    Args:
-        given: The pair.
-        axis: Whether losses or ratios are added up.
-        copies: If the law is only used for a sum of independent copies, their number.
-            It then claims to be as close to the bound's law as the pair does. With 0
-            it claims nothing.
-    """
+def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
+    """Returns the law of a pair's losses under P, or of its ratios under Q."""
     ratios, q = given.ratios, given.masses
     p = given.p_masses
     losses = np.log(ratios)
@@ -55,13 +44,6 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
     mass_error = (
         1.01 * (given.mass_error + given.ratio_error) + 4 * floats.UNIT_ROUNDOFF
     )
-    whole = float(p.sum()) + given.infinity_mass
-    if copies * abs(whole - 1) > _LARGEST_DRIFT and given.closeness.spread < math.inf:
-        # Rounding made all masses too large, or all too small, by so little that only a
-        # billion copies show it: their product may not fit a float. Closeness compares
-        # laws after division by their sums, so that this division leaves it as it is.
-        p, q = p / whole, q / whole
-        mass_error += (1 + 1e-9) * abs(math.log(whole)) + 4 * floats.UNIT_ROUNDOFF
     kept = (p if axis is Axis.LOSS else q) >= floats.TINY
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
@@ -86,19 +68,8 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
             ledger = ledger.with_cut(0.0, -zero_mass)
             ratios, q, zero_mass = np.append(0.0, ratios), np.append(zero_mass, q), 0.0
         ratio_error, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
-    claimed = whole_laws.NONE
-    if copies:
-        # Q's masses are computed from P's and e^{−loss}, where the loss was rounded.
-        largest = float(np.abs(losses).max(initial=0.0))
-        units = 4 + (2 * largest if axis is Axis.LOSS else 0.0)
-        claimed = given.closeness.rounded(units * floats.UNIT_ROUNDOFF)
     if given.bound is Bound.UPPER:
         rows = rows[:1]
-    else:
-        less = atom_laws.share_of(
-            ledger, ledger.p_gone - infinity_mass, ledger.q_gone - zero_mass
-        )
-        claimed = claimed.without(less)
     return Atoms(
         axis,
         given.bound,
@@ -109,7 +80,6 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
         mass_error=mass_error,
         ratio_error=ratio_error,
         ledger=ledger,
-        closeness=claimed,
     )
 
 
@@ -256,10 +226,8 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     nodes = (start + np.arange(masses.shape[1])).astype(np.float64)
     copies = count if atoms.axis is Axis.LOSS else 1
     moved = float(off.max()) + 8 * floats.UNIT_ROUNDOFF * size
-    sinks_and_errors = total.common | {
-        "ratio_error": copies * (atoms.ratio_error + moved),
-        "closeness": total.closeness.rounded(copies * moved),
-    }
+    ratio_error = copies * (atoms.ratio_error + moved)
+    sinks_and_errors = total.common | {"ratio_error": ratio_error}
     return Atoms(
         values=np.asarray(count * float(values[0]) + width * nodes, dtype=np.float64),
         masses=masses,
@@ -321,9 +289,6 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         mass_error=one.mass_error + other.mass_error + rounding,
         row_error=one.row_error + other.row_error + rounding,
         ratio_error=sinks.ratio_error + ratio_error,
-        closeness=atom_laws.closeness_of_sum(one, other).rounded(
-            rounding + ratio_error
-        ),
         degrees=one.degrees,
         ledger=sinks.ledger,
     ).without_tiny(one.q_mass() * other.q_mass())
@@ -366,10 +331,6 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
     ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # One law's masses follow from the other's and the loss, which has an error.
     mass_error = atoms.mass_error + ratio_error
-    units = 8 * floats.UNIT_ROUNDOFF * (1 + largest)
-    if atoms.bound is Bound.UPPER:
-        units += ratio_error
-    claimed = atoms.closeness.rounded(units)
     return profile.LossPair(
         losses,
         p,
@@ -380,5 +341,4 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
         mass_error,
         ratio_error,
         ledger,
-        claimed,
     )

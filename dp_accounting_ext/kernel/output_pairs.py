@@ -101,7 +101,7 @@ def of_losses(pair: profile.LossPair) -> DominatingPair:
         # one. A pair has no ledger that says so.
         whole = max(float(p_masses[kept].sum()), float(q_masses[kept].sum()), 1.0)
         mass_error = max(mass_error, math.log(whole))
-    found = DominatingPair(
+    return DominatingPair(
         np.exp(losses[kept]),
         q_masses[kept],
         min(infinity_mass, 1.0),
@@ -110,9 +110,3 @@ def of_losses(pair: profile.LossPair) -> DominatingPair:
         mass_error,
         pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
     )
-    claimed = pair.closeness.rounded(
-        8 * floats.UNIT_ROUNDOFF * (1 + float(np.abs(losses[kept]).max()))
-    )
-    if pair.bound is Bound.LOWER:
-        claimed = claimed.without(float(np.maximum(p_masses, q_masses)[~kept].sum()))
-    return found.as_close_as(claimed)

@@ -17,7 +17,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.kernel import whole_laws
 
 # Exponentials relative to one reference loss are summed up over this many nats.
 _SPAN = 16.0
@@ -26,68 +25,8 @@ _ROUNDINGS = 64
 # Certified: the number of roundings of a value on a chord between two losses: a mean of
 # two heights, with a weight that is a quotient of two exponentials.
 CHORD = 32
-# Tuning: where masses have a smaller error than this, bounds on whole laws are no
-# better.
-_SMALL_ERROR = 1e-7
 # A value above every profile, whatever the errors of its masses.
 _HIGHEST = 1e100
-
-
-@dataclasses.dataclass(frozen=True)
-class Laws:
-    """What bounds on whole laws need besides the losses and masses of a profile.
-
-    Attributes:
-        q: (n,) Q's masses of the losses.
-        closeness: How close P's and Q's laws are to those of the bound.
-    """
-
-    q: FloatArray
-    closeness: whole_laws.Closeness
-
-
-@dataclasses.dataclass(frozen=True)
-class Powers:
-    """The tests {loss ≥ l_j} of a lower bound.
-
-    Attributes:
-        least: (n,) lower bounds on their probabilities under P.
-        most: (n,) upper bounds on their probabilities under Q.
-    """
-
-    least: FloatArray
-    most: FloatArray
-
-    @classmethod
-    def of(
-        cls,
-        p: FloatArray,
-        laws: Laws,
-        q: FloatArray,
-        infinity_mass: float,
-        rounding: float,
-    ) -> "Powers":
-        """Returns the tests of (n,) masses, in the order of increasing losses."""
-        # A mass that underflowed is at most this.
-        q = np.maximum(q, floats.SMALLEST_MASS)
-        sums = [np.cumsum(law[::-1])[::-1] for law in (p, q)]
-        whole = (float(sums[0][0]) + infinity_mass) * (1 + 2 * laws.closeness.lacking)
-        least = laws.closeness.least(
-            (sums[0] + infinity_mass) / whole * (1 - 4 * rounding)
-        )
-        most = laws.closeness.most(sums[1] / float(sums[1][0]) * (1 + 4 * rounding))
-        return cls(least, most)
-
-    def epsilon(self, delta: float) -> float:
-        """Returns the largest ε at which some test proves more than a given δ."""
-        gained = self.least - delta
-        says = gained > 0
-        if not says.any():
-            return 0.0
-        ratios = gained[says] / self.most[says]
-        return math.log(float(ratios.max())) - 8 * floats.UNIT_ROUNDOFF * (
-            1 + abs(math.log(float(ratios.max())))
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +41,6 @@ class Profile:
         bound: The side of the bound.
         mass_error: Masses are within a factor of e^±mass_error of those of a bound.
         ratio_error: Losses are within this many nats of those of a bound.
-        sum_error: The part of `mass_error` that comes from the sums made here.
-        closeness: How close P's law is, as a whole, to that of the bound.
-        powers: The tests of a lower bound, if its laws are close on the whole.
     """
 
     losses: FloatArray
@@ -114,9 +50,6 @@ class Profile:
     bound: Bound
     mass_error: float
     ratio_error: float
-    sum_error: float = 0.0
-    closeness: whole_laws.Closeness = whole_laws.NONE
-    powers: Powers | None = None
 
     @classmethod
     def of(
@@ -127,7 +60,6 @@ class Profile:
         bound: Bound,
         mass_error: float,
         ratio_error: float,
-        laws: Laws | None = None,
     ) -> "Profile":
         """Returns the profile of (n,) losses with (n,) masses, in any order.
 
@@ -136,11 +68,6 @@ class Profile:
         """
         if not losses.size:
             losses, masses = np.zeros(1), np.full(1, floats.SMALLEST_MASS)
-            laws = None
-        if laws and not (
-            laws.closeness.spread < mass_error and mass_error > _SMALL_ERROR
-        ):
-            laws = None
         order = np.argsort(losses, kind="stable")
         losses, masses = losses[order], masses[order]
         costs = np.empty(losses.size)
@@ -160,7 +87,7 @@ class Profile:
         rounding = (2 * losses.size + _ROUNDINGS) * floats.UNIT_ROUNDOFF
         total = float(heights[0] + costs[0])
         conservation.check_profile(total, float(masses.sum()), rounding)
-        found = cls(
+        return cls(
             losses,
             heights,
             costs,
@@ -169,12 +96,6 @@ class Profile:
             mass_error + rounding,
             ratio_error,
         )
-        if laws is None:
-            return found
-        if bound is Bound.LOWER:
-            powers = Powers.of(masses, laws, laws.q[order], infinity_mass, rounding)
-            return dataclasses.replace(found, powers=powers)
-        return dataclasses.replace(found, sum_error=rounding, closeness=laws.closeness)
 
     def with_losses(self, most: int) -> "Profile":
         """Returns an upper profile with at most some number of losses.
@@ -194,20 +115,7 @@ class Profile:
             heights=heights,
             costs=np.append(self.costs[0], slopes),
             mass_error=self.mass_error + rounding,
-            sum_error=self.sum_error + rounding,
         )
-
-    @property
-    def _scales(self) -> tuple[float, float]:
-        """The factors that turn the masses, and the sink, into shares of one.
-
-        Masses of n runs may have n errors of one sign. Their sum then has the same
-        relative error, which is thus known. The error of the masses that were cut off
-        is no larger.
-        """
-        masses = float(self.heights[0] + self.costs[0])
-        scale = max(1 - self.infinity_mass, floats.SMALLEST_MASS) / masses
-        return scale, max(scale, 1.0)
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
@@ -227,15 +135,6 @@ class Profile:
             found = np.full(summed.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
         else:
             found = summed * math.exp(sign * self.mass_error)
-        if self.closeness.spread < math.inf:
-            scale, of_sink = self._scales
-            shares = finite * scale + self.infinity_mass * of_sink
-            shares *= 1 + 4 * self.sum_error
-            found = np.minimum(found, self.closeness.most(shares))
-        if self.powers is not None:
-            with np.errstate(over="ignore"):
-                lost = np.exp(epsilons) * self.powers.most[places]
-            found = np.maximum(found, (self.powers.least[places] - lost) * (1 - 1e-15))
         if self.bound is Bound.UPPER:
             # At ε < 0, no two laws have a smaller δ than this.
             least = -np.expm1(np.minimum(epsilons, 0.0)) * (
@@ -252,10 +151,6 @@ class Profile:
         goals = (
             deltas * floats.exponential(-sign * self.mass_error) - self.infinity_mass
         )
-        if self.closeness.spread < math.inf:
-            shares = self.closeness.least(deltas) * (1 - 4 * self.sum_error)
-            scale, of_sink = self._scales
-            goals = np.maximum(goals, (shares - self.infinity_mass * of_sink) / scale)
         is_finite = goals > 0
         goals = np.where(is_finite, goals, 0.0)
         # Any larger goal is above every profile, and this one fits a float.
@@ -272,9 +167,6 @@ class Profile:
         # Here the profile is below the goal at every ε.
         found = np.where(lacking >= 1, 0.0, found)
         found = np.where(is_finite, found, math.inf)
-        if self.powers is not None:
-            tested = [self.powers.epsilon(delta) for delta in deltas.tolist()]
-            found = np.maximum(found, tested)
         conservation.check_numbers("Bounds on ε", found)
         positive: FloatArray = np.maximum(found, 0.0)
         return positive
@@ -296,7 +188,6 @@ class LossPair:
             bound.
         ratio_error: Losses are within this many nats of those of a bound.
         ledger: The sums that the masses must have.
-        closeness: How close both laws are, as a whole, to those of the bound.
 
     Raises:
         MassError: If the masses do not sum to what they must, within the errors.
@@ -311,7 +202,6 @@ class LossPair:
     mass_error: float
     ratio_error: float
     ledger: conservation.Ledger
-    closeness: whole_laws.Closeness = whole_laws.NONE
 
     def __post_init__(self) -> None:
         is_upper = self.bound is Bound.UPPER
@@ -340,7 +230,6 @@ class LossPair:
             self.bound,
             self.mass_error,
             self.ratio_error,
-            Laws(each.q_masses[kept], self.closeness),
         )
 
     def swapped(self) -> "LossPair":

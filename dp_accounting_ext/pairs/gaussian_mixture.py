@@ -12,7 +12,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import shifts
 
 # Certified: the relative error of a mass by quadrature with three nodes is at most this
@@ -190,11 +189,7 @@ def _pair_of(
         if p_high > 4 * tail_mass and q_high > floats.SMALLEST_MASS:
             lowered = (1 - 4 * mass_error) * p_high / q_high
             means, masses = np.append(means, lowered), np.append(masses, q_high)
-        found = shifts.lower_pair(means, masses, mass_error, ratio_error)
-        # A lower pair leaves out only what lies beyond the grid.
-        claimed = whole_laws.Closeness(1.01 * (6 * mass_error + ratio_error))
-        outside = max(p_low, p_high, q_low, q_high) + found.masses.size * floats.RARE
-        return found.as_close_as(claimed.without(outside))
+        return shifts.lower_pair(means, masses, mass_error, ratio_error)
     masses = shifts.split(masses, excess, span)
     masses[0] += p_low / edges[0]
     masses[-1] += q_high
@@ -212,7 +207,7 @@ def _pair_of(
         ("Q, below", q.below(noise[1]), zero_mass + float(masses[:2].sum())),
     ):
         conservation.check_held(law, held, tail, slack)
-    found = dominating_pair.DominatingPair(
+    return dominating_pair.DominatingPair(
         edges,
         masses,
         infinity_mass=infinity_mass + rest[0],
@@ -221,7 +216,6 @@ def _pair_of(
         mass_error=mass_error,
         ratio_error=ratio_error,
     )
-    return found.as_close_as(whole_laws.Closeness(1.01 * (mass_error + ratio_error)))
 
 
 def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
