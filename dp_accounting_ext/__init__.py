@@ -25,6 +25,7 @@ The public names, with help of their own:
     risk                      what an attacker can do: advantage, true positives, …
     verify                    a second opinion on ε, by ball arithmetic
     budget                    noise for a target, runs that remain, privacy filters
+    dp_event                  these events, and four of a newer dp_accounting
     integrations              Opacus, jax_privacy
     wpm                       one draw of a private distribution
     mechanisms                what events of one's own are built from
@@ -37,6 +38,7 @@ from typing import Any
 
 if TYPE_CHECKING:
     # At run time these are imported at their first use. A type checker reads them here.
+    from dp_accounting_ext import dp_event as dp_event
     from dp_accounting_ext import integrations as integrations
     from dp_accounting_ext import mechanisms as mechanisms
     from dp_accounting_ext import studies as studies
@@ -87,6 +89,7 @@ __all__ = [
 # `--version` waits for no library.
 _MODULES = {
     "budget": "accountants.budget",
+    "dp_event": "dp_event",
     "integrations": "integrations",
     "mechanisms": "mechanisms",
     "pld": "accountants.pld",

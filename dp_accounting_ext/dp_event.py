@@ -9,9 +9,13 @@ from dp_accounting.pld import privacy_loss_distribution as stock_pld
 import numpy as np
 
 __all__ = [
+    "DiscreteGaussianDpEvent",
+    "EpsilonDeltaDpEvent",
+    "ExponentialMechanismDpEvent",
     "GroupSubsampledEvent",
     "PLDEvent",
     "PLDSubsampleEvent",
+    "PermuteAndFlipDpEvent",
     "RandomAllocationEvent",
     "ScheduledAllocationEvent",
 ]
@@ -143,3 +147,69 @@ class GroupSubsampledEvent(dp_event.DpEvent):
 
     group_size: int
     event: dp_event.DpEvent
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class EpsilonDeltaDpEvent(dp_event.DpEvent):
+    """Represents a mechanism of which only (ε, δ)-differential privacy is known.
+
+    Attributes:
+        epsilon: ε, in nats.
+        delta: δ.
+    """
+
+    epsilon: float
+    delta: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ExponentialMechanismDpEvent(dp_event.DpEvent):
+    """Represents the exponential mechanism, or any of ε-bounded range.
+
+    Source: https://arxiv.org/abs/1909.13830.
+
+    Attributes:
+        epsilon: ε, in nats.
+    """
+
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PermuteAndFlipDpEvent(dp_event.DpEvent):
+    """Represents the permute-and-flip mechanism.
+
+    Source: https://arxiv.org/abs/2010.12603.
+
+    Attributes:
+        epsilon: ε, in nats.
+    """
+
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class DiscreteGaussianDpEvent(dp_event.DpEvent):
+    """Represents the discrete Gaussian mechanism, of an integer-valued function.
+
+    Source: https://arxiv.org/abs/2004.00010.
+
+    Attributes:
+        sigma: The parameter σ of the noise.
+        sensitivity: The Euclidean norm by which a record moves the function.
+        dimension: The number of coordinates; None if it is not known.
+    """
+
+    sigma: float
+    sensitivity: float = 1.0
+    dimension: int | None = None
+
+
+# A newer dp_accounting has these four, with the same fields: then its own are meant.
+for _name in (
+    "DiscreteGaussianDpEvent",
+    "EpsilonDeltaDpEvent",
+    "ExponentialMechanismDpEvent",
+    "PermuteAndFlipDpEvent",
+):
+    globals()[_name] = getattr(dp_event, _name, globals()[_name])

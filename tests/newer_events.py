@@ -5,6 +5,8 @@ import types
 import attr
 import dp_accounting
 
+from dp_accounting_ext import dp_event
+
 
 def _event(name, **fields):
     attributes = {
@@ -18,7 +20,9 @@ def _event(name, **fields):
 
 MODULE = types.SimpleNamespace(
     **{
-        name: getattr(dp_accounting.dp_event, name, None) or _event(name, **fields)
+        name: getattr(dp_event, name, None)
+        or getattr(dp_accounting.dp_event, name, None)
+        or _event(name, **fields)
         for name, fields in {
             "EpsilonDeltaDpEvent": {"epsilon": attr.NOTHING, "delta": attr.NOTHING},
             "ExponentialMechanismDpEvent": {"epsilon": attr.NOTHING},

@@ -81,6 +81,13 @@ EVENTS = [
     ),
     (ext.PLDSubsampleEvent, {"sampling_probability": 0.25, "event": NOISE}),
     (ext.GroupSubsampledEvent, {"group_size": 3, "event": NOISE}),
+    (dp_event.EpsilonDeltaDpEvent, {"epsilon": 1.0, "delta": 1e-6}),
+    (dp_event.ExponentialMechanismDpEvent, {"epsilon": 1.0}),
+    (dp_event.PermuteAndFlipDpEvent, {"epsilon": 1.0}),
+    (
+        dp_event.DiscreteGaussianDpEvent,
+        {"sigma": 2.0, "sensitivity": 1.0, "dimension": 1},
+    ),
 ]
 TYPES = [kind for kind, _ in EVENTS]
 

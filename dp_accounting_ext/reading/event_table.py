@@ -109,7 +109,7 @@ def _add(event_type: type, builder: event_reader.Builder) -> None:
 
 
 def register_stock_events(module: Any) -> None:
-    """Registers those stock events that a version of dp_accounting has, by name."""
+    """Registers those stock events that a module has, by name."""
     for name, (known, builder) in _STOCK.items():
         if hasattr(module, name):
             row = event_reader.Row(set(known.split()), builder)
@@ -117,6 +117,7 @@ def register_stock_events(module: Any) -> None:
 
 
 register_stock_events(stock)
+register_stock_events(dp_event)
 _add(dp_event.RandomAllocationEvent, extension_events.random_allocation)
 _add(dp_event.ScheduledAllocationEvent, extension_events.scheduled_allocation)
 _add(dp_event.PLDEvent, extension_events.known_distribution)
