@@ -213,6 +213,17 @@ def sequence(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
+def function(name: str, value: Any) -> Any:
+    """Returns the value unchanged.
+
+    Raises:
+        TypeError: If it is not callable.
+    """
+    if not callable(value):
+        raise TypeError(f"{name} must be callable. Found {value!r:.60}.")
+    return value
+
+
 def flag(name: str, value: Any) -> bool:
     """Returns the value as a bool.
 
