@@ -196,7 +196,7 @@ CASES = [
     ),
     (
         lambda: calibration.calibrate(run(delta=1e-15)(), 1e-12),
-        "epsilon must be such as a noise of at most 1e+09 meets. Found",
+        "epsilon must be such as a noise of at most 1e+09, the most that is tried",
     ),
     (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
     (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),
@@ -304,6 +304,18 @@ CASES = [
     (
         lambda: budget.calibrate(Gaussian, risk.advantage, -1.0),
         "target must be such as a noise of at most ",
+    ),
+    (
+        lambda: budget.calibrate(Gaussian, 2.0, 1.0),
+        "measure must be callable. Found 2.0.",
+    ),
+    (
+        lambda: budget.calibrate(Gaussian, lambda a: 1 / risk.advantage(a)[1], 0.5),
+        "measure must decrease with the noise. Found ",
+    ),
+    (
+        lambda: budget.remaining(NOTHING, dp_accounting.NoOpDpEvent(), 1.0, 0.1),
+        "event must cost something: any number of runs of this one fits. Found NoOpD",
     ),
     # sampling_certificate
     (certify(Gaussian(1.0)), "event must be a MatrixAllocationEvent, a PoissonMatrixE"),
