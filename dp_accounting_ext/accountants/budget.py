@@ -323,10 +323,8 @@ class GaussianFilter(_Filter):
 
 
 def _budget(epsilon: float, delta: float) -> tuple[float, float]:
-    limit = fields.real_number("epsilon", epsilon)
+    limit = fields.positive("epsilon", epsilon)
     tail = fields.real_number("delta", delta)
-    if not 0 < limit < math.inf:
-        raise ValueError(f"epsilon must be positive and finite. Found {epsilon}.")
     if not 0 < tail < 1:
         raise ValueError(f"delta must be in (0, 1). Found {delta}.")
     return limit, tail

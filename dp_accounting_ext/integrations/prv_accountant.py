@@ -238,9 +238,7 @@ def find_noise_multiplier(
 
 def _over(noise: float, sensitivity: float) -> float:
     """Returns the noise over a sensitivity, rounded down."""
-    moved = fields.real_number("sensitivity", sensitivity)
-    if not 0 < moved < math.inf:
-        raise ValueError(f"sensitivity must be positive and finite. Found {moved}.")
+    moved = fields.positive("sensitivity", sensitivity)
     return fields.real_number("noise", noise) / moved * (1 - _ROUNDING)
 
 

@@ -83,13 +83,10 @@ class Setting:
         Raises:
             ValueError: If ε or δ is not given, noise is, or none is enough.
         """
-        target = training_run.given("epsilon", self.epsilon)
+        target = calibration.positive_target(
+            "epsilon", training_run.given("epsilon", self.epsilon)
+        )
         delta = training_run.given("delta", self.run.delta)
-        if not 0 < target <= calibration.LARGEST_EPSILON:
-            raise ValueError(
-                f"epsilon must be positive and at most "
-                f"{calibration.LARGEST_EPSILON:g}. Found {target}."
-            )
         noise = budget.least_noise(
             lambda noise: self._noisy(noise).accountant().get_epsilon(delta),
             target,
