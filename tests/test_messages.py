@@ -214,6 +214,10 @@ CASES = [
         "columns must have different names. Found two 'a'.",
     ),
     (
+        lambda: sweep.check_columns(["noise_multiplier"]),
+        "sampling must be one of random-allocation, poisson-sampling, no-amplificat",
+    ),
+    (
         lambda: sweep.check_columns(["note"]),
         "columns must have other names than results. Found 'note', which is of the",
     ),
@@ -222,13 +226,16 @@ CASES = [
         "columns must be such as results need: fpr goes with risks. Found 'fpr' with",
     ),
     (lambda: sweep.columns_of(["x"]), "results must be of epsilon, noise, risks, one"),
-    (lambda: sweep.setting_of({"delta": "x"}), "delta must be a real number. Found"),
     (
-        lambda: sweep.setting_of({"steps_per_epoch": "x"}),
+        lambda: sweep.setting_of({"delta": "x", "sampling": "shuffled"}),
+        "delta must be a real number. Found",
+    ),
+    (
+        lambda: sweep.setting_of({"steps_per_epoch": "x", "sampling": "shuffled"}),
         "steps_per_epoch must be an integer. Found 'x'.",
     ),
     (
-        lambda: sweep.setting_of({"steps_per_epoch": 1, "fpr": 2}),
+        lambda: sweep.setting_of({"sampling": "shuffled", "fpr": 2}),
         "fpr must be in [0, 1]. Found 2",
     ),
     (
@@ -240,15 +247,15 @@ CASES = [
         "rows must have a row. Found none.",
     ),
     (
-        lambda: sweep.sweep_to_file([{"seed": 1}, {"name": 1}], "", None),
-        "rows must all have the columns seed. Found one with name.",
+        lambda: sweep.sweep_to_file([{"strategy": 1}, {"name": 1}], "", None),
+        "rows must all have the columns strategy. Found one with name.",
     ),
     (
-        lambda: sweep.sweep_to_file([{"name": "a\nb"}], "", None),
+        lambda: sweep.sweep_to_file([{"strategy": "a\nb"}], "", None),
         "rows must have cells of one line each. Found one of several lines.",
     ),
     (
-        lambda: sweep.sweep_to_file([{"name": "a"}], __file__, None),
+        lambda: sweep.sweep_to_file([{"strategy": "a"}], __file__, None),
         "output must be a file, new or with the columns of the grid and of results; ",
     ),
     (
