@@ -19,7 +19,7 @@ QUICK_COMMAND = [
 # Of processes that find what tests import.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
-HEADER = "noise_multiplier,steps_per_epoch,batches_per_record,epochs,delta"
+HEADER = "noise_multiplier,steps_per_epoch,batches_per_record,epochs,delta,sampling"
 
 
 def small_grid(num_rows):
@@ -27,7 +27,7 @@ def small_grid(num_rows):
     lines = [HEADER]
     for i in range(num_rows):
         count = 7 if i % 5 == 4 else 1
-        lines.append(f"{1 + i / 7:.3f},5,{count},1,1e-6")
+        lines.append(f"{1 + i / 7:.3f},5,{count},1,1e-6,random-allocation")
     return "\n".join(lines) + "\n"
 
 

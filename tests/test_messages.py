@@ -197,11 +197,11 @@ CASES = [
     # studies.calibration, studies.curves
     (
         lambda: calibration.calibrate(SETTING, -1.0),
-        "epsilon must be positive and at most 690. Found -1.",
+        "epsilon must be positive and finite. Found -1.",
     ),
     (
         lambda: calibration.calibrate(run(delta=1e-15)(), 1e-12),
-        "epsilon must be such as a noise of at most 1e+09 meets. Found",
+        "epsilon must be such as a noise of at most 1e+09, the most that is tried",
     ),
     (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
     (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),
@@ -241,6 +241,10 @@ CASES = [
         "columns must have different names. Found two 'a'.",
     ),
     (
+        lambda: sweep.check_columns(["noise_multiplier"]),
+        "sampling must be one of random-allocation, poisson-sampling, no-amplificat",
+    ),
+    (
         lambda: sweep.check_columns(["note"]),
         "columns must have other names than results. Found 'note', which is of the",
     ),
@@ -249,33 +253,36 @@ CASES = [
         "columns must be such as results need: fpr goes with risks. Found 'fpr' with",
     ),
     (lambda: sweep.columns_of(["x"]), "results must be of epsilon, noise, risks, one"),
-    (lambda: sweep.setting_of({"delta": "x"}), "delta must be a real number. Found"),
     (
-        lambda: sweep.setting_of({"steps_per_epoch": "x"}),
+        lambda: sweep.setting_of({"delta": "x", "sampling": "shuffled"}),
+        "delta must be a real number. Found",
+    ),
+    (
+        lambda: sweep.setting_of({"steps_per_epoch": "x", "sampling": "shuffled"}),
         "steps_per_epoch must be an integer. Found 'x'.",
     ),
     (
-        lambda: sweep.setting_of({"steps_per_epoch": 1, "fpr": 2}),
+        lambda: sweep.setting_of({"sampling": "shuffled", "fpr": 2}),
         "fpr must be in [0, 1]. Found 2",
     ),
     (
         sweep.Setting(SETTING, epsilon=0.0).with_noise,
-        "epsilon must be positive and at most 690. Found 0.0.",
+        "epsilon must be positive and finite. Found 0: for 0 no noise is",
     ),
     (
         lambda: sweep.sweep_to_file([], "", None),
         "rows must have a row. Found none.",
     ),
     (
-        lambda: sweep.sweep_to_file([{"seed": 1}, {"name": 1}], "", None),
-        "rows must all have the columns seed. Found one with name.",
+        lambda: sweep.sweep_to_file([{"strategy": 1}, {"name": 1}], "", None),
+        "rows must all have the columns strategy. Found one with name.",
     ),
     (
-        lambda: sweep.sweep_to_file([{"name": "a\nb"}], "", None),
+        lambda: sweep.sweep_to_file([{"strategy": "a\nb"}], "", None),
         "rows must have cells of one line each. Found one of several lines.",
     ),
     (
-        lambda: sweep.sweep_to_file([{"name": "a"}], __file__, None),
+        lambda: sweep.sweep_to_file([{"strategy": "a"}], __file__, None),
         "output must be a file, new or with the columns of the grid and of results; ",
     ),
     (
@@ -331,6 +338,18 @@ CASES = [
     (
         lambda: budget.calibrate(Gaussian, risk.advantage, -1.0),
         "target must be such as a noise of at most ",
+    ),
+    (
+        lambda: budget.calibrate(Gaussian, 2.0, 1.0),
+        "measure must be callable. Found 2.0.",
+    ),
+    (
+        lambda: budget.calibrate(Gaussian, lambda a: 1 / risk.advantage(a)[1], 0.5),
+        "measure must decrease with the noise. Found ",
+    ),
+    (
+        lambda: budget.remaining(NOTHING, dp_accounting.NoOpDpEvent(), 1.0, 0.1),
+        "event must cost something: any number of runs of this one fits. Found NoOpD",
     ),
     # sampling_certificate
     (certify(Gaussian(1.0)), "event must be a MatrixAllocationEvent, a PoissonMatrixE"),

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import copy
 from fractions import Fraction
 import math
+import threading
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
@@ -28,12 +29,14 @@ from dp_accounting_ext.accountants.noise_search import Measure as Measure
 from dp_accounting_ext.accountants.noise_search import calibrate as calibrate
 from dp_accounting_ext.accountants.noise_search import least_noise as least_noise
 from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
 __all__ = [
     "LEAST_NOISE",
+    "MOST_RUNS",
     "GaussianFilter",
     "RenyiFilter",
     "calibrate",
@@ -45,7 +48,7 @@ __dir__ = __all__.copy
 NeighborRel = privacy_accountant.NeighboringRelation
 
 # Tuning: the limit of the search for runs.
-_MOST_RUNS = 10**7
+MOST_RUNS = 10**7
 # Certified: above the relative rounding error of a few terms.
 _ROUNDING = 64 * 2.0**-53
 
@@ -66,12 +69,13 @@ def remaining(
         delta: δ of the budget, in [0, 1].
 
     Returns:
-        The largest number of runs, up to 10,000,000, for which the accountant's upper
-        bound is within the budget; 0 if none fits.
+        The largest number of runs for which the accountant's upper bound is within the
+        budget; 0 if none fits. It is `MOST_RUNS` if as many fit: no more are tried.
 
     Raises:
         TypeError: If epsilon or delta is not a real number.
-        ValueError: If one is outside of its range.
+        ValueError: If one is outside of its range, or the event costs nothing, so that
+            any number of runs fits.
         UnsupportedEventError: If the accountant does not support the event.
     """
     limit = fields.real_number("epsilon", epsilon)
@@ -86,17 +90,27 @@ def remaining(
 
     if excess(1) > 0:
         return 0
-    least = 1
-    while excess(2 * least) <= 0:
-        least *= 2
-        if 2 * least > _MOST_RUNS:
-            return least
-    runs = math.floor(optimize.brentq(excess, least, 2 * least, xtol=0.5))
+    if not event_table.reader(accountant.neighboring_relation).parts(event):
+        raise ValueError(
+            f"event must cost something: any number of runs of this one fits. Found "
+            f"{event!r:.80}."
+        )
+    least, more = 1, 2
+    while excess(more) <= 0:
+        if more == MOST_RUNS:
+            return MOST_RUNS
+        least, more = more, min(2 * more, MOST_RUNS)
+    runs = math.floor(optimize.brentq(excess, least, more, xtol=0.5))
     while excess(runs) > 0:
         runs -= 1
     while excess(runs + 1) <= 0:
         runs += 1
     return runs
+
+
+# All filters share this lock, so that no run is lost if two threads spend at the same
+# time. (A lock of each filter could not be copied or pickled.)
+_SPENDING = threading.Lock()
 
 
 class _Filter(displays.Displayed):
@@ -135,10 +149,14 @@ class _Filter(displays.Displayed):
             UnsupportedEventError: If `RdpAccountant` does not support the event; for a
                 `GaussianFilter` if the event has other parts than Gaussian noise.
         """
-        return self._fits(self._after(event, count))
+        return self._fits(self._after(self._costs_of(event, count)))
 
     def spend(self, event: stock.DpEvent, count: int = 1) -> None:
-        """Counts `count` runs of an event, which have run.
+        """Counts `count` runs of an event, which have run or are about to run.
+
+        Threads may share a filter: no run is lost. As another thread may spend after
+        `may_run` has answered, a thread then spends before it runs the event, and does
+        not run it if an error is raised.
 
         Raises:
             TypeError, ValueError, UnsupportedEventError: As in `may_run`; then nothing
@@ -146,8 +164,10 @@ class _Filter(displays.Displayed):
             RuntimeError: If the runs did not fit. They are counted, so that nothing
                 else fits, and the budget is exceeded.
         """
-        self._spent = self._after(event, count)
-        if not self._fits(self._spent):
+        costs = self._costs_of(event, count)
+        with _SPENDING:
+            spent = self._spent = self._after(costs)
+        if not self._fits(spent):
             raise RuntimeError("The budget is overrun: ask may_run before a run.")
 
     def _fits(self, spent: list[float]) -> bool:
@@ -155,11 +175,14 @@ class _Filter(displays.Displayed):
             used <= limit for used, limit in zip(spent, self._limits, strict=True)
         )
 
-    def _after(self, event: stock.DpEvent, count: int) -> list[float]:
+    def _costs_of(self, event: stock.DpEvent, count: int) -> list[float]:
         runs = fields.positive_integer("count", count)
+        return [runs * cost for cost in self._costs(event)]
+
+    def _after(self, costs: list[float]) -> list[float]:
         return [
-            (used + runs * more) * (1 + _ROUNDING)
-            for used, more in zip(self._spent, self._costs(event), strict=True)
+            (used + cost) * (1 + _ROUNDING)
+            for used, cost in zip(self._spent, costs, strict=True)
         ]
 
 
@@ -300,10 +323,8 @@ class GaussianFilter(_Filter):
 
 
 def _budget(epsilon: float, delta: float) -> tuple[float, float]:
-    limit = fields.real_number("epsilon", epsilon)
+    limit = fields.positive("epsilon", epsilon)
     tail = fields.real_number("delta", delta)
-    if not 0 < limit < math.inf:
-        raise ValueError(f"epsilon must be positive and finite. Found {epsilon}.")
     if not 0 < tail < 1:
         raise ValueError(f"delta must be in (0, 1). Found {delta}.")
     return limit, tail

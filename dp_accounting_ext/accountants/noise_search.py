@@ -17,6 +17,10 @@ Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
 MakeEvent = Callable[[float], stock.DpEvent]
 # Tuning: the limits of searches.
 _WIDENING, _MOST_NOISE = 3.0, 1e9
+# Tuning: the smallest logarithm of a ratio that a search for a root is told of.
+_LEAST = 1e-9
+# Tuning: where more noise has a bound that is larger by this share, the quantity grows.
+_GROWTH = 0.1
 # With less noise, a step with the record in it has a loss of 50,000 nats: only a record
 # that is hardly ever sampled is then private, and it is so at any noise.
 LEAST_NOISE = 0.003
@@ -46,12 +50,15 @@ def calibrate(
         neighboring_relation: As in the accountant.
 
     Raises:
-        TypeError: If target is not a real number.
-        ValueError: If no noise from 0.003 to 1e9 meets the target, or all do.
+        TypeError: If target is not a real number, or one of the functions not callable.
+        ValueError: If no noise from 0.003 to 1e9 meets the target, or all do, or the
+            quantity grows with the noise.
 
     Guarantees:
         Those of `least_noise`.
     """
+    fields.function("make_event", make_event)
+    fields.function("measure", measure)
 
     def bound(noise: float) -> float | tuple[float, float]:
         accountant = pld_accountant.PLDAccountant(neighboring_relation)
@@ -85,7 +92,7 @@ def least_noise(
 
     Raises:
         TypeError: If the target, or a bound, is not a real number.
-        ValueError: If no noise up to 1e9 meets the target.
+        ValueError: If no noise up to 1e9 meets the target, or the bound grows with it.
 
     Guarantees:
         The bound was computed to be at most the target at the returned noise, and above
@@ -94,20 +101,36 @@ def least_noise(
     limit = fields.real_number(name, target)
 
     @functools.cache
-    def excess(noise: float) -> float:
+    def measured(noise: float) -> float:
         found = bound(noise)
-        upper = found[1] if isinstance(found, tuple) else found
-        return log_excess(fields.real_number("measure", upper), limit)
+        upper = found[1] if isinstance(found, tuple) and len(found) == 2 else found
+        return fields.real_number("measure", upper)
 
-    enough = 1.0
-    while excess(enough) > 0:
-        enough *= _WIDENING
-        if enough > _MOST_NOISE:
+    def excess(noise: float) -> float:
+        return log_excess(measured(noise), limit)
+
+    def require_decrease(less: float, more: float) -> None:
+        above, below = measured(less), measured(more)
+        if below - above > _GROWTH * abs(above):
             raise ValueError(
-                f"{name} must be such as a noise of at most {_MOST_NOISE:g} meets. "
-                f"Found {target:g}."
+                f"measure must decrease with the noise. Found {above:g} at a noise of "
+                f"{less:g}, and {below:g} at {more:g}."
             )
+
+    # Few bounds reach 0: whether this one does is asked first.
+    enough = 1.0 if limit > 0 else _MOST_NOISE
+    while excess(enough) > 0:
+        more = min(enough * _WIDENING, _MOST_NOISE)
+        require_decrease(enough, more)
+        if more == enough:
+            raise ValueError(
+                f"{name} must be such as a noise of at most {_MOST_NOISE:g}, the most "
+                f"that is tried, meets. Found {target:g}; at this noise "
+                f"{measured(enough):g} is reached."
+            )
+        enough = more
     while enough >= LEAST_NOISE and excess(enough / _WIDENING) <= 0:
+        require_decrease(enough / _WIDENING, enough)
         enough /= _WIDENING
     if enough >= LEAST_NOISE:
         # Bounds are nearly straight in logarithms, so that a few steps find the root.
@@ -123,9 +146,11 @@ def least_noise(
 
 
 def log_excess(found: float, limit: float) -> float:
-    """Returns log(found / limit), which is at most 0 only if found is at most limit."""
-    if found == limit:
-        return 0.0
+    """Returns log(found / limit), which is negative if and only if found is not above.
+
+    It is never 0: where many arguments reach the limit exactly, a search for a root
+    would end at any of them.
+    """
     small, large = 1e-300, 1e300
     one, other = (math.log(min(max(x, small), large)) for x in (found, limit))
-    return max(one - other, small) if found > limit else min(one - other, -small)
+    return max(one - other, _LEAST) if found > limit else min(one - other, -_LEAST)

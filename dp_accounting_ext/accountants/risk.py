@@ -25,10 +25,17 @@ from scipy import special
 
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import fields
 
 __all__ = [
+    "GaussianParameterEvent",
     "ParametersEvent",
     "advantage",
     "attack_success",
@@ -70,6 +77,40 @@ class ParametersEvent(stock.DpEvent):
 
 
 pld_accountant.PLDAccountant.register(ParametersEvent, stock_events.privacy_parameters)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class GaussianParameterEvent(stock.DpEvent):
+    """Represents any mechanism that is μ-Gaussian differentially private.
+
+    Attributes:
+        mu: μ, which is 0 or from 1e-60 to 1e60.
+    """
+
+    mu: float
+
+
+def _gaussian_parameter(
+    event: GaussianParameterEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a mechanism of which only μ is known.
+
+    The noise of a Gaussian mechanism is 1 / μ, and its mean is one over the noise. Both
+    quotients and the product are rounded, by 2^-53 each. So with an allowance of four
+    times as much, the means of the two mechanisms have μ between them.
+    """
+    reader.require_own_relation(event)
+    mu = fields.scale("mu", event.mu)
+    if mu == 0:
+        return compositions.NO_OP
+    more, less = (
+        additive_noise.Gaussian(1 / mu * (1 + sign * 4 * floats.UNIT_ROUNDOFF))
+        for sign in (1, -1)
+    )
+    return known_bounds.Between(below=more, above=less)
+
+
+pld_accountant.PLDAccountant.register(GaussianParameterEvent, _gaussian_parameter)
 
 
 def published(
@@ -115,10 +156,7 @@ def published(
     if rho is not None:
         event = stock.ZCDpEvent(rho)
     elif mu is not None:
-        if fields.real_number("mu", mu) < 0 or math.isinf(mu):
-            raise ValueError(f"mu must be non-negative and finite. Found {mu}.")
-        noise = 1 / mu * (1 - _ROUNDING) if mu else math.inf
-        event = stock.GaussianDpEvent(noise) if mu else stock.NoOpDpEvent()
+        event = GaussianParameterEvent(mu)
     else:
         event = ParametersEvent(fields.real_number("epsilon", epsilon), delta)
     return pld_accountant.PLDAccountant(neighboring_relation).compose(event)

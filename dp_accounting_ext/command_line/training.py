@@ -102,7 +102,7 @@ _SIZE, _DOTS = (
     150,
 )  # The size of a picture in inches, and the number of dots in an inch.
 _TARGETS = {
-    "epsilon": "ε at most, to 690; with --delta",
+    "epsilon": "ε at most, with --delta",
     "advantage": "true less false positive rate at most",
     "tpr": "true positive rate at most, with --fpr",
     "ppv": "share of members among the named at most, with --fpr",

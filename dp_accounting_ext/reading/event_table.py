@@ -11,6 +11,7 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import stock_events
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import sampling_event
 
 # For each stock event: the fields that are supported, and its builder.
@@ -97,9 +98,7 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
         raise TypeError(
             f"event_type must be a subclass of DpEvent. Found {event_type!r}."
         )
-    if not callable(builder):
-        raise TypeError(f"construction must be callable. Found {builder!r}.")
-    _add(event_type, builder)
+    _add(event_type, fields.function("construction", builder))
 
 
 def _add(event_type: type, builder: event_reader.Builder) -> None:

@@ -1,7 +1,9 @@
 """The least noise that meets a privacy target, for each way of drawing batches."""
 
 import dataclasses
+import math
 import time
+from typing import Any
 
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import pld_accountant
@@ -10,14 +12,10 @@ from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
 __all__ = [
-    "LARGEST_EPSILON",
     "calibrate",
+    "positive_target",
 ]
 __dir__ = __all__.copy
-
-# Tuning: for a larger ε likelihood ratios overflow a float, bounds jump, and a lower
-# bound may take minutes. Such an ε promises nothing: e^ε is above 1e299.
-LARGEST_EPSILON = 690.0
 
 
 def calibrate(
@@ -35,8 +33,8 @@ def calibrate(
     Args:
         run: The run, whose noise is ignored. If its `sampling` is given, only that way
             of drawing batches is calibrated. With a measure its δ may be None.
-        target: The largest ε allowed at the run's δ, in nats, positive and at most
-            `LARGEST_EPSILON`. With a measure, the largest risk allowed, in (0, 1].
+        target: The largest ε allowed at the run's δ, in nats, positive. With a measure,
+            the largest risk allowed, in (0, 1].
         measure: The function from an accountant to a risk, or to bounds on it, that is
             limited in place of ε: a function of `dp_accounting_ext.risk`.
         name: The name of the target in errors; "epsilon" or "target" by default.
@@ -56,13 +54,7 @@ def calibrate(
         therefore too large by less than a relative 1e-5 and the width of the bracket.
     """
     name = name or ("epsilon" if measure is None else "target")
-    limit = fields.real_number(name, target)
-    most = LARGEST_EPSILON if measure is None else 1.0
-    if not 0 < limit <= most:
-        remedy = ": for 0 no noise is enough; 0.001 is hardly more" * (limit == 0)
-        raise ValueError(
-            f"{name} must be positive and at most {most:g}. Found {limit:g}{remedy}."
-        )
+    limit = positive_target(name, target, math.inf if measure is None else 1.0)
     is_risk = measure is not None
     if measure is None:
         delta = training_run.given("delta", run.delta)
@@ -77,6 +69,23 @@ def calibrate(
     if is_risk:
         rows = comparison.Rows(_with_risk(row, measure, run) for row in rows)
     return rows
+
+
+def positive_target(name: str, value: Any, most: float = math.inf) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not positive and finite, and at most `most`.
+    """
+    limit = fields.real_number(name, value)
+    if not 0 < limit < math.inf or limit > most:
+        allowed = "finite" if most == math.inf else f"at most {most:g}"
+        remedy = ": for 0 no noise is enough; 0.001 is hardly more" * (limit == 0)
+        raise ValueError(
+            f"{name} must be positive and {allowed}. Found {limit:g}{remedy}."
+        )
+    return limit
 
 
 def _with_risk(

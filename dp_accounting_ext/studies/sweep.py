@@ -71,9 +71,9 @@ def sweep(
 
     Args:
         rows: Mappings from column names to values or their text. Columns are the fields
-            of a `TrainingRun`, where `sampling` is random allocation by default;
-            `strategy`, `epsilon` and `fpr`, as in `Setting`; and any others, which are
-            passed through.
+            of a `TrainingRun`, of which `sampling` must be given where `strategy` is
+            not; `strategy`, `epsilon` and `fpr`, as in `Setting`; and any others, which
+            are passed through.
         executor: The executor that computes the rows, on processes or on machines.
             `bound_row` and its arguments are sent to it.
         results: Names in `RESULTS`: "epsilon" for bounds on ε, "noise" for the least

@@ -83,13 +83,10 @@ class Setting:
         Raises:
             ValueError: If ε or δ is not given, noise is, or none is enough.
         """
-        target = training_run.given("epsilon", self.epsilon)
+        target = calibration.positive_target(
+            "epsilon", training_run.given("epsilon", self.epsilon)
+        )
         delta = training_run.given("delta", self.run.delta)
-        if not 0 < target <= calibration.LARGEST_EPSILON:
-            raise ValueError(
-                f"epsilon must be positive and at most "
-                f"{calibration.LARGEST_EPSILON:g}. Found {target}."
-            )
         noise = budget.least_noise(
             lambda noise: self._noisy(noise).accountant().get_epsilon(delta),
             target,
@@ -178,8 +175,7 @@ def setting_of(row: Cells) -> Setting:
         if name in COLUMNS and not _is_empty(value):
             known[name] = _text(value) if name == "strategy" else _number(value)
     beside = {name: known.pop(name) for name in [*known] if name not in _RUN}
-    if "strategy" not in beside:
-        known.setdefault("sampling", training_run.RANDOM_ALLOCATION)
+    _require_sampling(known.keys() | beside.keys())
     for name in ("epsilon", "fpr"):
         if name in beside:
             beside[name] = fields.real_number(name, beside[name])
@@ -194,7 +190,8 @@ def check_columns(names: Iterable[str], results: Sequence[str] = ("epsilon",)) -
 
     Raises:
         ValueError: If one is misspelt, is there twice, or has the name of a result; or
-            if one belongs to results that are not requested.
+            if one belongs to results that are not requested; or if neither `sampling`
+            nor `strategy` is there.
     """
     header = list(names)
     for number, name in enumerate(header):
@@ -219,6 +216,16 @@ def check_columns(names: Iterable[str], results: Sequence[str] = ("epsilon",)) -
                 f"columns must have the names of a run's fields, or names that are not "
                 f"like these. Found {name!r:.60}; write {meant} if that is meant."
             )
+    _require_sampling(header)
+
+
+def _require_sampling(given: Iterable[str]) -> None:
+    """Raises ValueError unless it is said how batches are drawn: ε depends on it."""
+    if not {"sampling", "strategy"} & set(given):
+        raise ValueError(
+            f"sampling must be one of {', '.join(training_run.OPTIONS)}; or strategy "
+            f"be given, for correlated noise. Found neither."
+        )
 
 
 def _meant(name: str) -> str:

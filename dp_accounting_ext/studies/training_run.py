@@ -91,9 +91,7 @@ class TrainingRun(displays.Displayed):
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        epochs = fields.real_number("epochs", self.epochs)
-        if not 0 < epochs < math.inf:
-            raise ValueError(f"epochs must be positive and finite. Found {epochs}.")
+        epochs = fields.positive("epochs", self.epochs)
         whole = int(epochs) if epochs.is_integer() else epochs
         object.__setattr__(self, "epochs", whole)  # 2.0 becomes 2, also in tables.
         if self.sampling is not None:

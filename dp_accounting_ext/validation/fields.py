@@ -91,6 +91,19 @@ def scale(name: str, value: Any) -> float:
     return number
 
 
+def positive(name: str, value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not positive and finite.
+    """
+    number = real_number(name, value)
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name} must be positive and finite. Found {value}.")
+    return number
+
+
 def probability(name: str, value: Any) -> float:
     """Returns the value as a float.
 
@@ -213,6 +226,17 @@ def sequence(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
+def function(name: str, value: Any) -> Any:
+    """Returns the value unchanged.
+
+    Raises:
+        TypeError: If it is not callable.
+    """
+    if not callable(value):
+        raise TypeError(f"{name} must be callable. Found {value!r:.60}.")
+    return value
+
+
 def flag(name: str, value: Any) -> bool:
     """Returns the value as a bool.
 
@@ -267,15 +291,5 @@ def steps(num_selected: Any, num_steps: Any) -> tuple[int, int]:
 
 
 def discretization_interval(value: Any) -> float:
-    """Returns the value as a float.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not positive and finite.
-    """
-    number = real_number("value_discretization_interval", value)
-    if not 0 < number < math.inf:
-        raise ValueError(
-            f"value_discretization_interval must be positive and finite. Found {value}."
-        )
-    return number
+    """Returns the value as a float, as `positive` does."""
+    return positive("value_discretization_interval", value)

@@ -188,9 +188,7 @@ def epsilon(value: Any) -> float:
         TypeError: If it is not a real number.
         ValueError: If it is not from `LEAST_EPSILON` to `MOST_EPSILON`.
     """
-    number = fields.real_number("epsilon", value)
-    if not 0 < number < math.inf:
-        raise ValueError(f"epsilon must be positive and finite. Found {value}.")
+    number = fields.positive("epsilon", value)
     if number < LEAST_EPSILON:
         raise ValueError(f"epsilon must be at least {LEAST_EPSILON:g}. Found {value}.")
     if number > MOST_EPSILON:

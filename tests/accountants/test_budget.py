@@ -1,9 +1,11 @@
 """Budgets are kept: by plans, and by events chosen while outputs are seen."""
 
+from concurrent import futures
 import copy
 import functools
 import math
 import pickle
+import time
 
 import dp_accounting
 import numpy as np
@@ -157,6 +159,30 @@ def test_a_filter_counts_what_ran(kind):
     assert filtered.may_run(Gaussian(20.0))
 
 
+class SlowNumber(float):
+    """A number at whose reading another thread has its turn."""
+
+    def __float__(self):
+        time.sleep(1e-4)
+        return super().__float__()
+
+
+@pytest.mark.parametrize("kind", [budget.RenyiFilter, budget.GaussianFilter])
+def test_no_run_is_lost_between_threads(kind):
+    shared, alone = kind(5.0, DELTA), kind(5.0, DELTA)
+    noises = [[60.0 + 4 * i + thread for i in range(30)] for thread in range(4)]
+
+    def spend(distinct):
+        for noise in distinct:
+            shared.spend(Gaussian(SlowNumber(noise)))
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(spend, noises))
+    for noise in np.ravel(noises).tolist():
+        alone.spend(Gaussian(noise))
+    assert math.isclose(shared.spent, alone.spent, rel_tol=1e-9)
+
+
 def test_what_a_filter_does_not_take():
     gaussian, renyi = budget.GaussianFilter(1.0, DELTA), budget.RenyiFilter(1.0, DELTA)
     for event in (sampled(1.0), dp_accounting.LaplaceDpEvent(1.0)):
@@ -196,3 +222,30 @@ def test_as_many_runs_remain_as_fit(spent, event, epsilon):
     assert fits.get_epsilon(DELTA) <= epsilon
     one_more = ext.PLDAccountant().compose(event, all_of_them + 1)
     assert one_more.get_epsilon(DELTA) > epsilon
+
+
+def test_the_most_runs_that_are_tried():
+    nothing = ext.PLDAccountant()
+    assert budget.MOST_RUNS == 10**7
+    hardly_any = Gaussian(1e6)
+    assert budget.remaining(nothing, hardly_any, 2.0, DELTA) == budget.MOST_RUNS
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp_accounting.NoOpDpEvent(),
+        sampled(1.0, rate=0.0),
+        ext.RandomAllocationEvent(dp_accounting.NoOpDpEvent(), 1, 10),
+    ],
+)
+def test_any_number_of_free_runs_remains(event):
+    with pytest.raises(ValueError, match="event must cost something.* Found"):
+        budget.remaining(ext.PLDAccountant(), event, 2.0, DELTA)
+
+
+def test_runs_that_cost_no_epsilon_at_first():
+    """ε is 0 for the first runs, so that the budget is met by many numbers exactly."""
+    runs = budget.remaining(ext.PLDAccountant(), Gaussian(100.0), 0.0, 0.1)
+    mean = 2 * stats.norm.ppf(0.55)
+    assert runs == math.floor((100 * mean) ** 2)

@@ -155,6 +155,57 @@ def test_a_published_guarantee_is_the_worst_mechanism_of_it():
     assert replaced.neighboring_relation is Relation.REPLACE_ONE
 
 
+def holds(bounds, truth):
+    """Floats are compared as the numbers that they are, without any tolerance."""
+    lower, upper = bounds
+    return mpmath.mpf(lower) <= truth <= mpmath.mpf(upper)
+
+
+def test_bounds_of_a_published_mu_hold_to_the_last_digit():
+    for mu in [0.32051820206581044, *np.geomspace(1e-3, 8, 3000).tolist()]:
+        assert holds(risk.advantage(risk.published(mu=mu)), 2 * cdf(mu / 2) - 1), mu
+    rng = np.random.default_rng(1)
+    for mu in rng.uniform(0, 4, 200).tolist():
+        prior, rate = rng.uniform(size=2).tolist()
+        odds = mpmath.log((1 - mpmath.mpf(prior)) / prior) / mu
+        right = prior * cdf(mu / 2 - odds) + (1 - prior) * cdf(mu / 2 + odds)
+        success = max(right, prior, 1 - mpmath.mpf(prior))
+        power = cdf(quantile(rate) + mu)
+        share = prior * power / (prior * power + (1 - mpmath.mpf(prior)) * rate)
+        known = risk.published(mu=mu)
+        assert holds(risk.membership_success(known, prior), success)
+        assert holds(risk.attack_success(known, rate), power)
+        assert holds(risk.positive_predictive_value(known, rate, prior), share)
+
+
+def test_bounds_of_a_published_epsilon_hold_to_the_last_digit():
+    rng = np.random.default_rng(2)
+    for epsilon in np.geomspace(1e-6, 300, 300).tolist():
+        prior, rate = rng.uniform(size=2).tolist()
+        delta = 10 ** rng.uniform(-12, 0) if rng.uniform() < 0.5 else 0.0
+        kept, factor = 1 - mpmath.mpf(delta), mpmath.exp(epsilon)
+        known = risk.published(epsilon=epsilon, delta=delta)
+        largest = delta + kept * mpmath.tanh(mpmath.mpf(epsilon) / 2)
+        assert holds(risk.advantage(known), largest)
+        # With the probability δ all is revealed; else a bit is flipped.
+        right = delta + kept * max(factor / (1 + factor), prior, 1 - mpmath.mpf(prior))
+        assert holds(risk.membership_success(known, prior), right)
+        ends = factor * rate + delta, 1 - (1 - mpmath.mpf(rate) - delta) / factor, 1
+        power = min(map(mpmath.mpf, ends))
+        share = prior * power / (prior * power + (1 - mpmath.mpf(prior)) * rate)
+        assert holds(risk.attack_success(known, rate), power)
+        assert holds(risk.positive_predictive_value(known, rate, prior), share)
+
+
+def test_mu_is_that_of_the_relation_it_was_published_for():
+    for relation in Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE:
+        known = risk.published(mu=1.0, neighboring_relation=relation)
+        assert holds(risk.advantage(known), 2 * cdf(mpmath.mpf(0.5)) - 1)
+    for mu in (-1.0, math.inf, 1e-310, 1e61):
+        with pytest.raises(ValueError, match="mu must be .* Found"):
+            risk.published(mu=mu)
+
+
 def needed(expected, reached, rates):
     """The least κ of each rate, by bisection."""
     low, high = np.zeros(rates.size), np.ones(rates.size)

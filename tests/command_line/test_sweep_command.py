@@ -79,30 +79,37 @@ def wait_for_rows(process, output, count):
         time.sleep(0.001)
 
 
-def interrupt(paths, way, number):
-    """After two more rows, until it works: under load one may be through before."""
-    before, rows = paths[1].read_bytes(), num_rows(paths[1])
+def stop(paths, number, rows, way):
+    """Returns what a sweep that is stopped after some more rows ends with.
+
+    Under load it may be through before. It is then started again from the same file.
+    """
+    before = paths[1].read_bytes() if paths[1].exists() else b""
+    rows += num_rows(paths[1])
     for _ in range(20):
         process = start(paths, number)
-        wait_for_rows(process, paths[1], rows + 2)
-        way(process.pid, signal.SIGINT)
+        wait_for_rows(process, paths[1], rows)
+        way(process)
         out, err = process.communicate(timeout=60)
         if process.returncode != 1:
             break
         paths[1].write_bytes(before)
-    assert (process.returncode, out) == (130, "")
-    assert err == (
-        "dp-accounting-ext sweep: error: interrupted; run it again to go on.\n"
-    )
+    return process.returncode, out, err
+
+
+def interrupt(paths, way, number):
+    ended = stop(paths, number, 2, lambda process: way(process.pid, signal.SIGINT))
+    error = "dp-accounting-ext sweep: error: interrupted; run it again to go on.\n"
+    assert ended == (130, "", error)
 
 
 def kill(paths, rows, chance):
-    process = start(paths, 1)
-    wait_for_rows(process, paths[1], rows)
-    time.sleep(chance.uniform(0, 0.05))
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    def soon(process):
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+
+    status, _, _ = stop(paths, 1, rows, soon)
+    assert status == -signal.SIGKILL
 
 
 @pytest.mark.slow
@@ -117,7 +124,7 @@ def test_killed_and_interrupted_and_resumed(capsys, monkeypatch, paths, tmp_path
     kill(paths, 1, chance)
     interrupt(paths, os.kill, number=1)
     interrupt(paths, os.killpg, number=2)
-    done = [row for row in table(paths[1]) if len(row) == 8 and row[-3]]
+    done = [row for row in table(paths[1]) if len(row) == 9 and row[-3]]
     monkeypatch.setattr(workers, "Workers", sweep_oracles.Inline)
     status, out, err = run(capsys, f"sweep --grid {paths[0]} --output {paths[1]}")
     assert (status, err) == (1, "")  # Some rows are bad.
@@ -175,9 +182,10 @@ class TestInThisProcess:
 
     def test_own_columns_pass_through_and_tell_rows_apart(self, capsys, paths):
         paths[0].write_text(
-            "run_name, noise_multiplier,steps_per_epoch,delta,learning rate\n"
-            '"a, b",1,5,1e-6,0.1\na,1,5,1e-6,0.1\nb,1,5,1e-6,0.1\nb,1,5,1e-6,0.1\n'
-            "b,1,5,1e-6,0.2\n"
+            "run_name, noise_multiplier,steps_per_epoch,delta,learning rate,sampling\n"
+            '"a, b",1,5,1e-6,0.1,shuffled\na,1,5,1e-6,0.1,shuffled\n'
+            "b,1,5,1e-6,0.1,shuffled\nb,1,5,1e-6,0.1,shuffled\n"
+            "b,1,5,1e-6,0.2,shuffled\n"
         )
         assert self.counts(capsys, paths) == (1, 4, 0)  # One row is there twice.
         found = list(csv.reader(paths[1].read_text().splitlines()))
@@ -201,7 +209,11 @@ class TestInThisProcess:
             ("delta,note\n1,x\n", "other names than results. Found 'note'"),
             ("delta,epochs\n1e-6,1,5\n", "Found 3 cells in place of 2 in line 2 of"),
             ("delta,epochs\n1e-6\n", "Found 1 cells in place of 2 in line 2 of"),
-            ('delta,who\n1e-6,"a\nb"\n', "cells of one line each"),
+            (
+                "noise_multiplier,delta\n1,1e-6\n",
+                "sampling must be one of random-alloc",
+            ),
+            ('delta,who,sampling\n1e-6,"a\nb",shuffled\n', "cells of one line each"),
             ("delta,epochs\n", "Found no row below the header of"),
             ("", "Found an empty file"),
             ("delta,who\n1e-6,Zo\xeb\n", "--encoding cp1252"),
@@ -216,9 +228,8 @@ class TestInThisProcess:
 
     def test_a_grid_from_a_spreadsheet(self, capsys, paths):
         paths[0].write_bytes(
-            "who;noise_multiplier;steps_per_epoch;delta\r\nZoë;1,5;5;1e-6\r\n".encode(
-                "cp1252"
-            )
+            "who;noise_multiplier;steps_per_epoch;delta;sampling\r\n"
+            "Zoë;1,5;5;1e-6;shuffled\r\n".encode("cp1252")
         )
         status, _, err = self.sweep(capsys, paths, "--encoding cp1252")
         assert (status, err) == (0, "")
@@ -226,15 +237,17 @@ class TestInThisProcess:
             paths[1]
             .read_text(encoding="utf-8")
             .splitlines()[1]
-            .startswith("Zoë,1.5,5,1e-6,")
+            .startswith("Zoë,1.5,5,1e-6,shuffled,")
         )
 
     def test_noise_and_risks_from_the_command(self, capsys, paths):
-        paths[0].write_text("steps_per_epoch,delta,epsilon,fpr\n5,1e-6,2,0.01\n")
+        paths[0].write_text(
+            "steps_per_epoch,delta,epsilon,fpr,sampling\n5,1e-6,2,0.01,poisson-sampling\n"
+        )
         status, _, err = self.sweep(capsys, paths, "--results risks noise")
         assert (status, err) == (0, "")
         (row,) = csv.DictReader(paths[1].read_text().splitlines())
-        assert [*row][4:] == [*sweep.columns_of(["noise", "risks"])]
+        assert [*row][5:] == [*sweep.columns_of(["noise", "risks"])]
         assert 0.01 < float(row["tpr_lower"]) <= float(row["tpr_upper"]) < 1
         assert float(row["noise_multiplier"]) > 1
 
@@ -244,7 +257,7 @@ class TestInThisProcess:
             b"a letter to my aunt",
             b"a letter\nto my aunt\n",
             sweep_oracles.HEADER.encode() + b"\n",
-            HEADER.encode() + b"1.000,5,1,1,1e-6,1,2,0.1\n",
+            HEADER.encode() + b"1.000,5,1,1,1e-6,shuffled,1,2,0.1\n",
             HEADER.encode() + b"\xff\n",
         ],
     )

@@ -35,6 +35,7 @@ def grid():
             "steps_per_epoch": "5",
             "batches_per_record": "1",
             "delta": "1e-6",
+            "sampling": "random-allocation",
             "seed": str(number % 7),
         }
         for number in range(ROWS)
@@ -141,7 +142,9 @@ def test_from_the_command(tmp_path, cluster, expected, capsys, monkeypatch):
 
 
 def test_no_scheduler_is_named(capsys, tmp_path):
-    (tmp_path / "grid.csv").write_text("noise_multiplier,steps_per_epoch,delta\n1,5,.1")
+    (tmp_path / "grid.csv").write_text(
+        "noise_multiplier,steps_per_epoch,delta,sampling\n1,5,.1,shuffled"
+    )
     command = f"sweep --grid {tmp_path / 'grid.csv'} --output {tmp_path / 'table.csv'}"
     status, out, err = command_runner.run(capsys, f"{command} --scheduler nowhere")
     assert (status, out) == (2, "") and err.count("\n") == 1

@@ -57,3 +57,13 @@ def test_hardly_any_loss():
     setting = dataclasses.replace(run(10, 1, 1, 1e-6), sampling="poisson-sampling")
     (row,) = calibration.calibrate(setting, 5e-324)
     assert row.epsilon_upper <= 5e-324
+
+
+@pytest.mark.parametrize("epsilon", [1000.0, 1e5])
+def test_targets_whose_likelihood_ratios_fit_no_float(epsilon):
+    setting = run(4, 1, 2, 1e-6)
+    rows = calibration.calibrate(setting, epsilon)
+    assert [row.sampling for row in rows] == list(training_run.SCHEMES)
+    for row in rows:
+        check_least(row, setting, epsilon)
+        assert "nothing is promised" in row.note

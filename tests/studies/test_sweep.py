@@ -15,7 +15,12 @@ from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 
 Inline = sweep_oracles.Inline
-ROW = {"noise_multiplier": "1", "steps_per_epoch": "10", "delta": "1e-6"}
+ROW = {
+    "noise_multiplier": "1",
+    "steps_per_epoch": "10",
+    "delta": "1e-6",
+    "sampling": "random-allocation",
+}
 
 
 def rows(count):
@@ -26,13 +31,15 @@ def test_rows_are_those_of_the_accountant():
     grid = [
         {
             **ROW,
-            "sampling": "",
             "batches_per_record": "2",
             "epochs": "4",
             "group_size": "",
         },
         {**ROW, "sampling": "poisson-sampling", "epochs": 2.5, "group_size": 3},
-        {"noise_multiplier": 2, "dataset_size": 90.0, "batch_size": 9, "delta": 1e-9},
+        {
+            **{"noise_multiplier": 2, "dataset_size": 90.0, "batch_size": 9},
+            **{"delta": 1e-9, "sampling": "random allocation"},
+        },
         {**ROW, "sampling": "shuffled", "dataset_size": math.nan},
     ]
     runs = [
@@ -92,6 +99,7 @@ def test_risks_are_those_of_the_accountant():
 )
 def test_strategies(strategy):
     row = {**ROW, "steps_per_epoch": 4, "epochs": 2, "strategy": strategy}
+    row["sampling"] = ""
     found = one(row, "epsilon")
     event = ext.MatrixAllocationEvent((1.0, 0.5), 1.0, 4, 2)
     if isinstance(strategy, str) and strategy.startswith("blt"):
@@ -111,16 +119,25 @@ def test_noise_of_a_strategy_meets_its_target():
 @pytest.mark.parametrize(
     ("changes", "results", "note"),
     [
-        ({"strategy": "x"}, ["epsilon"], "strategy must be numbers such as"),
+        (
+            {"strategy": "x", "sampling": ""},
+            ["epsilon"],
+            "strategy must be numbers such as",
+        ),
         (
             {"strategy": "1", "sampling": "shuffled"},
             ["epsilon"],
             "sampling must be left out with a strategy.",
         ),
-        ({"strategy": "1", "epochs": 1.5}, ["epsilon"], "epochs must be whole with a"),
+        (
+            {"strategy": "1", "epochs": 1.5, "sampling": ""},
+            ["epsilon"],
+            "epochs must be whole with a",
+        ),
         ({"fpr": 2}, ["risks"], "fpr must be in [0, 1]. Found 2"),
         ({"colour": "red", "group_sise": 16}, ["epsilon"], "write group_size if that"),
         ({"delta": ""}, ["epsilon"], "delta must be given."),
+        ({"sampling": ""}, ["epsilon"], "sampling must be one of random-allocation, p"),
     ],
 )
 def test_a_row_that_is_wrong_says_why_and_others_go_on(changes, results, note):
@@ -135,10 +152,15 @@ def test_a_row_that_is_wrong_says_why_and_others_go_on(changes, results, note):
 
 @pytest.mark.parametrize(
     ("target", "note"),
-    [("0", "epsilon must be positive and at most 690"), ("", "epsilon must be gi")],
+    [("0", "epsilon must be positive and finite"), ("", "epsilon must be gi")],
 )
 def test_a_target_that_is_wrong_says_why(target, note):
-    row = {"steps_per_epoch": 5, "delta": 1e-6, "epsilon": target}
+    row = {
+        "steps_per_epoch": 5,
+        "delta": 1e-6,
+        "epsilon": target,
+        "sampling": "shuffled",
+    }
     (found,) = sweep.sweep([row], Inline(), ["noise"])
     assert note in found["note"] and found["noise_multiplier"] is None
 
@@ -192,6 +214,7 @@ class TestFile:
             ([], "rows must have a row. Found none."),
             ([ROW, {**ROW, "seed": 1}], "rows must all have the columns noise_mul"),
             ([{**ROW, "name": "a\nb"}], "rows must have cells of one line each"),
+            ([{"seed": 1, "delta": 1e-6}], "or strategy be given, .* Found neither"),
             ([{**ROW, "seconds": 1}], "other names than results. Found 'seconds'"),
         ],
     )
@@ -208,6 +231,13 @@ class TestFile:
 )
 def test_names_of_own_columns(name):
     sweep.check_columns([*ROW, name])
+
+
+def test_a_grid_says_how_batches_are_drawn():
+    without = [name for name in ROW if name != "sampling"]
+    with pytest.raises(ValueError, match="sampling must be one of .* Found neither"):
+        sweep.check_columns(without)
+    sweep.check_columns([*without, "strategy"])
 
 
 def test_no_column_of_a_run_is_taken_for_another():

@@ -72,6 +72,9 @@ def few_out_of_t(
         mean = dominating_pair.without_tails(mean, tail_mass / groups / 2)
         laws[size,] = group_laws.of_one_group(mean, size)
         sink = max(sink, mean.infinity_mass)
+    if not all(law.means.any() for law in laws.values()):
+        # The masses of all positive ratios have underflowed.
+        return dominating_pair.trivial_pair(pair.bound)
     both = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws), num_selected)
     # The ratio of a lost output is at most the product of k ratios.
     lost = _UNDERFLOW * float(pair.ratios.max()) ** num_selected
