@@ -19,8 +19,8 @@ from dp_accounting_ext.validation import fields
 
 _EPILOG = """\
 example:
-  printf '%s\\n' noise_multiplier,dataset_size,batch_size,epochs,delta,sampling \\
-      1,60000,600,10,1e-6,poisson-sampling 1,60000,600,10,1e-6,shuffled > grid.csv
+  printf '%s\\n' run,noise_multiplier,steps_per_epoch,epochs,delta,sampling \\
+      a,1,100,10,1e-6,poisson-sampling b,1,100,10,1e-6,shuffled > grid.csv
   python -m dp_accounting_ext sweep --grid grid.csv --output table.csv
 
 The grid is a CSV file with a setting a row. Its columns are noise_multiplier,
@@ -28,7 +28,7 @@ delta, epochs, dataset_size and batch_size (or steps_per_epoch and
 batches_per_record); sampling: random-allocation, poisson-sampling,
 no-amplification or shuffled; or in its place strategy, of correlated noise:
 "1,0.5,0.25" for a banded Toeplitz matrix, blt:DECAYS:SCALES for a BLT; and, if
-you like, group_size. Other columns, as a run's name, are passed through.
+you like, group_size. Other columns, as run here, are passed through.
 
 --results are epsilon: bounds on ε; noise: the least noise_multiplier that meets
 the ε in the column epsilon; risks: bounds on the advantage of a membership test

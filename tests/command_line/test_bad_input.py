@@ -117,7 +117,10 @@ def test_anything(arguments):
 
 
 CELLS = {"noise_multiplier": NOISE, **TRAINING}
-HEADER = f"{sweep_oracles.HEADER},group_size,sampling"
+HEADER = (
+    "noise_multiplier,steps_per_epoch,batches_per_record,epochs,delta,group_size,"
+    "sampling"
+)
 
 
 @st.composite
