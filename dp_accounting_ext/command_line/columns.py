@@ -21,6 +21,7 @@ _LATITUDES, _LONGITUDES = {"lat", "latitude"}, {"lon", "lng", "long", "longitude
 # What a column of counts is named beside a column of names.
 _COUNTS = {"0", "count", "counts", "n", "size", "visits", "frequency", "proportion"}
 _COUNTS |= {"mass", "masses", "weight", "weights", "share", "shares", "probability"}
+_UNNAMED = ("", "Unnamed: 0")
 # In such a cell the comma may be a decimal point, or it may separate thousands.
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _DEGREES = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
@@ -154,11 +155,17 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
     """
     users, header = _users(table, options), table.header
     if options.columns is not None:
-        chosen = _named(table, "data_columns", options.columns)
+        chosen = _named(table, "data_columns", options.columns, 2)
         return _by_name(table, chosen, places, users, options)
-    left = [at for at in _unindexed(table) if at not in users]
-    values = [at for at in _with_numbers(table) if at in left]
-    wide = [at for at in left if header and header[at] in places.names]
+    names, left = set(places.names), _unindexed(table)
+    if 0 not in left:  # Numbers of rows, unless they are names.
+        rows = _texts(table, 0)
+        ordered = [str(number + int(rows[0])) for number in range(len(rows))]
+        is_name = rows[0] not in "01" or rows != ordered or names.issuperset(rows)
+        left = [0] * is_name + left
+    left = [at for at in left if at not in users]
+    values = [at for at in left if _has_number(table, at)]
+    wide = [at for at in left if header and header[at] in names]
     if wide:
         return _by_column(table, wide, values, places, users, options)
     chosen = _name_and_count(table, left, values, places)
@@ -169,10 +176,10 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
         remedy = "name the places as the other file does"
         if table.option == "distribution":
             remedy += ", or the columns, as by --data-columns place,count"
-        at = (values or left)[0]
+        at = next(iter(values or left), None)
         raise _error(table, "a name that no place has", column=at, remedy=remedy)
-    rows, dropped = _complete(table, values, [], options.drop_missing)
-    numbers = _numbers(rows, values)
+    found, dropped = _complete(table, values, [], options.drop_missing)
+    numbers = _numbers(found, values)
     return Data(numbers.ravel() if 1 in numbers.shape else numbers, [], dropped)
 
 
@@ -203,22 +210,25 @@ def _texts(table: tables.Table, column: int) -> list[str]:
 
 
 def _is_index(table: tables.Table, column: int) -> bool:
-    is_unnamed = bool(table.header) and table.header[column] in ("", "Unnamed: 0")
-    return is_unnamed and tables.counts(_texts(table, column))
+    """Returns whether a column numbers the rows, as pandas and R write it."""
+    if column or not table.header or table.header[0] not in _UNNAMED:
+        return False
+    return table.frame.shape[1] > 1 and all(map(str.isdecimal, _texts(table, 0)))
 
 
 def _unindexed(table: tables.Table) -> list[int]:
     return [at for at in range(table.frame.shape[1]) if not _is_index(table, at)]
 
 
+def _has_number(table: tables.Table, column: int) -> bool:
+    """Returns whether any cell is a number: other cells may be misspelt numbers."""
+    is_typed = table.frame.iloc[:, column].dtype.kind in "iuf"
+    words = set() if is_typed else set(_texts(table, column))
+    return is_typed or any(map(tables.NUMBER.fullmatch, words))
+
+
 def _with_numbers(table: tables.Table) -> list[int]:
-    """Returns the columns with any number: other cells may be misspelt numbers."""
-    number, kinds = tables.NUMBER.fullmatch, [kind.kind for kind in table.frame.dtypes]
-    return [
-        at
-        for at in _unindexed(table)
-        if kinds[at] in "iuf" or any(map(number, set(_texts(table, at))))
-    ]
+    return [at for at in _unindexed(table) if _has_number(table, at)]
 
 
 def _error(
@@ -282,7 +292,9 @@ def _column(table: tables.Table, column: int) -> FloatArray:
     return np.array([float(text.replace(",", ".")) for text in texts]) / unit
 
 
-def _named(table: tables.Table, option: str, typed: str) -> list[int]:
+def _named(
+    table: tables.Table, option: str, typed: str, most: int | None = None
+) -> list[int]:
     """Returns columns by names, or by numbers from one; `option` is for errors."""
     chosen, width = [], table.frame.shape[1]
     for name in map(str.strip, typed.split(",")):
@@ -297,11 +309,13 @@ def _named(table: tables.Table, option: str, typed: str) -> list[int]:
                 f"by commas. Found {name!r:.60}."
             )
         chosen += places
+    if most is not None and len(chosen) > most:
+        raise ValueError(f"{option} must be {most} at most. Found {typed!r:.60}.")
     return chosen
 
 
 def _users(table: tables.Table, options: Options) -> list[int]:
-    return [] if options.user is None else _named(table, "user", options.user)[:1]
+    return [] if options.user is None else _named(table, "user", options.user, 1)
 
 
 def _coordinates(
@@ -348,6 +362,8 @@ def _pair(table: tables.Table) -> tuple[list[int], bool]:
     latitudes = [at for at, kind in enumerate(holds) if kind == (True, False)]
     longitudes = [at for at, kind in enumerate(holds) if kind == (False, True)]
     pair = [*latitudes, *longitudes]
+    if len(pair) > 2:  # Such words are in names of texts, too.
+        pair = [at for at in pair if _has_number(table, at)]
     if not (latitudes and longitudes):
         pair = [at for at in range(table.frame.shape[1]) if _is_shape(table, at)]
         return (pair if len(pair) == 1 else []), len(pair) > 1
@@ -457,8 +473,8 @@ def _by_column(
     """Returns masses by the names of columns, each row of which is a user."""
     _check_names(table, places.names)
     for at in values:
-        if at not in wide:
-            remedy = "if it has users, name it by --user"
+        if at not in wide and table.header[at] not in _UNNAMED:
+            remedy = f"if it has users, write --user {at + 1}"
             raise _error(table, "a name that no place has", column=at, remedy=remedy)
     where = [list(places.names).index(table.header[at]) for at in wide]
     rows, dropped = _complete(table, wide, users, options.drop_missing)

@@ -27,6 +27,7 @@ _OTHERS = {
     b"PK": "a ZIP archive, as .xlsx and .ods are; save it as CSV",
     b"\xd0\xcf\x11\xe0": "a workbook; save it as CSV",
     b"SQLite format 3": "a database, as a GeoPackage is; save it as CSV",
+    b"<": "XML, as KML and GPX are; save it as GeoJSON or CSV",
 }
 # The keys of records in JSON: in GeoJSON, in Takeout, and as pandas writes it.
 _RECORDS = ("features", "locations", "timelineObjects", "semanticSegments", "data")
@@ -151,9 +152,8 @@ def _without_geometry(record: dict[str, Any]) -> dict[str, Any]:
     shape = record.get("geometry") if record.get("type") == "Feature" else None
     if shape is None:
         return record
-    longitude, latitude = shape["coordinates"][:2]
-    text = f"{shape['type']} ({longitude} {latitude})"
-    return {**(record["properties"] or {}), "geometry": text}
+    place = " ".join(map(str, shape.get("coordinates", [])[:2]))
+    return {**(record["properties"] or {}), "geometry": f"{shape['type']} ({place})"}
 
 
 def text_of(option: str, content: bytes, path: object, encoding: str) -> str:
@@ -206,7 +206,7 @@ def _separator(text: str) -> str:
     """Returns what gives the first lines equally many cells, or the most cells."""
     lines = [line for line in text.split("\n")[:_FIRST_LINES] if line.strip()] or [""]
     most = (0, ",")
-    for separator in "\t;, ":
+    for separator in "\t;,| ":
         cut = map(str.strip, lines) if separator == " " else lines
         rows = list(csv.reader(cut, delimiter=separator, skipinitialspace=True))
         # Blanks are in names, too.
@@ -235,13 +235,19 @@ def _has_header(option: str, frame: Any, path: object, names: Collection[str]) -
         is_named = first[1:] == frame.iloc[1:, 0].tolist() or numbers <= {*names}
         return is_named or (is_new and counts(first[1:]))
     is_square = option == "cost" and len(frame) == len(first)
-    if is_wide and len(frame) > 1 and counts(first) and not is_square:
+    if not is_wide or len(frame) == 1 or is_square:
+        return False
+    if counts(first):
         words = (
-            f"0, 1, … in the first line of {path}, as pandas writes it above columns"
+            f"0, 1, … in the first line of {path}, as pandas writes it where columns"
         )
-        remedy = "write header=False, or put names above it"
-        raise error(option, f"{words} without names; {remedy}")
-    return is_wide and len(frame) > 1 and numbers <= {*names}
+        raise error(
+            option, f"{words} have no names; write header=False, or names above"
+        )
+    if numbers <= {*names} and len(numbers) == len(first):
+        words = f"numbers in the first line of {path}, which are names of places, too"
+        raise error(option, f"{words}; if it is the header, write the index beside it")
+    return False
 
 
 def _words(cells: Any) -> list[str]:

@@ -258,6 +258,12 @@ TRACES = {
     "JSON of something else": ('{"lat": "here"}', "", "must be a table"),
     "JSON that does not end": ('[{"lat": 40.7}', "", "must be a table"),
     "a cut archive": (gzip.compress(GOWALLA.encode())[:40], "", "must be a table"),
+    "GPX": ('<?xml version="1.0"?>\n<gpx></gpx>\n', "", "save it as GeoJSON"),
+    "bars": (csv(["lat", "lon"], LATS, LONS, separator="|"), "", None),
+    "words beside": (
+        csv(["lat", "lon", "long_name"], LATS, LONS, "a place"), "", None
+    ),
+    "two columns for one": (BY_COLUMN, "--data-columns lat,lat", "each once"),
     "cut Parquet": (written("to_parquet", TAXI)[:-9], "", "must be a table"),
 }  # fmt: skip
 # Of points, which are read with the trace above.
@@ -298,6 +304,12 @@ POINTS = {
     "a misspelt cell": (HEAD.replace("40.7,", "40.x,"), "", "'40.x' in line 3, column"),
     "a missing cell": (HEAD + "D,NA,1\n", "", "an empty cell in line 5, column lat"),
     "a missing cell left out": (HEAD + "D,NA,1\n", "--drop-missing", None),
+    "shapes": (
+        json.dumps({"features": [{
+            "type": "Feature", "properties": {},
+            "geometry": {"type": "Polygon", "coordinates": [[[0, 0], [1, 1]]]},
+        }]}), "", "Found Polygon, and no POINT"
+    ),
     "a place called NA": (
         csv(["name", "lat", "lon"], ["A", "NA", "C"], LATITUDES, LONGITUDES), "", None
     ),
@@ -338,11 +350,18 @@ MASSES = {
     "identifiers": (IDS, "venue,count\n99,1\n57,3\n", "", LAW),
     "identifiers of an index": (IDS, ",count\n99,1\n57,3\n", "", LAW),
     "identifiers, floats": (IDS, "venue,count\n99,1.0\n57,3.0\n", "", LAW),
+    "identifiers without a name": (IDS, "99,57\n1,3\n", "", "names of places, too"),
+    "identifiers that count the rows": (
+        "id,2,0,1\n2,0,1,4\n0,1,0,1\n1,4,1,0\n", ",count\n0,3\n1,1\n", "", LAW
+    ),
     "identifiers as columns": (IDS, "user,99,57\n7,1,3\n", "--user user", "--output"),
     "ratings": (IDS, RATINGS, "", "as by --data-columns"),
     "ratings, named": (IDS, RATINGS, "--data-columns movieId,rating", LAW),
     "an array's header above counts": (UNNAMED, "0,1,2\n0,3,1\n", "", "header=False"),
     "an array's header and index": (UNNAMED, ",0,1,2\n0,0,3,1\n", "", LAW),
+    "an index with gaps": (COSTS, ",B,C\n5,3,1\n8,0,2\n", "", [LAW, [0, 0, 1]]),
+    "columns in numbers": (COSTS, "place,count,when\nB,3,9\n", "--data-columns 1,2,3",
+        "2 at most"),
     "masses in order": (COSTS, "0\n0.75\n0.25\n", "", LAW),
     "masses under a word": (COSTS, "mass\n0\n0.75\n0.25\n", "", LAW),
     "too many masses": (COSTS, "0\n0.5\n0.25\n0.25\n", "", "shape (3,)"),
@@ -368,6 +387,10 @@ MASSES = {
         written("to_parquet", frame(C=[1, 0], B=[3.0, 1.0])), "", [LAW, [0, 1, 0]],
     ),
     "a crowd, empty cells": (COSTS, "A,B,C\n,3,1\n0,1,0\n", "", "in line 2, column 1"),
+    "costs, R": (
+        '"","V1","V2","V3"\n"1",0,1,4\n"2",1,0,1\n"3",4,1,0\n',
+        "V2,V3\n3,1\n", "", LAW,
+    ),
     "costs with names of rows": (
         ",B,C,A\nC,1,0,4\nB,0,1,1\nA,1,4,0\n", "place,count\nC,1\nB,3\n", "",
         [0.75, 0.25, 0],
