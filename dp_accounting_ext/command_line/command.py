@@ -83,7 +83,8 @@ def _reason(error: Exception, options: argparse.Namespace) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         path = repr(error.filename)
         return f"{path} must be a file that can be opened. Found: {error.strerror}."
-    if isinstance(error, ModuleNotFoundError) and error.name != "flint":
+    # Some say which extra to install.
+    if isinstance(error, ModuleNotFoundError) and "pip install" not in error.msg:
         wanted = f"{error.name} must be installed. Found none; run python -m pip "
         return f"{wanted}install {error.name}."
     # Bounds that cross raise ArithmeticError itself. Python raises only its subclasses.

@@ -4,14 +4,17 @@ import argparse
 from collections.abc import Iterator
 from concurrent import futures
 import contextlib
+import csv
 import dataclasses
+import io
+import itertools
 import logging
 import os
 import pathlib
 from typing import Any
 
-from dp_accounting_ext.command_line import csv_file
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import sweep
@@ -104,12 +107,29 @@ def _grid(path: pathlib.Path, encoding: str) -> tuple[list[str], list[dict[str, 
         ValueError: If it is not a CSV file with at least one row.
     """
     form = "grid must be a CSV file with a header and a row for each setting"
-    delimiter, lines = csv_file.read(form, path.read_bytes(), path, encoding)
-    header = lines[0].cells
-    if len(lines) < 2:
-        raise ValueError(f"{form}. Found no row below the header of {path}.")
-    rows = [dict(zip(header, line.cells, strict=True)) for line in lines[1:]]
-    if delimiter == ";":  # Semicolons separate cells if commas are decimal points.
+    content = tables.text_of("grid", path.read_bytes(), path, encoding)
+    separator = max(",;\t", key=content.lstrip().partition("\n")[0].count)
+    lines = io.StringIO(content)
+    # A quote that is never closed is an error. It must not become one long cell.
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    table: list[list[str]] = []
+    try:
+        for cells in filter(any, ([cell.strip() for cell in line] for line in reader)):
+            table.append(cells)
+            if len(cells) != len(table[0]):
+                raise csv.Error(f"{len(cells)} cells in place of {len(table[0])}")
+    except csv.Error as error:
+        where = f"{error} in line {reader.line_num}"
+        raise ValueError(f"{form}. Found {where} of {path}.") from None
+    if len(table) < 2:
+        words = (
+            f"no row below the header of {path}" if table else f"an empty file, {path}"
+        )
+        raise ValueError(f"{form}. Found {words}.")
+    is_used = [any(column) for column in zip(*table, strict=True)]
+    header, *body = (list(itertools.compress(cells, is_used)) for cells in table)
+    rows = [dict(zip(header, cells, strict=True)) for cells in body]
+    if separator == ";":  # Semicolons separate cells if commas are decimal points.
         rows = [{name: _pointed(name, row[name]) for name in row} for row in rows]
     return header, rows
 

@@ -17,8 +17,9 @@ from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.command_line import number_file
+from dp_accounting_ext.command_line import columns
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.studies import calibration
@@ -235,7 +236,7 @@ def strategy_event(
     """
     if not os.path.exists(typed):
         return strategy_comparison.event_of(typed, run)
-    table = number_file.read("strategy", typed).numbers
+    table = columns.array(tables.read("strategy", typed))
     matrix = (
         table.ravel() if 1 in table.shape else table
     )  # The file has a coefficient on each line.

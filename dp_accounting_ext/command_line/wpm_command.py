@@ -2,11 +2,11 @@
 
 import argparse
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
 import io
-import itertools
 import math
 import os
 import pathlib
@@ -14,14 +14,14 @@ from typing import Any
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.command_line import number_file
+from dp_accounting_ext.command_line import columns
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import place_file
+from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.studies import result_file
 from dp_accounting_ext.wpm import private_rows
 
 _EPILOG = """\
@@ -31,31 +31,37 @@ examples:
   python -m dp_accounting_ext wpm --cost cost.csv --distribution mu.csv \\
       --epsilon 5
 
-  printf '48.85,2.35\\n48.86,2.29\\n48.89,2.34\\n' > places.csv
-  printf '48.851,2.351\\n48.852,2.349\\n48.861,2.291\\n' > trace.csv
+  printf 'lat,lon\\n48.85,2.35\\n48.86,2.29\\n48.89,2.34\\n' > places.csv
+  printf 'lat,lon\\n48.851,2.351\\n48.852,2.349\\n48.861,2.291\\n' > trace.csv
   python -m dp_accounting_ext wpm --points places.csv --trace trace.csv \\
       --epsilon 2 --metric haversine
 
-  printf '48.852,2.348\\n48.859,2.294\\n' > public.csv
+  printf 'who,lng,lat\\nann,2.351,48.851\\nbob,2.291,48.861\\n' > visits.csv
+  python -m dp_accounting_ext wpm --points places.csv --trace visits.csv \\
+      --epsilon 2 --metric haversine --user who --output draws.csv
+
+  printf 'lat,lon\\n48.852,2.348\\n48.859,2.294\\n' > public.csv
   python -m dp_accounting_ext wpm plan --num-places 200 --epsilon 2
   python -m dp_accounting_ext wpm plan --points places.csv --epsilon 2 \\
       --metric haversine --public-trace public.csv
 
-The files are CSV, of cells between commas, semicolons (with decimal commas, as
-well) or tabs, in UTF-8, in UTF-16 with its mark, or in --encoding. The first
-line may name the columns. A column without numbers names the places.
-Points may be latitudes and longitudes in degrees, in this order or in columns
-named so (lat, lon; y, x; well-known text, as POINT (x y)): those of a trace are
-found by the names of those of the points, or stand in the same order. Where
-other columns have numbers, --columns names those that are coordinates. A trace
-is binned to its nearest points.
+Files are CSV, of cells between commas, semicolons (with decimal commas, as
+well), tabs or blanks; JSON, a value a line or not, as GeoJSON and Takeout;
+Parquet, .npy or .npz; each may be gzipped. They need pandas: pip install
+'.[files]'.
+Names decide what is what. Latitudes and longitudes are in columns whose names
+have these words (lat, start_lng, pickup_longitude), or in a column of points
+(POINT (x y)); where several are, or none, --columns and --data-columns must
+name them. A trace is binned to its nearest points. Masses have columns that are
+named as the places, with a row for each user, or a column of names beside one
+of counts, as value_counts().to_csv() writes them; a place that is not named has
+none. Without any names, they are in the order of the places.
 What is printed is one draw: the number of a column of costs or of a line of
 points, from zero, with its name and coordinates; of a distribution with a row
-for each user, a table with a draw for each row. The law that it is drawn from
-is as private as the input: --show-law is for tests.
-A plan is computed from public inputs. It states how far a draw will be, and how
-much of a user's mass it can leave in place. For a public trace it also states
-how far the trace is from the points: far, if its columns are in another order.
+for each user, a table with a draw for each row. With --user each user of the
+column has one draw, which is added to --output as soon as it is drawn: a
+stopped run goes on where it stopped when it is started again. The law that it
+is drawn from is as private as the input: --show-law is for tests.
 """
 _WARNING = (
     "the law is as private as the input, and not for release: release the draw alone."
@@ -82,19 +88,27 @@ def add_to(commands: Any) -> None:
         "action", nargs="?", choices=actions, default="draw", help=words
     )
     places = command.add_mutually_exclusive_group(required=True)
-    parser.add(places, "cost", pathlib.Path, "a line of costs for each input; public")
-    parser.add(places, "points", pathlib.Path, "lines of coordinates; public")
+    parser.add(places, "cost", pathlib.Path, "a row of costs for each input; public")
+    parser.add(places, "points", pathlib.Path, "rows of coordinates; public")
     parser.add(places, "num-places", int, "for a plan: so many places in a square")
     masses = command.add_mutually_exclusive_group()
-    words = "a mass or a count for each input, or a row of them a user; private"
+    words = "masses or counts of the inputs, or a row of them a user; private"
     parser.add(masses, "distribution", pathlib.Path, words)
-    words = "lines of coordinates, with --points; private"
+    words = "rows of coordinates, with --points; private"
     parser.add(masses, "trace", pathlib.Path, words)
     words = "for a plan, with --points: a trace that is public"
     parser.add(masses, "public-trace", pathlib.Path, words)
-    words = "coordinates of points and traces, by names or numbers, as lat,lon"
+    words = "coordinates of the points, by names or numbers, as lat,lon or 3,4"
     parser.add(command, "columns", str, words)
-    words = "of files without a mark, such as cp1252"
+    words = "coordinates of a trace; or names, and counts, of a distribution"
+    parser.add(command, "data-columns", str, words)
+    words = "the column of users, each of whom has a draw in --output"
+    parser.add(command, "user", str, words)
+    words = "with --user: a CSV file, to which draws are added"
+    parser.add(command, "output", pathlib.Path, words)
+    words = "leave out rows that lack a cell, and say how many"
+    parser.add(command, "drop-missing", bool, words)
+    words = "of texts without a mark, such as cp1252"
     parser.add(command, "encoding", str, words, default="utf-8")
     parser.add(command, "epsilon", float, "ε of one draw", required=True)
     words = "of points: haversine for degrees, cityblock, chebyshev, cosine; default: "
@@ -121,11 +135,23 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
             "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
+    if (options.user is None) != (options.output is None):
+        given = "output" if options.user is None else "user"
+        other = "user" if options.user is None else "output"
+        raise ValueError(
+            f"{given} must come with --{other}: each user of the column has a draw, "
+            f"which is added to the file. Found no --{other}."
+        )
+    if options.user is not None and options.show_law:
+        raise ValueError("show_law must be left out with --user. Found both.")
     with text.Progress("finding the base measure"):
-        mechanism, places = _mechanism(options)
-    private = _private(options, mechanism, places)
+        mechanism, inputs, places = _mechanism(options)
+    private, names = _private(options, inputs)
+    private = _counted(private)
     # An error names the option, and not the argument of a function.
     users = private_rows.read("distribution", private, mechanism.cost.shape[0])
+    if options.user is not None:
+        return _draws_of_users(options, mechanism, places, private, names)
     laws: list[FloatArray | None] = [None] * len(users)
     if options.show_law:
         laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
@@ -135,12 +161,13 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
         users.is_batch
     ):  # The time of a single draw would reveal something about that user.
         draws = text.counted(map(mechanism.sample, private), len(users), "draws")
-    drawn = [
-        _drawn(place, places, options.points is not None, law)
-        for place, law in zip(draws, laws, strict=True)
-    ]
+    drawn = [_drawn(place, places, law) for place, law in zip(draws, laws, strict=True)]
     if users.is_batch:
-        return {"draws": drawn}, _as_table(drawn, places)
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(name for name, _ in _cells(drawn[0], places))
+        writer.writerows([cell for _, cell in _cells(each, places)] for each in drawn)
+        return {"draws": drawn}, file.getvalue().rstrip("\n")
     (one,) = drawn
     return one, "\n".join(
         f"{name}: {','.join(map(repr, value)) if isinstance(value, list) else value}"
@@ -149,49 +176,87 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
 
 
 def _drawn(
-    place: int,
-    places: place_file.Places,
-    with_coordinates: bool,
-    law: FloatArray | None,
+    place: int, places: columns.Places, law: FloatArray | None
 ) -> dict[str, Any]:
     """Returns the values of one draw that are printed."""
     drawn: dict[str, Any] = {"sample": place}
     if places.names:
         drawn["name"] = places.names[place]
-    if with_coordinates:
+    if places.numbers is not None:
         drawn["coordinates"] = places.numbers[place].tolist()
     if law is not None:
         drawn["distribution"] = law.tolist()
     return drawn
 
 
-def _as_table(drawn: Sequence[Mapping[str, Any]], places: place_file.Places) -> str:
-    """Returns a CSV table with a row for each draw."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    header: list[str] = []
-    for name, value in drawn[0].items():
-        many = range(len(value)) if isinstance(value, list) else None
-        is_named = name == "coordinates" and all(places.header) and places.header
-        named = places.header if is_named else [f"{name}_{n}" for n in many or ()]
-        header += named if many is not None else [name]
-    writer.writerow(header)
-    for each in drawn:
-        cells = [v if isinstance(v, list) else [v] for v in each.values()]
-        writer.writerow(itertools.chain(*cells))
-    return file.getvalue().rstrip("\n")
+def _cells(
+    drawn: Mapping[str, Any], places: columns.Places
+) -> Iterator[tuple[str, Any]]:
+    """Yields the names of columns, and the cells, of a table that shows a draw."""
+    for name, value in drawn.items():
+        if not isinstance(value, list):
+            yield name, value
+            continue
+        names = [f"{name}_{number}" for number in range(len(value))]
+        is_named = name == "coordinates" and all(places.header)
+        yield from zip((is_named and places.header) or names, value, strict=True)
+
+
+def _draws_of_users(
+    options: argparse.Namespace,
+    mechanism: wpm.WassersteinProjectionMechanism,
+    places: columns.Places,
+    private: Any,
+    users: Sequence[str],
+) -> parser.Printed:
+    """Adds a draw of each user to a file, unless it has one, as soon as it is drawn.
+
+    Raises:
+        ValueError: If the file has other columns, places or ε.
+    """
+
+    def cells_of(place: int) -> list[tuple[str, Any]]:
+        epsilon = ("epsilon", options.epsilon)
+        return [*_cells(_drawn(place, places, None), places), epsilon]
+
+    def is_whole(row: dict[str, str]) -> bool:
+        place, (_, *cells) = row["sample"], row.values()
+        if place not in map(str, range(mechanism.cost.shape[1])) or cells != [
+            str(cell) for _, cell in cells_of(int(place))
+        ]:
+            raise ValueError("a row of other places or of another ε")
+        return True
+
+    header = ["user", *(name for name, _ in cells_of(0))]
+    words = f"the columns {', '.join(header)} of the same places and ε"
+    rows = result_file.resumed(options.output, header, words, is_whole)
+    done = {row["user"] for row in rows}
+    # The order of a file may be that in which users came.
+    left = [at for at in np.argsort(users, kind="stable") if users[at] not in done]
+    try:
+        with result_file.appended(options.output) as add:
+            draws = (mechanism.sample(private[[at]])[0] for at in left)
+            shown = text.counted(draws, len(left), "draws")
+            for at, place in zip(left, shown, strict=True):
+                add([users[at], *(cell for _, cell in cells_of(int(place)))])
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; run it again to go on.") from None
+    counts = {"kept": len(users) - len(left), "added": len(left)}
+    words = "{output}: {kept} users kept, {added} added"
+    printed = {"output": str(options.output), **counts}
+    return printed, words.format(**printed)
 
 
 def _plan(options: argparse.Namespace) -> parser.Printed:
     """Returns the expected cost of draws, from public values."""
-    for name in ("distribution", "trace"):
+    for name in ("distribution", "trace", "user", "output"):
         if getattr(options, name) is not None:
             raise ValueError(
-                f"{name} must be left out of a plan, which is public. Found a file; "
+                f"{name} must be left out of a plan, which is public. Found it; "
                 "a trace that is public is --public-trace."
             )
     with text.Progress("finding the base measure"):
-        mechanism, places = _mechanism(options)
+        mechanism, places, _ = _mechanism(options)
         apart = _distance_of_public_trace(options, places)
         expected = mechanism.expected_cost()
     inputs, outputs = mechanism.cost.shape
@@ -223,12 +288,12 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
 
 
 def _distance_of_public_trace(
-    options: argparse.Namespace, places: place_file.Places
+    options: argparse.Namespace, places: columns.Places
 ) -> float | None:
     """Returns the median distance of a public trace to the points, or None."""
     if options.public_trace is None:
         return None
-    trace = _trace(options, "public-trace", options.public_trace, places)
+    trace = _trace(options, "public_trace", options.public_trace, places).numbers
     return wpm.check_public_trace(
         places.numbers, trace, metric=options.metric or "euclidean"
     )
@@ -238,88 +303,112 @@ def _trace(
     options: argparse.Namespace,
     option: str,
     path: pathlib.Path,
-    places: place_file.Places,
-) -> FloatArray:
+    places: columns.Places,
+) -> columns.Data:
     """Returns the places of a file, with coordinates in the order of the points."""
-    return place_file.read_trace(
-        option,
-        path,
-        places,
-        is_haversine=options.metric == "haversine",
-        is_private=option == "trace",
-        columns=options.columns,
-        encoding=options.encoding,
-    )
+    table = _table(options, option, path, is_private=option == "trace")
+    data = columns.trace(table, places, _of_table(options, options.data_columns))
+    _tell(data.dropped, path)
+    return data
 
 
 def _mechanism(
     options: argparse.Namespace,
-) -> tuple[wpm.WassersteinProjectionMechanism, place_file.Places]:
-    """Returns the mechanism, and the public places; without points, the costs.
+) -> tuple[wpm.WassersteinProjectionMechanism, columns.Places, columns.Places]:
+    """Returns the mechanism, and the public places of its inputs and its outputs.
 
     Raises:
         ValueError: If a file cannot be read or is bad, or options do not go together.
     """
     base_measure = options.base_measure
-    if base_measure not in ("uniform", "minimax"):
-        if not os.path.exists(base_measure):
-            raise ValueError(
-                "base_measure must be uniform, minimax, or a file of masses. "
-                f"Found {base_measure!r}."
-            )
-        base_measure = _table(options, "base-measure", base_measure).numbers.ravel()
+    is_file = base_measure not in ("uniform", "minimax")
+    if is_file and not os.path.exists(base_measure):
+        raise ValueError(
+            "base_measure must be uniform, minimax, or a file of masses. "
+            f"Found {base_measure!r}."
+        )
+    inputs, outputs, cost = _places(options)
+    if is_file:
+        table = _table(options, "base_measure", base_measure, names=outputs.names)
+        base_measure = columns.masses(table, outputs, columns.Options()).numbers
+    if cost is not None:
+        made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
+        return made, inputs, outputs
+    order = 1.0 if options.order is None else options.order
+    made = wpm.from_points(
+        outputs.numbers, options.epsilon, options.metric, order, base_measure
+    )
+    return made, inputs, outputs
+
+
+def _places(
+    options: argparse.Namespace,
+) -> tuple[columns.Places, columns.Places, FloatArray | None]:
+    """Returns the places of inputs and of outputs, and costs if these are given."""
     if options.points is not None:
-        order = 1.0 if options.order is None else options.order
-        places = place_file.read_points(
-            options.points,
-            is_haversine=options.metric == "haversine",
-            columns=options.columns,
-            encoding=options.encoding,
-        )
-        made = wpm.from_points(
-            places.numbers, options.epsilon, options.metric, order, base_measure
-        )
-        return made, places
+        table = _table(options, "points", options.points)
+        places, dropped = columns.points(table, _of_table(options, options.columns))
+        _tell(dropped, options.points)
+        return places, places, None
     for name in ("trace", "public_trace", "metric", "order", "columns"):
         if getattr(options, name) is not None:
             raise ValueError(
                 f"{parser.option(name)} must come with --points. Found another source."
             )
     if options.cost is not None:
-        table = _table(options, "cost", options.cost)
-        costs = table.numbers
-        made = wpm.WassersteinProjectionMechanism(costs, options.epsilon, base_measure)
-        return made, place_file.Places(costs, [], table.header, False)
+        return columns.costs(_table(options, "cost", options.cost))
     if options.num_places < 2:
         raise ValueError(f"num-places must be at least 2. Found {options.num_places}.")
     spread = np.random.default_rng(0).random((options.num_places, 2))
-    made = wpm.from_points(spread, options.epsilon, base_measure=base_measure)
-    return made, place_file.Places(spread, [], [], False)
+    places = columns.Places(spread)
+    return places, places, None
 
 
 def _table(
-    options: argparse.Namespace, option: str, path: pathlib.Path, **more: bool
-) -> number_file.Table:
-    return number_file.read(option, path, encoding=options.encoding, **more)
+    options: argparse.Namespace, option: str, path: pathlib.Path, **more: Any
+) -> tables.Table:
+    return tables.read(option, path, encoding=options.encoding, **more)
+
+
+def _of_table(options: argparse.Namespace, chosen: str | None) -> columns.Options:
+    is_haversine = options.metric == "haversine"
+    return columns.Options(chosen, options.user, is_haversine, options.drop_missing)
+
+
+def _tell(dropped: int, path: pathlib.Path) -> None:
+    """Warns of rows that --drop-missing left out."""
+    if dropped:
+        words = f"{dropped} rows of {path} that lack a cell are left out."
+        warnings.warn(words, stacklevel=1)
 
 
 def _private(
-    options: argparse.Namespace,
-    mechanism: wpm.WassersteinProjectionMechanism,
-    places: place_file.Places,
-) -> npt.NDArray[Any]:
-    """Returns one user's private masses or counts, or a row of them for each user.
-
-    Numbers are counts if all of them are integers and a row sums to more than one.
-    """
+    options: argparse.Namespace, inputs: columns.Places
+) -> tuple[Any, Sequence[str]]:
+    """Returns masses or counts of one user, or a row for each; and the users' names."""
     if options.trace is not None:
-        trace = _trace(options, "trace", options.trace, places)
+        data = _trace(options, "trace", options.trace, inputs)
         metric = options.metric or "euclidean"
-        return wpm.counts_at(places.numbers, trace, metric=metric)
-    found = _table(options, "distribution", options.distribution, is_private=True)
-    masses, inputs = found.numbers, mechanism.cost.shape[0]
-    if masses.shape[1] != inputs or len(masses) == 1:
-        masses = masses.ravel()
-    whole = bool((masses == np.floor(masses)).all())
-    most = np.atleast_2d(masses).sum(axis=1).max()
+        if not data.users:
+            return wpm.counts_at(inputs.numbers, data.numbers, metric=metric), []
+        cost = wpm.PointCost(inputs.numbers, metric=metric)
+        nearest, ones = cost.nearest_inputs(data.numbers), np.ones(len(data.users))
+        return columns.per_user(data.users, nearest.tolist(), len(inputs.numbers), ones)
+    table = _table(
+        options,
+        "distribution",
+        options.distribution,
+        is_private=True,
+        names=inputs.names,
+    )
+    data = columns.masses(table, inputs, _of_table(options, options.data_columns))
+    _tell(data.dropped, options.distribution)
+    return data.numbers, data.users
+
+
+def _counted(masses: Any) -> Any:
+    """Returns numbers; as counts, if all are whole and a row sums to more than one."""
+    entries = masses if isinstance(masses, np.ndarray) else masses.data
+    whole = bool((entries == np.floor(entries)).all())
+    most = masses.sum(axis=masses.ndim - 1).max()
     return masses.astype(np.int64) if whole and 1 < most < 2.0**53 else masses

@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
-import csv
 import dataclasses
-import io
 import pathlib
 from typing import Any
 
 from dp_accounting_ext.studies import progress as progress_of
+from dp_accounting_ext.studies import result_file
 from dp_accounting_ext.studies import sweep_rows
 from dp_accounting_ext.studies.sweep_rows import COLUMNS as COLUMNS
 from dp_accounting_ext.studies.sweep_rows import RESULTS as RESULTS
@@ -141,16 +140,20 @@ def sweep_to_file(
                 "rows must have cells of one line each. Found one of several lines."
             )
     target = pathlib.Path(path)
-    there = _resumed(target, header, found)
+    done = result_file.resumed(
+        target,
+        [*header, *found],
+        "the columns of the grid and of results",
+        lambda row: bool(row[found[0]]),
+    )
+    there = {_content({name: row[name] for name in header}) for row in done}
     left = {_content(row): row for row in grid if _content(row) not in there}
     added, without, seconds = 0, 0, 0.0
-    with target.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with result_file.appended(target) as add:
         if progress is not None:
             progress(0, len(left))
         for row in sweep(left.values(), executor, results):
-            writer.writerow(map(sweep_rows._text, row.values()))
-            file.flush()
+            add(map(sweep_rows._text, row.values()))
             added += 1
             without += row[found[0]] is None
             seconds += row["seconds"]
@@ -182,55 +185,3 @@ def _content(row: Cells) -> _Content:
         return setting_of(row), own
     except (TypeError, ValueError):
         return tuple(map(sweep_rows._text, row.values())), own
-
-
-def _resumed(
-    path: pathlib.Path, header: Sequence[str], found: Sequence[str]
-) -> set[_Content]:
-    """Prepares a table for more rows; returns the rows that it has results of.
-
-    Raises:
-        OSError: If the file cannot be read or written.
-        ValueError: If it is not a table with these columns. It is then left as it was.
-    """
-    before = path.read_bytes() if path.exists() else b""
-    columns = [*header, *found]
-    first = _line(columns)
-    try:
-        if before[: len(first)] != first[: len(before)]:
-            raise csv.Error("its first line is another")
-        # The last line may have been written in part.
-        rows = _rows(before[: before.rfind(b"\n") + 1])
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"output must be a file, new or with the columns of the grid and of "
-            f"results; name another one, or mend it. Found {str(path)!r}: {error}."
-        ) from None
-    rows = [row for row in rows if row[found[0]]]
-    part = pathlib.Path(f"{path}.part")
-    with part.open("wb") as file:
-        file.write(first)
-        file.writelines(_line(row.values()) for row in rows)
-    part.replace(path)
-    return {_content({name: row[name] for name in header}) for row in rows}
-
-
-def _line(cells: Iterable[str]) -> bytes:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerow(cells)
-    return file.getvalue().encode()
-
-
-def _rows(content: bytes) -> list[dict[str, str]]:
-    """Returns the rows of a table, from columns to cells.
-
-    Raises:
-        csv.Error, UnicodeDecodeError: If the file has anything else.
-    """
-    # A quote that is never closed is an error. It must not become one long cell.
-    table = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
-    rows = list(table)
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(table.fieldnames or ()) or None in row.values():
-            raise csv.Error(f"row {number} has not a cell for each column")
-    return rows

@@ -1,9 +1,16 @@
 """wpm as a shell user meets it."""
 
 import json
+import sys
+import time
 
 from command_runner import run
+import numpy as np
 import pytest
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.command_line import columns
+from dp_accounting_ext.command_line import tables
 
 
 class TestWpm:
@@ -54,8 +61,12 @@ class TestWpm:
 
     @pytest.fixture
     def places(self, tmp_path):
-        (tmp_path / "places.csv").write_text("48.85,2.35\n48.86,2.29\n48.89,2.34\n")
-        (tmp_path / "trace.csv").write_text("48.851,2.351\n48.852,2.35\n48.86,2.29\n")
+        files = {
+            "places.csv": "48.85,2.35\n48.86,2.29\n48.89,2.34\n",
+            "trace.csv": "48.851,2.351\n48.852,2.35\n48.86,2.29\n",
+        }
+        for name, rows in files.items():
+            (tmp_path / name).write_text(f"lat,lon\n{rows}")
         (tmp_path / "far.csv").write_text("91.23456,2.0\n")
         return tmp_path
 
@@ -68,7 +79,7 @@ class TestWpm:
         assert float(law[0]) == pytest.approx(2 / 3, abs=0.05)
 
     def test_a_crowd_has_a_row_a_user_and_a_draw_a_row(self, capsys, files, places):
-        (files / "crowd.csv").write_text("a,b,c\n1,0,0\n0,3,0\n0,0,5\n9,9,9\n")
+        (files / "crowd.csv").write_text("1,0,0\n0,3,0\n0,0,5\n9,9,9\n")
         rest = "--epsilon 9 --show-law --json"
         found = json.loads(self.wpm(capsys, files, rest, masses="crowd.csv")[1])[
             "draws"
@@ -110,7 +121,7 @@ class TestWpm:
         status, text, err = run(capsys, f"{plan} --public-trace {places / 'trace.csv'}")
         assert (status, err) == (0, "") and "half of the public trace" in text
         assert max(map(len, text.splitlines())) <= 80
-        (places / "swapped.csv").write_text("2.351,48.851\n2.35,48.852\n")
+        (places / "swapped.csv").write_text("lat,lon\n2.351,48.851\n2.35,48.852\n")
         swapped = f"{plan} --public-trace {places / 'swapped.csv'}"
         status, text, err = run(capsys, f"{swapped} --json")
         assert status == 0 and json.loads(text)["distance_of_public_trace"] > 5000
@@ -120,7 +131,7 @@ class TestWpm:
     def test_a_private_trace_that_is_swapped_is_drawn_from_in_silence(
         self, capsys, places
     ):
-        (places / "swapped.csv").write_text("2.351,48.851\n2.35,48.852\n")
+        (places / "swapped.csv").write_text("lat,lon\n2.351,48.851\n2.35,48.852\n")
         command = f"wpm --points {places / 'places.csv'} --epsilon 2 --metric haversine"
         for name in ("trace", "swapped"):
             status, _, err = run(capsys, f"{command} --trace {places / name}.csv")
@@ -144,13 +155,13 @@ class TestWpm:
 
     def test_a_line_of_names_is_passed_over(self, capsys, places):
         named = places / "named.csv"
-        named.write_text("latitude,longitude\n" + (places / "places.csv").read_text())
+        named.write_text("latitude,longitude\n48.85,2.35\n48.86,2.29\n48.89,2.34\n")
         command = f"wpm --points {named} --trace {named} --epsilon 9 --show-law"
         status, text, _ = run(capsys, command)
         assert status == 0
         assert text.splitlines()[2].count(",") == 2
         # A number that is misspelt beside another is no name.
-        named.write_text("48.85,2.x5\n" + (places / "places.csv").read_text())
+        named.write_text("48.85,2.x5\n48.86,2.29\n48.89,2.34\n")
         assert run(capsys, command)[0] == 2
 
     def test_points_and_masses(self, capsys, places):
@@ -201,8 +212,9 @@ class TestWpm:
 
 
 BAD_LINES = [
-    ("latitude,longitude\n1,2\n\n3,here\n", "'here' in line 4 of"),
-    ("1,2\n3,4,5\n", "3 cells in place of 2 in line 2 of"),
+    ("latitude,longitude\n1,2\n\n3,here\n", "'here' in line 4, column longitude of"),
+    ("1,2\n3,x\n", "'x' in line 2, column 2 of"),
+    ("1,2\n3,4,5\n", "more cells than above in line 2 of"),
 ]
 
 
@@ -212,29 +224,190 @@ def test_a_bad_line_is_named_and_shown_if_it_is_public(
 ):
     bad, good = tmp_path / "bad.csv", tmp_path / "good.csv"
     bad.write_text(content)
-    good.write_text("1,2\n3,4\n")
-    for public in ("--points", "--cost", f"--points {good} --base-measure"):
+    good.write_text("latitude,longitude\n1,2\n3,4\n")
+    for public in ("--points", "--cost"):
         command = f"wpm {public} {bad} --distribution {good} --epsilon 1"
         status, _, err = run(capsys, command)
-        assert status == 2 and f"Found {message}" in err and err.count("\n") == 1
-    where = message[message.index("in line") :]
-    for private in ("--trace", "--distribution"):
-        command = f"wpm --points {good} {private} {bad} --epsilon 1"
-        status, _, err = run(capsys, command)
-        assert status == 2 and f"{private} must be" in err
-        assert f"Found something else {where}" in err and "'here'" not in err
+        assert status == 2 and f"{public} must be" in err and err.count("\n") == 1
+        assert f"Found {message}" in err
+    where = message[message.index("in line") :].replace("longitude", "2")
+    command = f"wpm --points {good} --trace {bad} --data-columns 1,2 --epsilon 1"
+    status, _, err = run(capsys, command)
+    assert status == 2 and "--trace must be" in err
+    assert where in err and "'here'" not in err and "'x'" not in err
 
 
 def test_what_would_do_is_named(capsys, tmp_path):
-    spaces, good = tmp_path / "spaces.csv", tmp_path / "good.csv"
-    spaces.write_text("0 1\n1 0\n")
-    good.write_text("0,1\n1,0\n")
+    words, good = tmp_path / "words.csv", tmp_path / "good.csv"
+    words.write_text("to my\naunt\n")
+    good.write_text("0 1\n1 0\n")
     for options, message in [
         (
-            f"--cost {spaces}",
-            f"separated by commas. Found no column of numbers in {spaces}",
+            f"--cost {words}",
+            f"--cost must be a table, as CSV, JSON, Parquet or .npy. "
+            f"Found no numbers in {words}",
         ),
         (f"--cost {good} --base-measure minmax", "uniform, minimax, or a file of"),
+        (f"--cost {good} --base-measure {words}", "--base-measure must be a table"),
+        (f"--cost {good} --user 1", "--user must be left out of a plan"),
     ]:
         status, _, err = run(capsys, f"wpm plan {options} --epsilon 1")
         assert status == 2 and message in err and err.count("\n") == 1
+
+
+def test_without_pandas_the_extra_is_named(capsys, tmp_path, monkeypatch):
+    (tmp_path / "cost.csv").write_text("0,1\n1,0\n")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    status, out, err = run(
+        capsys, f"wpm plan --cost {tmp_path / 'cost.csv'} --epsilon 1"
+    )
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert err.endswith("run python -m pip install '.[files]'.\n")
+
+
+class TestUsers:
+    """A table of check-ins gives each user a draw."""
+
+    VISITS = "who,when,lng,lat\n" + "".join(
+        f"{user},noon,{x},{y}\n"
+        for user, x, y in [
+            ("bob", 2.29, 48.86),
+            ("ann", 2.351, 48.85),
+            ("bob", 2.29, 48.861),
+            ('"Zoë, the first"', 2.34, 48.89),
+            ("ann", 2.352, 48.851),
+        ]
+    )
+    EXPECTED = (
+        "user,sample,name,lat,lng,epsilon\n"
+        '"Zoë, the first",2,C,48.89,2.34,60.0\n'
+        "ann,0,A,48.85,2.35,60.0\n"
+        "bob,1,B,48.86,2.29,60.0\n"
+    )
+
+    @pytest.fixture
+    def command(self, tmp_path):
+        (tmp_path / "places.csv").write_text(
+            "name,lng,lat\nA,2.35,48.85\nB,2.29,48.86\nC,2.34,48.89\n"
+        )
+        (tmp_path / "visits.csv").write_text(self.VISITS, encoding="utf-8")
+        return (
+            f"wpm --points {tmp_path / 'places.csv'} --trace {tmp_path / 'visits.csv'} "
+            f"--metric haversine --user who --output {tmp_path / 'draws.csv'} "
+        )
+
+    def test_a_draw_each_in_the_order_of_names(self, capsys, tmp_path, command):
+        status, out, err = run(capsys, f"{command} --epsilon 60")
+        assert (status, err) == (0, "")
+        assert out == f"{tmp_path / 'draws.csv'}: 0 users kept, 3 added\n"
+        assert (tmp_path / "draws.csv").read_text(encoding="utf-8") == self.EXPECTED
+
+    def test_from_every_length_of_the_file(self, capsys, tmp_path, command):
+        draws, whole = tmp_path / "draws.csv", self.EXPECTED.encode()
+        for length in range(0, len(whole) + 1, 7):
+            draws.write_bytes(whole[:length])
+            out = run(capsys, f"{command} --epsilon 60 --json")[1]
+            kept = max(whole[:length].count(b"\n") - 1, 0)
+            found = json.loads(out)
+            assert (found["kept"], found["added"]) == (kept, 3 - kept)
+            assert draws.read_bytes() == whole
+
+    def test_nobody_is_drawn_from_twice(self, capsys, tmp_path, command):
+        run(capsys, f"{command} --epsilon 1")
+        first = (tmp_path / "draws.csv").read_bytes()
+        with (tmp_path / "visits.csv").open("a", encoding="utf-8") as file:
+            file.write("ann,noon,2.34,48.89\ncarl,noon,2.34,48.89\n")
+        assert "3 users kept, 1 added" in run(capsys, f"{command} --epsilon 1")[1]
+        assert (tmp_path / "draws.csv").read_bytes().startswith(first)
+
+    @pytest.mark.parametrize(
+        ("change", "epsilon"), [(("", ""), 59), (("48.89", "48.88"), 60)]
+    )
+    def test_draws_of_another_mechanism_are_left_alone(
+        self, capsys, tmp_path, command, change, epsilon
+    ):
+        draws = tmp_path / "draws.csv"
+        draws.write_text(self.EXPECTED, encoding="utf-8")
+        places = tmp_path / "places.csv"
+        places.write_text(places.read_text().replace(*change))
+        status, _, err = run(capsys, f"{command} --epsilon {epsilon}")
+        assert status == 2 and "a row of other places or of another ε" in err
+        assert draws.read_text(encoding="utf-8") == self.EXPECTED
+
+    def test_it_is_written_as_it_goes(self, capsys, tmp_path, command, monkeypatch):
+        draw = wpm.WassersteinProjectionMechanism.sample
+        left = iter([1, 1])
+
+        def sample(mechanism, private):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return draw(mechanism, private)
+
+        monkeypatch.setattr(wpm.WassersteinProjectionMechanism, "sample", sample)
+        status, _, err = run(capsys, f"{command} --epsilon 60")
+        assert status == 130 and "interrupted; run it again to go on" in err
+        draws = tmp_path / "draws.csv"
+        assert draws.read_text(encoding="utf-8") == "".join(
+            self.EXPECTED.splitlines(keepends=True)[:3]
+        )
+
+    def test_names_and_rows_have_users_too(self, capsys, tmp_path):
+        (tmp_path / "cost.csv").write_text("A,B\n0,1\n1,0\n")
+        shapes = [
+            ("user,place\n9,B\n10,A\n9,B\n", "user"),
+            ("9,B\n10,A\n9,B\n", "1"),
+            ("place,user,count\nB,9,2.0\nA,10,1.0\n", "user"),
+            ("user,B,A\n10.0,0,1\n9.0,4,0\n", "user"),
+        ]
+        for number, (content, user) in enumerate(shapes):
+            (tmp_path / "mu.csv").write_text(content)
+            output = tmp_path / f"{number}.csv"
+            status, _, err = run(
+                capsys,
+                f"wpm --cost {tmp_path / 'cost.csv'} --distribution "
+                f"{tmp_path / 'mu.csv'} --user {user} --output {output} --epsilon 60",
+            )
+            assert (status, err) == (0, ""), err
+            assert output.read_text() == (
+                "user,sample,name,epsilon\n10,0,A,60.0\n9,1,B,60.0\n"
+            )
+
+    def test_what_is_not_clear_is_refused(self, capsys, tmp_path, command):
+        for rest, message in [
+            ("--show-law", "--show-law must be left out with --user"),
+            ("--user whose", "--user must be of 1 to 4 in"),
+        ]:
+            status, _, err = run(capsys, f"{command} --epsilon 1 {rest}")
+            assert status == 2 and message in err and err.count("\n") == 1
+        for option in ("--user who", f"--output {tmp_path / 'draws.csv'}"):
+            alone = command.replace(option, "")
+            status, _, err = run(capsys, f"{alone} --epsilon 1")
+            assert status == 2 and "must come with --" in err
+        assert not (tmp_path / "draws.csv").exists()
+
+
+def test_rows_that_are_left_out_are_counted(capsys, tmp_path):
+    points, trace = tmp_path / "places.csv", tmp_path / "trace.csv"
+    points.write_text("lat,lon\n48.85,2.35\n48.86,2.29\nNA,1\n")
+    trace.write_text("lat,lon\n48.85,2.35\n,2.35\n48.85,\\N\n")
+    command = f"wpm --points {points} --trace {trace} --epsilon 1 --metric haversine"
+    status, out, err = run(capsys, f"{command} --drop-missing")
+    assert status == 0 and out.startswith("sample: ")
+    assert f"warning: 1 rows of {points} that lack a cell are left out." in err
+    assert f"warning: 2 rows of {trace} that lack a cell are left out." in err
+
+
+def test_many_rows_are_read_in_a_second(tmp_path):
+    """Of check-ins as Gowalla has them."""
+    row, path = (
+        "{}\t2010-10-19T23:55:27Z\t30.23590{}\t-97.79513{}\t22847\n",
+        tmp_path / "a",
+    )
+    path.write_text("".join(row.format(n % 3000, n, n) for n in range(170_000)))
+    places = columns.Places(np.zeros((1, 2)), are_degrees=True)
+    options = columns.Options("3,4", "1", True)
+    tables.read("trace", path)  # The first reading imports pandas.
+    begin = time.process_time()
+    data = columns.trace(tables.read("trace", path), places, options)
+    assert time.process_time() - begin < 2  # On a machine at rest it takes 0.7 s.
+    assert data.numbers.shape == (170_000, 2) and len(data.users) == 170_000

@@ -1,0 +1,84 @@
+"""CSV files of results that grow row by row, so that a stopped run can go on."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import csv
+import io
+import pathlib
+from typing import Any
+
+
+def resumed(
+    path: pathlib.Path,
+    columns: Sequence[str],
+    words: str,
+    is_whole: Callable[[dict[str, str]], bool],
+) -> list[dict[str, str]]:
+    """Prepares a file for more rows, and returns the rows that it has.
+
+    Args:
+        path: The path of a new file, or of the file of an earlier run.
+        columns: The names of its columns.
+        words: What the columns are, for errors: "the columns of the grid".
+        is_whole: Whether a row has a result; others are left out. It raises a
+            ValueError if the row is of another run.
+
+    Raises:
+        OSError: If the file cannot be read or written.
+        ValueError: If it is not a table with these columns, or of another run. It is
+            then left as it was.
+    """
+    before = path.read_bytes() if path.exists() else b""
+    first = _line(columns)
+    try:
+        if before[: len(first)] != first[: len(before)]:
+            raise ValueError("its first line is another")
+        # The last line may have been written in part.
+        rows = list(filter(is_whole, _rows(before[: before.rfind(b"\n") + 1])))
+    except (csv.Error, ValueError) as error:
+        raise ValueError(
+            f"output must be a file, new or with {words}; name another one, or "
+            f"mend it. Found {str(path)!r}: {error}."
+        ) from None
+    part = pathlib.Path(f"{path}.part")
+    with part.open("wb") as file:
+        file.write(first)
+        file.writelines(_line(row.values()) for row in rows)
+    part.replace(path)
+    return rows
+
+
+@contextlib.contextmanager
+def appended(path: pathlib.Path) -> Iterator[Callable[[Iterable[Any]], None]]:
+    """Yields a function that adds a row of cells to a file at once."""
+    with path.open("ab") as file:
+
+        def add(cells: Iterable[Any]) -> None:
+            file.write(_line(cells))
+            file.flush()
+
+        yield add
+
+
+def _line(cells: Iterable[Any]) -> bytes:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerow(cells)
+    return file.getvalue().encode()
+
+
+def _rows(content: bytes) -> list[dict[str, str]]:
+    """Returns the rows of a table, from columns to cells.
+
+    Raises:
+        csv.Error, UnicodeDecodeError: If the file has anything else.
+    """
+    # A quote that is never closed is an error. It must not become one long cell.
+    table = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+    rows = list(table)
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(table.fieldnames or ()) or None in row.values():
+            raise csv.Error(f"row {number} has not a cell for each column")
+    return rows
