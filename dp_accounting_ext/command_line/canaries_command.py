@@ -5,8 +5,9 @@ import pathlib
 import textwrap
 from typing import Any
 
-from dp_accounting_ext.command_line import number_file
+from dp_accounting_ext.command_line import columns
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.studies import canaries
@@ -68,13 +69,13 @@ def _audit(options: argparse.Namespace) -> parser.Printed:
 
 
 def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
-    sheet = number_file.sheet("scores", path)
-    columns = {column.header.casefold(): column for column in sheet.columns}
-    if not {"score", "member"} <= columns.keys():
-        names = ", ".join(filter(None, columns)) or "no names"
+    table = tables.read("scores", path)
+    names = [name.casefold() for name in table.header]
+    if not {"score", "member"} <= set(names):
         raise ValueError(
-            f"scores must be a file with columns named score and member. Found {names} "
-            f"in {path}."
+            f"scores must be a file with columns named score and member. Found "
+            f"{', '.join(names) or 'no names'} in {path}."
         )
-    scores, members = sheet.numbers_of([columns["score"], columns["member"]]).T
+    places = [names.index("score"), names.index("member")]
+    scores, members = columns.numbers(table, places).T
     return scores, members

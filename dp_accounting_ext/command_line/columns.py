@@ -118,7 +118,7 @@ def array(table: tables.Table) -> FloatArray:
     values = _with_numbers(table)
     if not values:
         raise _error(table, "no numbers")
-    return _numbers(_complete(table, values, [], False)[0], values)
+    return numbers(_complete(table, values, [], False)[0], values)
 
 
 def costs(table: tables.Table) -> tuple[Places, Places, FloatArray]:
@@ -179,8 +179,8 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
         at = next(iter(values or left), None)
         raise _error(table, "a name that no place has", column=at, remedy=remedy)
     found, dropped = _complete(table, values, [], options.drop_missing)
-    numbers = _numbers(found, values)
-    return Data(numbers.ravel() if 1 in numbers.shape else numbers, [], dropped)
+    values_of = numbers(found, values)
+    return Data(values_of.ravel() if 1 in values_of.shape else values_of, [], dropped)
 
 
 def per_user(
@@ -267,8 +267,12 @@ def _complete(
     return table._replace(frame=table.frame[~lost]), int(lost.sum())
 
 
-def _numbers(table: tables.Table, columns: Sequence[int]) -> FloatArray:
-    """Returns the (rows, columns) numbers of some columns."""
+def numbers(table: tables.Table, columns: Sequence[int]) -> FloatArray:
+    """Returns the (rows, columns) numbers of some columns.
+
+    Raises:
+        ValueError: If a cell among them is not a number.
+    """
     return np.column_stack([_column(table, at) for at in columns])
 
 
@@ -401,7 +405,7 @@ def _placed(
     if len(chosen) > 1 or not _is_shape(table, chosen[0]):
         rows, dropped = _complete(table, chosen, users, drop)
         header = [rows.header[at] for at in chosen] if rows.header else []
-        return rows, _numbers(rows, chosen), header, dropped
+        return rows, numbers(rows, chosen), header, dropped
     rows, dropped = _complete(table, [], [*chosen, *users], drop)
     places = []
     for row, text in enumerate(_texts(rows, chosen[0])):
@@ -483,7 +487,7 @@ def _by_column(
         what = "two rows of one user" if labels else "two columns of one name"
         raise _error(rows, what, remedy="add them up")
     matrix = np.zeros((len(rows.frame), len(places.names)))
-    matrix[:, where] = _numbers(rows, wide)
+    matrix[:, where] = numbers(rows, wide)
     return Data(matrix if users or len(matrix) > 1 else matrix[0], labels, dropped)
 
 
