@@ -602,7 +602,7 @@ CASES = [
     ),
     (
         lambda: ext.RdpAccountant().get_epsilon(-1.0),
-        "target_delta must be non-negative. Found -1.0.",
+        "target_delta must be in [0, 1]. Found -1.",
     ),
     (
         lambda: ext.RdpAccountant().get_delta(-1.0),

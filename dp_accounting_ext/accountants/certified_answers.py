@@ -95,23 +95,19 @@ class CertifiedAnswers:
         ]
         return privacy_bounds.WorstPrivacyBounds(of_each)
 
-    def epsilons(self, target_delta: Any, question: Question) -> list[Any]:
-        """Returns answers to a question for δ in [0, 1), and trivial ones elsewhere.
+    def epsilons(self, deltas: FloatArray, question: Question) -> list[Any]:
+        """Returns answers to a question for δ in [0, 1), and the trivial one at 1.
 
         Args:
-            target_delta: δ, a number or an array.
+            deltas: δ in [0, 1], an array of any shape.
             question: The function that gives one array, or a lower and an upper one.
 
         Returns:
             Numbers or arrays, in the shape of δ.
-
-        Raises:
-            TypeError, ValueError: If δ is not a real number or an array of these, or
-                is NaN.
         """
-        deltas = fields.real_numbers("target_delta", target_delta)
-        plain = np.where((deltas < 0) | self.composed.is_non_private(), math.inf, 0.0)
-        return self._filled(deltas, plain, (deltas >= 0) & (deltas < 1), question)
+        trivial = math.inf if self.composed.is_non_private() else 0.0
+        plain = np.full(deltas.shape, trivial)
+        return self._filled(deltas, plain, deltas < 1, question)
 
     def deltas(self, target_epsilon: Any, question: Question) -> list[Any]:
         """Returns the answers to a question for ε, and 1 where this is trivial."""

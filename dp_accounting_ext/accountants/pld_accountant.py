@@ -136,8 +136,8 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """Returns an upper bound on ε at δ, in nats.
 
         Args:
-            target_delta: δ, a number or an array. For δ < 0 the answer is inf, for δ ≥
-                1 it is 0. If everything is revealed, it is inf for all δ, as in the
+            target_delta: δ in [0, 1], a number or an array. At 1 the answer is 0, with
+                a warning. If everything is revealed, it is inf for all δ, as in the
                 stock accountant.
 
         Returns:
@@ -146,10 +146,11 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
-            ValueError: If it is NaN.
+            ValueError: If it is not in [0, 1].
         """
         (found,) = self._answers().epsilons(
-            target_delta, lambda bounds, deltas: [bounds.upper_epsilons(deltas)]
+            fields.target_deltas(target_delta),
+            lambda bounds, deltas: [bounds.upper_epsilons(deltas)],
         )
         return found
 
@@ -198,12 +199,13 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
-            ValueError: If it is NaN.
+            ValueError: If it is not in [0, 1].
             ArithmeticError: If the bounds cross, which is a fault of this package.
         """
         return tuple(
             self._answers().epsilons(
-                target_delta, privacy_bounds.WorstPrivacyBounds.epsilon_bounds
+                fields.target_deltas(target_delta),
+                privacy_bounds.WorstPrivacyBounds.epsilon_bounds,
             )
         )
 

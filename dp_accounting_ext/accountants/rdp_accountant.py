@@ -183,15 +183,17 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         """Returns the largest ε at δ over the splits, and the order that gave it.
 
         Args:
-            target_delta: δ ≥ 0.
+            target_delta: δ in [0, 1]. At 1 ε is 0, with a warning.
 
         Raises:
             TypeError: If it is not a real number.
-            ValueError: If it is NaN or negative.
+            ValueError: If it is not in [0, 1].
         """
-        target = fields.real_number("target_delta", target_delta)
-        if target < 0:
-            raise ValueError(f"target_delta must be non-negative. Found {target}.")
+        number = fields.real_number("target_delta", target_delta)
+        return self._epsilon(float(fields.target_deltas(number)))
+
+    def _epsilon(self, target: float) -> tuple[float, float]:
+        """Returns the largest ε at a δ in [0, 1], and the order that gave it."""
         state = self._composed
         extra = _failure_probability(state.log_kept)
         # The δ of the divergences alone is δ_rest, where δ = 1 − (1 − δ_extra)
@@ -212,8 +214,7 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
 
     def get_epsilon(self, target_delta: Any) -> Any:
         """Returns an upper bound on ε at δ, in nats, or an array of these."""
-        question = self.get_epsilon_and_optimal_order
-        return _each("target_delta", target_delta, question)
+        return _each(fields.target_deltas(target_delta), self._epsilon)
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
         """Returns the largest δ at ε over the splits, and the order that gave it.
@@ -246,8 +247,8 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
 
     def get_delta(self, target_epsilon: Any) -> Any:
         """Returns an upper bound on δ at ε, or an array of these."""
-        question = self.get_delta_and_optimal_order
-        return _each("target_epsilon", target_epsilon, question)
+        values = fields.real_numbers("target_epsilon", target_epsilon)
+        return _each(values, self.get_delta_and_optimal_order)
 
 
 def _failure_probability(log_kept: float) -> float:
@@ -256,10 +257,9 @@ def _failure_probability(log_kept: float) -> float:
 
 
 def _each(
-    name: str, asked: Any, question: Callable[[float], tuple[float, float]]
+    values: FloatArray, question: Callable[[float], tuple[float, float]]
 ) -> float | FloatArray:
     """Returns the first part of each answer, in the shape of what was asked."""
-    values = fields.real_numbers(name, asked)
     found = np.array([question(value)[0] for value in values.flat], dtype=np.float64)
     if values.ndim == 0:
         return float(found[0])

@@ -117,6 +117,31 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
+def target_deltas(value: Any) -> FloatArray:
+    """Returns δ at which ε is asked for, a number or an array, as an array.
+
+    A δ of 1 is one, as dp_accounting's own tests ask for ε there. It promises nothing,
+    so that a warning is issued.
+
+    Raises:
+        TypeError: If it is not a real number, or an array of these.
+        ValueError: If one is not in [0, 1].
+    """
+    deltas = real_numbers("target_delta", value)
+    wrong = (deltas < 0) | (deltas > 1)
+    if wrong.any():
+        raise ValueError(
+            f"target_delta must be in [0, 1]. Found {deltas[wrong].flat[0]:g}."
+        )
+    if (deltas == 1).any():
+        warnings.warn(
+            "target_delta must be below 1 to promise anything. Found 1, at which ε is "
+            "0 for whatever has run.",
+            stacklevel=3,
+        )
+    return deltas
+
+
 def number_array(name: str, value: Any) -> npt.NDArray[Any]:
     """Returns the value as an array, integers as integers.
 

@@ -397,3 +397,14 @@ def test_empty_batches_are_steps_too():
 def test_the_sampler_wants_the_accountant_of_balls_and_bins():
     with pytest.raises(TypeError, match="balls_and_bins"):
         certified.BallsAndBinsSampler(9, 3, accountants.create_accountant("certified"))
+
+
+@pytest.mark.parametrize("name", ["certified", "balls_and_bins", "shuffled"])
+@pytest.mark.parametrize("wrong", [1e5, -1.0])
+def test_what_is_no_delta_is_refused(name, wrong):
+    accountant = accountants.create_accountant(name)
+    accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+    with pytest.raises(ValueError, match=r"target_delta must be in \[0, 1\]. Found"):
+        accountant.get_epsilon(wrong)
+    with pytest.raises(ValueError, match=r"target_delta must be in \[0, 1\]. Found"):
+        accountant.get_epsilon_bounds(wrong)
