@@ -157,7 +157,7 @@ TRACES = {
     ),
     "no such column": (BY_COLUMN, "--data-columns lat,lng", "Found 'lng'"),
     "a cell in words": (
-        csv(["lat", "lon"], [*LATS, "here"], [*LONS, 1]), "", "in line 6, column 1 of"
+        csv(["lat", "lon"], [*LATS, "hjkl"], [*LONS, 1]), "", "in line 6, column 1 of"
     ),
     "JSON": (WIDE.to_json(orient="records"), "", None),
     "JSON by columns": (WIDE.to_json(), "", None),
@@ -255,7 +255,7 @@ TRACES = {
     "a quote that does not end": ('lat,lon\n40.7,"-73.9\n40.7,1\n', "", "quote"),
     "nothing": ("\n,,\n", "", "no row of cells"),
     "no row of cells": ("lat,lon\n", "", "no row of cells"),
-    "JSON of something else": ('{"lat": "here"}', "", "must be a table"),
+    "JSON of something else": ('{"lat": "hjkl"}', "", "must be a table"),
     "JSON that does not end": ('[{"lat": 40.7}', "", "must be a table"),
     "a cut archive": (gzip.compress(GOWALLA.encode())[:40], "", "must be a table"),
     "GPX": ('<?xml version="1.0"?>\n<gpx></gpx>\n', "", "save it as GeoJSON"),
@@ -459,7 +459,7 @@ def test_traces(capsys, tmp_path, shape):
     for private in (
         "40.7",
         "73.9",
-        "here",
+        "hjkl",
         "40.x",
         "POLY",
         "Geolife",
