@@ -177,7 +177,8 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
         if table.option == "distribution":
             remedy += ", or the columns, as by --data-columns place,count"
         at = next(iter(values or left), None)
-        raise _error(table, "a name that no place has", column=at, remedy=remedy)
+        words = "a column that is named as no place, nor count or mass,"
+        raise _error(table, words, column=at, remedy=remedy)
     found, dropped = _complete(table, values, [], options.drop_missing)
     numbers = _numbers(found, values)
     return Data(numbers.ravel() if 1 in numbers.shape else numbers, [], dropped)

@@ -157,7 +157,7 @@ TRACES = {
     ),
     "no such column": (BY_COLUMN, "--data-columns lat,lng", "Found 'lng'"),
     "a cell in words": (
-        csv(["lat", "lon"], [*LATS, "here"], [*LONS, 1]), "", "in line 6, column 1 of"
+        csv(["lat", "lon"], [*LATS, "hier"], [*LONS, 1]), "", "in line 6, column 1 of"
     ),
     "JSON": (WIDE.to_json(orient="records"), "", None),
     "JSON by columns": (WIDE.to_json(), "", None),
@@ -253,6 +253,7 @@ TRACES = {
         'lat,lon,why\n40.7,-73.9,"a\nb"\n40.7,x,c\n', "", "in line 4, column 2"
     ),
     "a quote that does not end": ('lat,lon\n40.7,"-73.9\n40.7,1\n', "", "quote"),
+    "an empty file": ("", "", "no row of cells"),
     "nothing": ("\n,,\n", "", "no row of cells"),
     "no row of cells": ("lat,lon\n", "", "no row of cells"),
     "JSON of something else": ('{"lat": "here"}', "", "must be a table"),
@@ -459,7 +460,7 @@ def test_traces(capsys, tmp_path, shape):
     for private in (
         "40.7",
         "73.9",
-        "here",
+        "hier",
         "40.x",
         "POLY",
         "Geolife",
