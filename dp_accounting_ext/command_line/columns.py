@@ -177,7 +177,8 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
         if table.option == "distribution":
             remedy += ", or the columns, as by --data-columns place,count"
         at = next(iter(values or left), None)
-        raise _error(table, "a name that no place has", column=at, remedy=remedy)
+        words = "a column that is named as no place, nor count or mass,"
+        raise _error(table, words, column=at, remedy=remedy)
     found, dropped = _complete(table, values, [], options.drop_missing)
     values_of = numbers(found, values)
     return Data(values_of.ravel() if 1 in values_of.shape else values_of, [], dropped)

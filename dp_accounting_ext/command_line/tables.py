@@ -190,7 +190,9 @@ def _cells(option: str, text: str, path: object, pd: Any) -> tuple[str, Any]:
     form |= {"skip_blank_lines": False, "skipinitialspace": True}
     form["sep"] = r"\s+" if separator == " " else separator
     try:
-        frame = pd.read_csv(io.StringIO(body or "\n,"), **form).fillna("")
+        frame = pd.read_csv(io.StringIO(body), **form).fillna("")
+    except pd.errors.EmptyDataError:
+        return separator, pd.DataFrame()
     except pd.errors.ParserError as failure:
         longer = re.search(r"in line (\d+), saw", str(failure))
         words = f"more cells than above in line {longer[1]}" if longer else "open quote"

@@ -253,6 +253,7 @@ TRACES = {
         'lat,lon,why\n40.7,-73.9,"a\nb"\n40.7,x,c\n', "", "in line 4, column 2"
     ),
     "a quote that does not end": ('lat,lon\n40.7,"-73.9\n40.7,1\n', "", "quote"),
+    "an empty file": ("", "", "no row of cells"),
     "nothing": ("\n,,\n", "", "no row of cells"),
     "no row of cells": ("lat,lon\n", "", "no row of cells"),
     "JSON of something else": ('{"lat": "hjkl"}', "", "must be a table"),
