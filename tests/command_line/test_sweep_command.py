@@ -20,7 +20,7 @@ posix = pytest.mark.skipif(
     os.name != "posix", reason="Windows has neither these signals nor pty"
 )
 ROWS, BAD = 14, 2
-LONG = 40  # Rows of a sweep that is stopped.
+LONG = 120  # Rows of a sweep that is stopped.
 RESULTS = sweep.columns_of(["epsilon"])
 HEADER = f"{sweep_oracles.HEADER},{','.join(RESULTS)}\n"
 
