@@ -283,7 +283,8 @@ def _column(table: tables.Table, column: int) -> FloatArray:
     unit = 1e7 if table.header and table.header[column].endswith("E7") else 1.0
     if cells.dtype.kind in "iuf":
         return np.asarray(cells.to_numpy(np.float64) / unit)
-    texts = _texts(table, column)
+    is_text = bool(table.separator)
+    texts = list(map(str.strip, cells)) if is_text else _texts(table, column)
     for row, text in enumerate(texts):
         if not tables.NUMBER.fullmatch(text):
             shown = "something else" if table.is_private else repr(text)[:60]

@@ -24,7 +24,7 @@ SHAPE = re.compile(
 )
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _OTHERS = {
-    b"PK": "a ZIP archive, as .xlsx and .ods are; save it as CSV",
+    b"PK\x03\x04": "a ZIP archive, as .xlsx and .ods are; save it as CSV",
     b"\xd0\xcf\x11\xe0": "a workbook; save it as CSV",
     b"SQLite format 3": "a database, as a GeoPackage is; save it as CSV",
     b"<": "XML, as KML and GPX are; save it as GeoJSON or CSV",
@@ -138,7 +138,8 @@ def _data_frame(content: bytes, pd: Any) -> Any:
     if isinstance(value, dict) and "columns" in value:
         return pd.DataFrame(value["data"], value.get("index"), value["columns"])
     if isinstance(value, dict):
-        value = next((value[key] for key in _RECORDS if key in value), value)
+        lists = [value[key] for key in _RECORDS if isinstance(value.get(key), list)]
+        value = lists[0] if lists else value
     if isinstance(value, dict):
         is_nested = any(isinstance(cell, dict | list) for cell in value.values())
         return pd.DataFrame(value if is_nested else [value])
@@ -184,7 +185,8 @@ def text_of(option: str, content: bytes, path: object, encoding: str) -> str:
 
 def _cells(option: str, text: str, path: object, pd: Any) -> tuple[str, Any]:
     """Returns the separator and the cells of a text, without empty rows and columns."""
-    body = re.sub(r"\A\n*(# *)?", "", text)  # NumPy writes a hash before names.
+    # Excel may name the separator in a first line; NumPy writes a hash before names.
+    body = re.sub(r"\A\n*(sep=.\n)?(# *)?", "", text)
     above, separator = text.removesuffix(body).count("\n"), _separator(body)
     form: dict[str, Any] = {"header": None, "dtype": object, "na_filter": False}
     form |= {"skip_blank_lines": False, "skipinitialspace": True}
@@ -240,15 +242,11 @@ def _has_header(option: str, frame: Any, path: object, names: Collection[str]) -
     if not is_wide or len(frame) == 1 or is_square:
         return False
     if counts(first):
-        words = (
-            f"0, 1, … in the first line of {path}, as pandas writes it where columns"
-        )
-        raise error(
-            option, f"{words} have no names; write header=False, or names above"
-        )
+        words = f"0, 1, … in the first line of {path}, as pandas writes it for arrays"
+        raise error(option, f"{words}; write header=False, or put names above it")
     if numbers <= {*names} and len(numbers) == len(first):
         words = f"numbers in the first line of {path}, which are names of places, too"
-        raise error(option, f"{words}; if it is the header, write the index beside it")
+        raise error(option, f"{words}; write the index, too, if it is a header")
     return False
 
 

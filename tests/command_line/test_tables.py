@@ -4,12 +4,19 @@ import codecs
 import gzip
 import io
 import json
+import pathlib
 import shlex
+import tempfile
 
 from command_runner import run_split
+from hypothesis import given
+from hypothesis import strategies as st
 import numpy as np
 import pandas as pd
 import pytest
+
+from dp_accounting_ext.command_line import columns
+from dp_accounting_ext.command_line import tables
 
 # If both columns were swapped, A would be nearest to the first three, not B.
 NAMES = ["A", "B", "C"]
@@ -260,6 +267,11 @@ TRACES = {
     "JSON that does not end": ('[{"lat": 40.7}', "", "must be a table"),
     "a cut archive": (gzip.compress(GOWALLA.encode())[:40], "", "must be a table"),
     "GPX": ('<?xml version="1.0"?>\n<gpx></gpx>\n', "", "save it as GeoJSON"),
+    "Excel, with its separator": (
+        "sep=;\n" + csv(["lat", "lon"], commas(LATS), commas(LONS), separator=";"),
+        "", None,
+    ),
+    "a primary key": (csv(["PK", "lat", "lon"], [*range(4)], LATS, LONS), "", None),
     "bars": (csv(["lat", "lon"], LATS, LONS, separator="|"), "", None),
     "words beside": (
         csv(["lat", "lon", "long_name"], LATS, LONS, "a place"), "", None
@@ -496,3 +508,65 @@ def test_masses(capsys, tmp_path, shape):
     else:
         assert isinstance(found, str) and expected in found, found
         assert " D" not in found and "'a'" not in found
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["station_id,count\n79,3\n82,1.0\n", "station_id\n79\n79\n82\n79\n"],
+)
+def test_places_are_named_by_any_column_that_both_files_have(capsys, tmp_path, content):
+    header, ids = ["station_id", "name", "lat", "lon"], [72, 79, 82]
+    stations = csv(header, ids, NAMES, LATITUDES, LONGITUDES)
+    files = paths(tmp_path, points=stations, mu=content)
+    command = f"--points {files['points']} --distribution {files['mu']}"
+    expect_law(draw(capsys, f"{command} --metric haversine")[0], LAW)
+
+
+ROW = st.lists(
+    st.one_of(
+        st.integers(-(10**6), 10**6),
+        st.floats(-1e9, 1e9).filter(lambda number: number == 0 or abs(number) > 1e-9),
+    ),
+    min_size=2,
+    max_size=2,
+)
+WORDS = st.text("abcé ,;\t\"'()0123456789.-|", max_size=8)
+
+
+@given(
+    st.lists(ROW, min_size=2, max_size=6),
+    st.lists(WORDS, min_size=6, max_size=6),
+    st.sampled_from(",;\t|"),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.booleans(),
+)
+def test_random_tables_come_back(rows, words, separator, end, is_first):
+    """Numbers and names of any kind, whatever is between them."""
+    names = [f"n{word}{number}" for number, word in enumerate(words[: len(rows)])]
+    table = pd.DataFrame(rows, columns=["lng", "lat"], dtype=object)
+    table.insert(0 if is_first else 2, "name", names)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "places.csv")
+        table.to_csv(path, index=False, sep=separator, lineterminator=end)
+        places, _ = columns.points(tables.read("points", path), columns.Options())
+    np.testing.assert_array_equal(places.numbers, np.array(rows, float)[:, ::-1])
+    assert places.names == [" ".join(name.split()) for name in names]
+
+
+def test_costs_have_the_names_of_a_spreadsheet(tmp_path):
+    for content in (
+        ";Nord;Süd\r\nNord;0;1,5\r\nSüd;1,5;0\r\n",
+        "\ufeffplace,Nord,Süd\nNord,0,1.5\nSüd,1.5,0\n",
+        "Nord\tSüd\n0\t1,5\n1,5\t0",
+    ):
+        path = tmp_path / "cost.csv"
+        path.write_text(content, encoding="utf-8")
+        inputs, outputs, costs = columns.costs(tables.read("cost", path))
+        np.testing.assert_array_equal(costs, [[0.0, 1.5], [1.5, 0.0]])
+        assert inputs.names == outputs.names == ["Nord", "Süd"]
+
+
+def test_an_unknown_encoding_is_told(tmp_path):
+    (tmp_path / "cost.csv").write_text("0,1\n1,0\n")
+    with pytest.raises(ValueError, match="encoding must be one .* Found 'klingon'"):
+        tables.read("cost", tmp_path / "cost.csv", encoding="klingon")
