@@ -53,9 +53,7 @@ def replaced(mechanism: Mechanism) -> Mechanism:
     allocation = _not_too_far(mechanism.gaussian_steps())
     if allocation is None:
         return chain
-    exact = ReplacedAllocation(allocation)
-    # Its profile is computed at some κ only, and may be loose between them.
-    return known_bounds.Between(exact, exact, chain)
+    return ReplacedAllocation(allocation)
 
 
 def _replaced_draws(
@@ -75,7 +73,11 @@ def _replaced_draws(
     below = chain
     if step is not None and is_one and not step.infinity_mass:
         below = ReplacedDraws(mechanism, step)
-    return known_bounds.Between(below, compositions.compose(blocks), chain)
+    # Tuning: if some blocks have a single step, in which the record certainly takes
+    # part, the chain is up to 9 % smaller (4 of 6 steps). Otherwise it never was.
+    is_dense = 2 * mechanism.num_selected > mechanism.num_steps
+    above = chain if is_dense else compositions.compose(blocks)
+    return known_bounds.Between(below, above)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +88,14 @@ class AllocatedGroup(Mechanism):
         inner: The mechanism with one of the members, against that without it.
         members: The number of members who leave, at least 2.
         allocation: The steps, all of which are Gaussian.
+        is_rough: Whether an upper bound about 1 % above suffices, in a fifth of the
+            time.
     """
 
     inner: Mechanism
     members: int
     allocation: Allocation
+    is_rough: bool = False
 
     @property
     def has_theorem(self) -> bool:
@@ -99,8 +104,6 @@ class AllocatedGroup(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
-            if self._sum_is_worst():
-                return DirectedPairs.same(dominating_pair.trivial_pair(bound))
             return allocated_group.lower_pairs(self.allocation, self.members, accuracy)
         known = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
@@ -110,20 +113,22 @@ class AllocatedGroup(Mechanism):
             self.members,
             known.remove,
             accuracy,
+            is_rough=self.is_rough,
         )
         return DirectedPairs(remove, known.add)
 
-    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        revealed = self.sum_of(1)
-        if bound is Bound.UPPER or revealed is None:
+    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        if bound is Bound.UPPER:
             return {self: 1}
-        return {revealed: 1}
+        return {self._revealed_sum() or self: 1}
 
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * self.members)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
+            if self._revealed_sum() is not None:
+                return "the sum of all outputs"
             return "sums of scores over the steps, of members who all leave"
         if not self.has_theorem:
             return self._chain.basis(bound)
@@ -132,48 +137,21 @@ class AllocatedGroup(Mechanism):
     def claims(self) -> interface.Claims:
         return self._chain.claims()
 
-    def _sum_is_worst(self) -> bool:
-        """Returns whether the sum of all outputs gives the better lower bound.
+    def _revealed_sum(self) -> Mechanism | None:
+        """Returns the sum of all outputs if it gives the better lower bound, or None.
 
-        The bound by scores counts at most 64 members. They are furthest apart if all of
-        them are in one step.
+        The bound by scores counts at most 64 members.
         """
-        revealed = self.sum_of(1)
-        if revealed is None or revealed.gaussian_noise is None:
-            return False
+        share = self.members / allocated_group.MOST_MEMBERS
         furthest = max(steps.shift for steps in self.allocation.steps)
-        together = allocated_group.MOST_MEMBERS * furthest * interface.LOSS_ROUNDED_UP
-        return 1 / revealed.gaussian_noise >= together
+        number = sum(steps.count for steps in self.allocation.steps)
+        if share <= 1 or not allocated.sum_reveals_more(share, furthest**2, number):
+            return None
+        return self.sum_of(1)
 
     @property
     def _chain(self) -> Mechanism:
         return chained.chain(self.inner, self.members, 0)
-
-
-@dataclasses.dataclass(frozen=True)
-class LeavingQuickly(Mechanism):
-    """Members who leave, bounded by a rough form of the theorem, in one direction.
-
-    Attributes:
-        members: The number of members who leave.
-        allocation: The steps of each member, all of which are equal.
-    """
-
-    members: int
-    allocation: Allocation
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        nothing = dominating_pair.trivial_pair(bound)
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(nothing)
-        remove = allocated_group_above.upper_pair(
-            self.allocation,
-            self.members,
-            nothing,
-            accuracy,
-            is_rough=True,
-        )
-        return DirectedPairs(remove, nothing)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +195,9 @@ class LeaveAndJoin(Mechanism):
             join: The number of members who join.
             accuracy: What the pair is for.
         """
-        leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
+        leaving = self.inner
+        if leave > 1:
+            leaving = AllocatedGroup(self.inner, leave, self.allocation, is_rough=True)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
         first = few_atoms.reduced(first, _FEW_ATOMS)
         finer, before = accuracy.tail_mass, math.inf
@@ -246,23 +226,9 @@ class LeaveAndJoin(Mechanism):
         return chained.chain(chained.Symmetrized(self.inner), members, 0).claims()
 
 
-def leave_and_join(
-    mechanism: Mechanism, removed: int, inserted: int
-) -> LeaveAndJoin | None:
-    """Returns the bound if some members leave and some join; None without a theorem.
-
-    Args:
-        mechanism: The mechanism with one member, against that without it.
-        removed: The number of members who leave, at least 1.
-        inserted: The number of members who join, at least 1.
-    """
-    leave = group(mechanism, max(removed, inserted, 2))
-    if leave is None or not leave.has_theorem:
-        return None
-    return LeaveAndJoin(mechanism, removed, inserted, leave.allocation)
-
-
-def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
+def group(
+    mechanism: Mechanism, members: int, *, is_rough: bool = False
+) -> AllocatedGroup | None:
     """Returns the bound for members who leave Gaussian steps, else None.
 
     None is returned if nothing is known but a chain.
@@ -270,11 +236,12 @@ def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
     Args:
         mechanism: The mechanism with one member, against that without it.
         members: The number of members who leave.
+        is_rough: Whether the upper bound may be rough.
     """
     allocation = _not_too_far(mechanism.gaussian_steps())
     if members < 2 or allocation is None or allocation.infinity_mass:
         return None
-    return AllocatedGroup(mechanism, members, allocation)
+    return AllocatedGroup(mechanism, members, allocation, is_rough)
 
 
 def _not_too_far(allocation: Allocation | None) -> Allocation | None:
@@ -307,10 +274,6 @@ class ReplacedDraws(Mechanism):
         )
         return DirectedPairs.same(pair)
 
-    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        revealed = self.sum_of(1)
-        return {self: 1} if revealed is None else {revealed: 1}
-
     def sum_of(self, members: int) -> Mechanism | None:
         return self.mechanism.sum_of(2 * members)
 
@@ -339,14 +302,11 @@ class ReplacedAllocation(interface.OnePairMechanism):
 
     def sum_of(self, members: int) -> Mechanism | None:
         """Returns the mechanism that releases the sum of all outputs of equal steps."""
-        alone = len(self.allocation.steps) == 1
-        if (
-            not alone
-            or self.allocation.null_probability
-            or self.allocation.infinity_mass
-        ):
+        steps, *others = self.allocation.steps
+        if others or self.allocation.null_probability or self.allocation.infinity_mass:
             return None
-        (steps,) = self.allocation.steps
+        if not allocated.sum_reveals_more(members, steps.shift**2, steps.count):
+            return None
         deviation = math.sqrt(steps.count) / steps.shift
         return additive_noise.Gaussian(floats.raised(deviation / (2 * members)))
 

@@ -278,25 +278,15 @@ class FixedSize(Scheme):
     def another_bound(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Mechanism | None:
-        """Returns a chain: first members are replaced one by one, then others leave.
+        """Returns a chain of members who are replaced one by one, or None.
 
-        It is often far below the bound by mixtures. While members are replaced, the
-        dataset has a constant size. When members leave one by one, the batch is the
-        largest share of the dataset for the last of them.
+        If all members are replaced, it is often far below the bound by mixtures.
         """
-        if self.with_replacement:
+        if self.with_replacement or removed != inserted:
             return None
         size = self.dataset_size - inserted
-        batch = min(self.sample_size, size)
-        if removed > inserted and batch > size - removed:
-            return None
-        one = self._substituted(base, batch / size)
-        replaced = chained.chain(one, min(removed, inserted), 0)
-        if removed == inserted:
-            return replaced
-        smallest = size - (removed - inserted) + 1
-        leaves = dataclasses.replace(self, dataset_size=smallest).split(base, 1, 0)
-        return chained.InARow(replaced, chained.chain(leaves, removed - inserted, 0))
+        one = self._substituted(base, min(self.sample_size, size) / size)
+        return chained.chain(one, removed, 0)
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
         # Here `dataset_size` is the size of either dataset, while `split` counts the
