@@ -155,6 +155,32 @@ class AllocatedGroup(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
+class LeavingQuickly(Mechanism):
+    """Members who leave, bounded by a rough form of the theorem, in one direction.
+
+    Attributes:
+        members: The number of members who leave.
+        allocation: The steps of each member, all of which are equal.
+    """
+
+    members: int
+    allocation: Allocation
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        nothing = dominating_pair.trivial_pair(bound)
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(nothing)
+        remove = allocated_group_above.upper_pair(
+            self.allocation,
+            self.members,
+            nothing,
+            accuracy,
+            is_rough=True,
+        )
+        return DirectedPairs(remove, nothing)
+
+
+@dataclasses.dataclass(frozen=True)
 class LeaveAndJoin(Mechanism):
     """An upper bound for random allocation that some members leave and others join.
 
@@ -195,9 +221,7 @@ class LeaveAndJoin(Mechanism):
             join: The number of members who join.
             accuracy: What the pair is for.
         """
-        leaving = self.inner
-        if leave > 1:
-            leaving = AllocatedGroup(self.inner, leave, self.allocation, is_rough=True)
+        leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
         first = few_atoms.reduced(first, _FEW_ATOMS)
         finer, before = accuracy.tail_mass, math.inf
