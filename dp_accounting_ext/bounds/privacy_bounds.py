@@ -137,11 +137,17 @@ class PrivacyBounds:
         return self._bound(Bound.LOWER).deltas(epsilons)
 
     def _uppers(self) -> "Iterator[_Composed]":
-        """Yields the compositions that dominate what was composed."""
-        yield self._bound(Bound.UPPER)
+        """Yields the compositions that dominate what was composed.
+
+        A second bound is either quick, so that it comes first where bounds need not be
+        tight, or computed only if the first is not small enough.
+        """
         other = compositions.flatten(self._counts, Bound.UPPER, other=True)
-        if other != compositions.flatten(self._counts, Bound.UPPER):
-            yield self._bound(Bound.UPPER, other=True)
+        if other == compositions.flatten(self._counts, Bound.UPPER):
+            yield self._bound(Bound.UPPER)
+            return
+        for is_other in (True, False) if self._is_rough else (False, True):
+            yield self._bound(Bound.UPPER, other=is_other)
 
     def _bound(self, bound: Bound, *, other: bool = False) -> "_Composed":
         """Returns one of the compositions that bound what was composed."""

@@ -42,6 +42,9 @@ _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 # `_STEEP`, where the theorem is the smaller bound. The theorem is tried if v k² / t
 # times ln(1/δ) is above `_FEW`.
 _LITTLE, _MANY, _STEEP, _FEW = 0.02, 200.0, 20.0, 3.0
+# Tuning: where sums and single steps reveal the same but for this share of the mean
+# loss, sums are taken, as their law has a closed form.
+_NEGLIGIBLE = 1e-3
 # Tuning: the share by which a block may be longer than in proportion to its draws.
 _UNEVEN = 0.05
 
@@ -72,7 +75,8 @@ def sum_reveals_more(members: float, precision: float, rarity: float) -> bool:
     """
     if precision > floats.LARGEST_EXPONENT:
         return True  # The ratios of single steps fit no float.
-    return members**2 >= min(math.expm1(precision) / precision, rarity)
+    single = min(math.expm1(precision) / precision, rarity)
+    return members**2 >= single * (1 - _NEGLIGIBLE)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -88,14 +88,11 @@ class AllocatedGroup(Mechanism):
         inner: The mechanism with one of the members, against that without it.
         members: The number of members who leave, at least 2.
         allocation: The steps, all of which are Gaussian.
-        is_rough: Whether an upper bound about 1 % above suffices, in a fifth of the
-            time.
     """
 
     inner: Mechanism
     members: int
     allocation: Allocation
-    is_rough: bool = False
 
     @property
     def has_theorem(self) -> bool:
@@ -113,7 +110,6 @@ class AllocatedGroup(Mechanism):
             self.members,
             known.remove,
             accuracy,
-            is_rough=self.is_rough,
         )
         return DirectedPairs(remove, known.add)
 
@@ -142,10 +138,10 @@ class AllocatedGroup(Mechanism):
 
         The bound by scores counts at most 64 members.
         """
-        share = self.members / allocated_group.MOST_MEMBERS
+        share = max(self.members / allocated_group.MOST_MEMBERS, 1.0)
         furthest = max(steps.shift for steps in self.allocation.steps)
         number = sum(steps.count for steps in self.allocation.steps)
-        if share <= 1 or not allocated.sum_reveals_more(share, furthest**2, number):
+        if not allocated.sum_reveals_more(share, furthest**2, number):
             return None
         return self.sum_of(1)
 
@@ -250,9 +246,7 @@ class LeaveAndJoin(Mechanism):
         return chained.chain(chained.Symmetrized(self.inner), members, 0).claims()
 
 
-def group(
-    mechanism: Mechanism, members: int, *, is_rough: bool = False
-) -> AllocatedGroup | None:
+def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
     """Returns the bound for members who leave Gaussian steps, else None.
 
     None is returned if nothing is known but a chain.
@@ -260,12 +254,11 @@ def group(
     Args:
         mechanism: The mechanism with one member, against that without it.
         members: The number of members who leave.
-        is_rough: Whether the upper bound may be rough.
     """
     allocation = _not_too_far(mechanism.gaussian_steps())
     if members < 2 or allocation is None or allocation.infinity_mass:
         return None
-    return AllocatedGroup(mechanism, members, allocation, is_rough)
+    return AllocatedGroup(mechanism, members, allocation)
 
 
 def _not_too_far(allocation: Allocation | None) -> Allocation | None:

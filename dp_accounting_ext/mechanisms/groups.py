@@ -238,7 +238,20 @@ class GroupedByChain(Grouped):
             leave = allocated_replacements.group(self.inner, removed)
             if leave is not None:
                 below = leave
-        return above if below == above else known_bounds.Between(below, above)
+        if below == above:
+            return above
+        return known_bounds.Between(
+            below, above, self._above_quickly(removed, inserted)
+        )
+
+    def _above_quickly(self, removed: int, inserted: int) -> Mechanism | None:
+        """Returns a looser bound from above for a split, in a tenth of the time."""
+        leave = allocated_replacements.group(self.inner, max(removed, 2))
+        if not inserted or self.has_one_split() or not (leave and leave.has_theorem):
+            return None
+        return allocated_replacements.LeaveAndJoin(
+            self.inner, removed, inserted, leave.allocation
+        )
 
     def _above(self, removed: int, inserted: int) -> Mechanism:
         """Returns a mechanism that dominates a split."""
@@ -253,16 +266,10 @@ class GroupedByChain(Grouped):
             return chained.chain(self.inner, removed, inserted)
         if not inserted:
             return leave
-        if self.group_size > _MOST_ALLOCATED:
-            joined = allocated_replacements.LeaveAndJoin(
-                self.inner, removed, inserted, leave.allocation
-            )
-            return known_bounds.LeastOf(self._any_split(), joined)
-        # Where few leave and many join, as in the reverse of this split, the bound need
-        # not be tight: it is not the largest of all splits.
-        join = allocated_replacements.group(
-            self.inner, inserted, is_rough=inserted < removed
-        )
+        quickly = self._above_quickly(removed, inserted)
+        if quickly is not None and self.group_size > _MOST_ALLOCATED:
+            return known_bounds.LeastOf(self._any_split(), quickly)
+        join = allocated_replacements.group(self.inner, inserted)
         joining = (
             chained.chain(join, 0, 1)
             if join

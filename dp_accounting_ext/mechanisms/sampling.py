@@ -275,26 +275,27 @@ class FixedSize(Scheme):
         own, other = (self._batch(self.dataset_size - n) for n in (inserted, removed))
         return [Coupled(self._moves(removed, inserted, other - own))]
 
-    def another_bound(
-        self, base: batches.Base, removed: int, inserted: int
-    ) -> Mechanism | None:
+    def replaced(self, base: batches.Base, members: int) -> Mechanism:
+        # Here `dataset_size` is the size of either dataset, while a split counts the
+        # members of both.
+        both = dataclasses.replace(self, dataset_size=self.dataset_size + members)
+        return both.between(
+            base,
+            both.coupled(members, members),
+            both.attained(base, members, members),
+            functools.partial(self._one_by_one, base, members),
+        )
+
+    def _one_by_one(self, base: batches.Base, members: int) -> Mechanism | None:
         """Returns a chain of members who are replaced one by one, or None.
 
-        If all members are replaced, it is often far below the bound by mixtures.
+        It is often far below the bound by mixtures.
         """
-        if self.with_replacement or removed != inserted:
+        if self.with_replacement:
             return None
-        size = self.dataset_size - inserted
+        size = self.dataset_size
         one = self._substituted(base, min(self.sample_size, size) / size)
-        return chained.chain(one, removed, 0)
-
-    def replaced(self, base: batches.Base, members: int) -> Mechanism:
-        # Here `dataset_size` is the size of either dataset, while `split` counts the
-        # members of both.
-        size = self.dataset_size + members
-        return dataclasses.replace(self, dataset_size=size).split(
-            base, members, members
-        )
+        return chained.chain(one, members, 0)
 
     def one_absent(self, base: batches.Base) -> Mechanism:
         if base.counts_norms:
