@@ -218,8 +218,9 @@ class Mechanism(abc.ABC):
     def other_parts(self) -> "Mapping[Mechanism, int]":
         """Returns other mechanisms, with counts, whose composition dominates one run.
 
-        The smaller of the bounds of both compositions counts. This one is computed
-        second, if the first is not yet small enough. By default there is no other.
+        The smaller of the bounds of both compositions counts. Where bounds need not be
+        tight, this one is computed first, and `parts` only if it is not small enough.
+        Elsewhere `parts` comes first. By default there is no other.
         """
         return self.parts(Bound.UPPER)
 

@@ -103,7 +103,8 @@ class Between(interface.Mechanism):
     Attributes:
         below: The mechanism that it dominates.
         above: The mechanism that dominates it.
-        or_above: A second mechanism that dominates it, if one is known.
+        or_above: A second mechanism that dominates it, if one is known: one that is
+            quick, or one that may be smaller.
     """
 
     below: interface.Mechanism
