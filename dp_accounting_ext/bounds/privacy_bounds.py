@@ -10,11 +10,9 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composed_losses
@@ -26,14 +24,6 @@ from dp_accounting_ext.pairs import gaussian
 
 Accuracy = accuracy.Accuracy
 Counts = Mapping[interface.Mechanism, int]
-Question = Callable[[profile.Profile, FloatArray], FloatArray]
-# A function of the mean of a Gaussian mechanism, an argument, and the side of the
-# bound.
-ClosedForm = Callable[[float, float, Bound], float]
-_CLOSED_FORMS: Mapping[Question, ClosedForm] = {
-    profile.Profile.epsilons: gaussian.epsilon,
-    profile.Profile.deltas: gaussian.delta,
-}
 
 # Tuning: compute lower bounds for at most this many scenarios, those with the largest
 # upper bounds. Stop early once the bracket is narrow. (24 records in two fixed batches:
@@ -53,11 +43,18 @@ class PrivacyBounds:
         counts: The mechanisms that are composed, with the number of runs of each.
         interval: The accountant's value discretization interval: the smaller it is, the
             tighter are the bounds.
+        is_rough: Whether bounds need not be tight. They then take a fraction of the
+            time and of the memory.
     """
 
-    def __init__(self, counts: Counts, interval: float) -> None:
+    def __init__(
+        self, counts: Counts, interval: float, *, is_rough: bool = False
+    ) -> None:
         self._counts = counts
+        self._is_rough = is_rough
         self._cells = accuracy.cells_of_interval(interval)
+        if is_rough:
+            self._cells = accuracy.ROUGH_CELLS
         claims = interface.claims_of(counts)
         # The mean of a Gaussian mechanism that dominates the composition, or inf.
         self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
@@ -71,32 +68,21 @@ class PrivacyBounds:
             min(known.gaussian_precision, known.largest_loss) < math.inf
             for known in (part.claims() for part in counts)
         )
-        self._flat: dict[Bound, list[dict[interface.Mechanism, int]]] = {}
-        self._profiles: dict[tuple[int, Bound, int, bool], list[profile.Profile]] = {}
+        self._composed: dict[tuple[Bound, bool], _Composed] = {}
 
-    def _alternatives(self, bound: Bound) -> list[dict[interface.Mechanism, int]]:
-        """Returns compositions each of which bounds what was composed.
-
-        From above the smallest of their bounds counts, from below the largest.
-        """
-        if bound not in self._flat:
-            first = compositions.flatten(self._counts, bound)
-            other = compositions.flatten(self._counts, bound, other=True)
-            self._flat[bound] = [first] if other == first else [first, other]
-        return self._flat[bound]
+    @functools.cached_property
+    def rough(self) -> "PrivacyBounds":
+        """The bounds of the same composition that need not be tight."""
+        return PrivacyBounds(self._counts, 1.0, is_rough=True)
 
     @functools.cached_property
     def has_lower(self) -> bool:
         """Whether a lower bound is known of any of the mechanisms."""
-        bases = (
-            part.basis(Bound.LOWER)
-            for parts in self._alternatives(Bound.LOWER)
-            for part in parts
-        )
-        return any(basis != interface.NOTHING for basis in bases)
+        parts = compositions.flatten(self._counts, Bound.LOWER)
+        return any(part.basis(Bound.LOWER) != interface.NOTHING for part in parts)
 
     def upper_epsilons(
-        self, deltas: FloatArray, enough: FloatArray | None = None
+        self, deltas: FloatArray, enough: FloatArray | float = 0.0
     ) -> FloatArray:
         """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats.
 
@@ -105,31 +91,23 @@ class PrivacyBounds:
             enough: (n,) values of ε. Bounds below these need not be tight.
         """
         found = np.where(deltas >= self._probability_of_more, self._largest, math.inf)
+        for composed in self._uppers():
+            open_ = np.flatnonzero((deltas > 0) & (found > enough))
+            if open_.size:
+                known = composed.epsilons(deltas[open_])
+                found[open_] = np.minimum(found[open_], known)
         is_asked = deltas > 0
-        parts = self._alternatives(Bound.UPPER)[0]
-        closed = _closed(parts, gaussian.epsilon, deltas[is_asked], Bound.UPPER)
-        if closed is not None:
-            found[is_asked] = np.minimum(found[is_asked], closed)
-            return found
-        open_ = np.flatnonzero(is_asked)
-        for open_, rough, number in self._tries(found, is_asked, enough):
-            asked = deltas[open_], Bound.UPPER, rough, number
-            found[open_] = np.minimum(found[open_], self._composed_epsilons(*asked))
-        found[open_] = self._at_most_gaussian(deltas[open_], found[open_])
+        found[is_asked] = self._at_most_gaussian(deltas[is_asked], found[is_asked])
         return found
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # ε is nonincreasing in δ, so that a larger δ gives a lower bound.
         deltas = np.maximum(deltas, accuracy.LEVELS[-1][0])
-        parts = self._alternatives(Bound.LOWER)[0]
-        closed = _closed(parts, gaussian.epsilon, deltas, Bound.LOWER)
-        if closed is not None:
-            return closed
-        return self._composed_epsilons(deltas, Bound.LOWER)
+        return self._bound(Bound.LOWER).epsilons(deltas)
 
     def upper_deltas(
-        self, epsilons: FloatArray, enough: FloatArray | None = None
+        self, epsilons: FloatArray, enough: FloatArray | float = 0.0
     ) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε, which may be infinite.
 
@@ -145,153 +123,42 @@ class PrivacyBounds:
             found = np.minimum(found, known)
         is_asked = (found >= accuracy.LEVELS[-1][0]) & (epsilons < self._largest)
         is_asked |= np.isinf(epsilons) & (found == 1)
-        parts = self._alternatives(Bound.UPPER)[0]
-        closed = _closed(parts, gaussian.delta, epsilons[is_asked], Bound.UPPER)
-        if closed is not None:
-            found[is_asked] = np.minimum(found[is_asked], closed)
-            return found
-        for open_, rough, number in self._tries(found, is_asked, enough):
-            asked = epsilons[open_], Bound.UPPER, rough, number
-            found[open_] = np.minimum(found[open_], self._composed_deltas(*asked))
+        for composed in self._uppers():
+            open_ = np.flatnonzero(is_asked & (found > enough))
+            if open_.size:
+                known = composed.deltas(epsilons[open_])
+                found[open_] = np.minimum(found[open_], known)
         return found
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
         # δ is nonincreasing in ε. At this ε, δ is one up to 4e-18.
         epsilons = np.maximum(epsilons, -40.0)
-        parts = self._alternatives(Bound.LOWER)[0]
-        closed = _closed(parts, gaussian.delta, epsilons, Bound.LOWER)
-        if closed is not None:
-            return closed
-        return self._composed_deltas(epsilons, Bound.LOWER)
+        return self._bound(Bound.LOWER).deltas(epsilons)
 
-    def _tries(
-        self, found: FloatArray, is_asked: BoolArray, enough: FloatArray | None
-    ) -> Iterator[tuple[IndexArray, bool, int | None]]:
-        """Yields what is to be computed to lower (n,) upper bounds.
+    def _uppers(self) -> "Iterator[_Composed]":
+        """Yields the compositions that dominate what was composed.
 
-        Rough laws come first. What they bound by at most `enough` needs no fine laws.
-
-        Args:
-            found: The bounds, which whoever asks lowers after each try.
-            is_asked: Where bounds are asked for.
-            enough: Bounds below these need not be tight.
-
-        Yields:
-            The places where bounds are to be lowered; whether by rough laws; and the
-            index of the only alternative to use, or None for all.
+        A second bound is either quick, so that it comes first where bounds need not be
+        tight, or computed only if the first is not small enough.
         """
-        open_ = np.flatnonzero(is_asked)
-        tries: list[tuple[bool, int | None]] = [(False, None)]
-        if enough is not None:
-            # If a mechanism has two upper bounds, the second is quicker to compute.
-            numbers = range(len(self._alternatives(Bound.UPPER)))[::-1]
-            tries = [(rough, number) for rough in (True, False) for number in numbers]
-        for rough, number in tries:
-            if enough is not None:
-                open_ = open_[found[open_] > enough[open_]]
-            if open_.size:
-                yield open_, rough, number
+        other = compositions.flatten(self._counts, Bound.UPPER, other=True)
+        if other == compositions.flatten(self._counts, Bound.UPPER):
+            yield self._bound(Bound.UPPER)
+            return
+        for is_other in (True, False) if self._is_rough else (False, True):
+            yield self._bound(Bound.UPPER, other=is_other)
 
-    def _composed_epsilons(
-        self,
-        deltas: FloatArray,
-        bound: Bound,
-        rough: bool = False,
-        alternative: int | None = None,
-    ) -> FloatArray:
-        """Returns (n,) bounds on ε at (n,) δ > 0 from the laws of compositions."""
-        found = np.zeros(deltas.shape)
-        open_ = np.arange(deltas.size)
-        for level, (least, _) in enumerate(accuracy.LEVELS):
-            if not open_.size:
-                break
-            # For a δ below the smallest δ of the level, the answer at the latter is a
-            # lower bound on ε. Including it makes ε monotone in δ.
-            asked = np.maximum(deltas[open_], least)
-            question = profile.Profile.epsilons
-            read = self._read(bound, level, rough, question, asked, alternative)
-            found[open_] = np.maximum(found[open_], read)
-            open_ = open_[deltas[open_] < least]
-        if bound is Bound.UPPER:
-            found[open_] = math.inf
-        return found
-
-    def _composed_deltas(
-        self,
-        epsilons: FloatArray,
-        bound: Bound,
-        rough: bool = False,
-        alternative: int | None = None,
-    ) -> FloatArray:
-        """Returns (n,) bounds on δ at (n,) ε from the laws of compositions."""
-        is_upper = bound is Bound.UPPER
-        found = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
-        best = np.minimum if is_upper else np.maximum
-        # No finite loss is larger than this.
-        epsilons = np.minimum(epsilons, 1e300)
-        open_ = np.arange(epsilons.size)
-        for level, (least, _) in enumerate(accuracy.LEVELS):
-            if not open_.size:
-                break
-            asked = epsilons[open_]
-            question = profile.Profile.deltas
-            read = self._read(bound, level, rough, question, asked, alternative)
-            found[open_] = best(found[open_], read)
-            open_ = open_[found[open_] < least]
-        return found
-
-    def _read(
-        self,
-        bound: Bound,
-        level: int,
-        rough: bool,
-        question: Question,
-        asked: FloatArray,
-        alternative: int | None,
-    ) -> FloatArray:
-        """Returns the answers of one level: the larger direction, and the best bound.
-
-        Args:
-            bound: The side of the bound.
-            level: The index of the level.
-            rough: Whether laws need not be tight.
-            question: The function of a profile and of `asked` that gives the answers.
-            asked: (n,) arguments of the question.
-            alternative: The index of the only alternative to use, or None for all.
-        """
-        best = np.minimum if bound is Bound.UPPER else np.maximum
-        answers = []
-        for number, parts in enumerate(self._alternatives(bound)):
-            if alternative not in (None, number):
-                continue
-            closed = _closed(parts, _CLOSED_FORMS[question], asked, bound)
-            if closed is None:
-                profiles = self._profiles_of(number, bound, level, rough)
-                each_way = [question(each, asked) for each in profiles]
-                closed = functools.reduce(np.maximum, each_way)
-            answers.append(closed)
-        found: FloatArray = functools.reduce(best, answers)
-        return found
-
-    def _profiles_of(
-        self, number: int, bound: Bound, level: int, rough: bool
-    ) -> list[profile.Profile]:
-        """Returns the profiles of an alternative, in both directions."""
-        key = number, bound, level, rough
-        if key not in self._profiles:
-            cells = accuracy.ROUGH_CELLS if rough else self._cells
-            parts = self._alternatives(bound)[number]
-            accurate = Accuracy.of_level(level, cells)
-            composed = composition_of(parts, bound, accurate)
-            profiles = [
-                composed.losses(direction).profile(direction)
-                for direction in self._directions
-            ]
-            if rough:
-                profiles = [each.with_losses(_ROUGH_LOSSES) for each in profiles]
-            self._profiles[key] = profiles
-        return self._profiles[key]
+    def _bound(self, bound: Bound, *, other: bool = False) -> "_Composed":
+        """Returns one of the compositions that bound what was composed."""
+        key = bound, other
+        if key not in self._composed:
+            parts = compositions.flatten(self._counts, bound, other=other)
+            most = _ROUGH_LOSSES if self._is_rough else None
+            self._composed[key] = _Composed(
+                parts, bound, self._directions, self._cells, most
+            )
+        return self._composed[key]
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns the smaller of (n,) ε and those of the Gaussian that dominates."""
@@ -314,15 +181,93 @@ class PrivacyBounds:
         )
 
 
-def _closed(
-    parts: Counts, function: ClosedForm, asked: FloatArray, bound: Bound
-) -> FloatArray | None:
-    """Returns (n,) values in closed form if all parts together are one Gaussian."""
-    noise = next(iter(parts)).gaussian_noise if parts else None
-    if sum(parts.values()) != 1 or noise is None:
-        return None
-    mean = 1 / noise
-    return interface.each(lambda each: function(mean, each, bound), asked)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Composed:
+    """The profiles of one composition, which are computed when they are asked for.
+
+    Attributes:
+        parts: The mechanisms that are composed, none of which has parts, with counts.
+        bound: The side of the bound.
+        directions: The directions whose larger profile is the bound.
+        cells: The number of cells in a scale.
+        most_losses: The number of losses of a profile that is kept, or None for all.
+    """
+
+    parts: Counts
+    bound: Bound
+    directions: Sequence[Direction]
+    cells: int
+    most_losses: int | None
+    _profiles: dict[int, list[profile.Profile]] = dataclasses.field(
+        default_factory=dict, init=False
+    )
+
+    def epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) bounds on ε at (n,) δ > 0."""
+        if self._gaussian_mean is not None:
+            return self._closed(gaussian.epsilon, deltas)
+        found = np.zeros(deltas.shape)
+        open_ = np.arange(deltas.size)
+        for level, (least, _) in enumerate(accuracy.LEVELS):
+            if not open_.size:
+                break
+            # For a δ below the smallest δ of the level, the answer at the latter is a
+            # lower bound on ε. Including it makes ε monotone in δ.
+            asked = np.maximum(deltas[open_], least)
+            for way in self._profiles_at(level):
+                found[open_] = np.maximum(found[open_], way.epsilons(asked))
+            open_ = open_[deltas[open_] < least]
+        if self.bound is Bound.UPPER:
+            found[open_] = math.inf
+        return found
+
+    def deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) bounds on δ at (n,) ε, which may be infinite."""
+        if self._gaussian_mean is not None:
+            return self._closed(gaussian.delta, epsilons)
+        is_upper = self.bound is Bound.UPPER
+        found = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
+        best = np.minimum if is_upper else np.maximum
+        # No finite loss is larger than this.
+        epsilons = np.minimum(epsilons, 1e300)
+        open_ = np.arange(epsilons.size)
+        for level, (least, _) in enumerate(accuracy.LEVELS):
+            if not open_.size:
+                break
+            each_way = [way.deltas(epsilons[open_]) for way in self._profiles_at(level)]
+            found[open_] = best(found[open_], functools.reduce(np.maximum, each_way))
+            open_ = open_[found[open_] < least]
+        return found
+
+    @functools.cached_property
+    def _gaussian_mean(self) -> float | None:
+        """The mean of the Gaussian mechanism that all parts together are, or None."""
+        noise = next(iter(self.parts)).gaussian_noise if self.parts else None
+        if sum(self.parts.values()) != 1 or noise is None:
+            return None
+        return 1 / noise
+
+    def _closed(
+        self, function: Callable[[float, float, Bound], float], asked: FloatArray
+    ) -> FloatArray:
+        """Returns (n,) values of a function of the mean, an argument and the side."""
+        mean = self._gaussian_mean
+        assert mean is not None
+        return interface.each(lambda each: function(mean, each, self.bound), asked)
+
+    def _profiles_at(self, level: int) -> list[profile.Profile]:
+        """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
+        if level not in self._profiles:
+            accurate = Accuracy.of_level(level, self.cells)
+            composed = composition_of(self.parts, self.bound, accurate)
+            profiles = [
+                composed.losses(direction).profile(direction)
+                for direction in self.directions
+            ]
+            if self.most_losses is not None:
+                profiles = [each.with_losses(self.most_losses) for each in profiles]
+            self._profiles[level] = profiles
+        return self._profiles[level]
 
 
 def composition_of(
@@ -390,11 +335,17 @@ class WorstPrivacyBounds:
         self, upper_of: Callable[..., FloatArray], asked: FloatArray
     ) -> FloatArray:
         """Returns (s, n) upper bounds of s scenarios, the largest of them tight."""
-        found = [upper_of(self.scenarios[0], asked)]
+        first, *others = self.scenarios
+        found = [upper_of(first, asked)]
         worst = found[0]
-        for scenario in self.scenarios[1:]:
-            found.append(upper_of(scenario, asked, worst))
-            worst = np.maximum(worst, found[-1])
+        for scenario in others:
+            bounds = upper_of(scenario.rough, asked, worst)
+            open_ = np.flatnonzero(bounds > worst)
+            if open_.size:
+                tight = upper_of(scenario, asked[open_], worst[open_])
+                bounds[open_] = np.minimum(bounds[open_], tight)
+            found.append(bounds)
+            worst = np.maximum(worst, bounds)
         return np.array(found)
 
     def _bounds(

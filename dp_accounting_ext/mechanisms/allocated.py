@@ -42,6 +42,9 @@ _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 # `_STEEP`, where the theorem is the smaller bound. The theorem is tried if v k² / t
 # times ln(1/δ) is above `_FEW`.
 _LITTLE, _MANY, _STEEP, _FEW = 0.02, 200.0, 20.0, 3.0
+# Tuning: where sums and single steps reveal the same but for this share of the mean
+# loss, sums are taken, as their law has a closed form.
+_NEGLIGIBLE = 1e-3
 # Tuning: the share by which a block may be longer than in proportion to its draws.
 _UNEVEN = 0.05
 
@@ -56,6 +59,24 @@ def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
     if num_selected == num_steps:
         return compositions.compose({inner: num_steps})
     return RandomAllocation(inner, num_selected, num_steps)
+
+
+def sum_reveals_more(members: float, precision: float, rarity: float) -> bool:
+    """Returns whether the sum of all outputs reveals more than members' single steps.
+
+    It compares the mean losses, under P, of many runs: that of the sum is in proportion
+    to g² / rarity for g members. That of the single steps of one member is in
+    proportion to the smaller of (e^precision − 1) / (precision · rarity) and 1.
+
+    Args:
+        members: The number of members, over the number whose single steps are counted.
+        precision: 1/σ² of the noise of a step.
+        rarity: The number of steps among which one is drawn.
+    """
+    if precision > floats.LARGEST_EXPONENT:
+        return True  # The ratios of single steps fit no float.
+    single = min(math.expm1(precision) / precision, rarity)
+    return members**2 >= single * (1 - _NEGLIGIBLE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,20 +191,15 @@ class RandomAllocation(Mechanism):
             )
         return f"a sum of scores, one for each step, each step by {inner}"
 
-    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        """Returns the blocks, which dominate one run when composed."""
-        if bound is Bound.LOWER or self.num_selected == 1:
-            return {self: 1}
-        return self.blocks().parts(bound)
-
     def sum_of(self, members: int) -> Mechanism | None:
         """Returns the mechanism that releases only the sum of all steps' outputs.
 
         Each member adds to k of the outputs, whichever steps are drawn. None if the
-        noise is not Gaussian.
+        noise is not Gaussian, or if a single record reveals more.
         """
         noise = self.inner.gaussian_noise
-        if noise is None:
+        rarity = self.num_steps / self.num_selected
+        if noise is None or not sum_reveals_more(members, noise**-2, rarity):
             return None
         deviation = noise * math.sqrt(self.num_steps)
         return additive_noise.Gaussian(

@@ -53,9 +53,7 @@ def replaced(mechanism: Mechanism) -> Mechanism:
     allocation = _not_too_far(mechanism.gaussian_steps())
     if allocation is None:
         return chain
-    exact = ReplacedAllocation(allocation)
-    # Its profile is computed at some κ only, and may be loose between them.
-    return known_bounds.Between(exact, exact, chain)
+    return ReplacedAllocation(allocation)
 
 
 def _replaced_draws(
@@ -75,7 +73,11 @@ def _replaced_draws(
     below = chain
     if step is not None and is_one and not step.infinity_mass:
         below = ReplacedDraws(mechanism, step)
-    return known_bounds.Between(below, compositions.compose(blocks), chain)
+    # Tuning: if some blocks have a single step, in which the record certainly takes
+    # part, the chain is up to 9 % smaller (4 of 6 steps). Otherwise it never was.
+    is_dense = 2 * mechanism.num_selected > mechanism.num_steps
+    above = chain if is_dense else compositions.compose(blocks)
+    return known_bounds.Between(below, above)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +101,6 @@ class AllocatedGroup(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
-            if self._sum_is_worst():
-                return DirectedPairs.same(dominating_pair.trivial_pair(bound))
             return allocated_group.lower_pairs(self.allocation, self.members, accuracy)
         known = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
@@ -113,17 +113,18 @@ class AllocatedGroup(Mechanism):
         )
         return DirectedPairs(remove, known.add)
 
-    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        revealed = self.sum_of(1)
-        if bound is Bound.UPPER or revealed is None:
+    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        if bound is Bound.UPPER:
             return {self: 1}
-        return {revealed: 1}
+        return {self._revealed_sum() or self: 1}
 
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * self.members)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
+            if self._revealed_sum() is not None:
+                return "the sum of all outputs"
             return "sums of scores over the steps, of members who all leave"
         if not self.has_theorem:
             return self._chain.basis(bound)
@@ -132,18 +133,17 @@ class AllocatedGroup(Mechanism):
     def claims(self) -> interface.Claims:
         return self._chain.claims()
 
-    def _sum_is_worst(self) -> bool:
-        """Returns whether the sum of all outputs gives the better lower bound.
+    def _revealed_sum(self) -> Mechanism | None:
+        """Returns the sum of all outputs if it gives the better lower bound, or None.
 
-        The bound by scores counts at most 64 members. They are furthest apart if all of
-        them are in one step.
+        The bound by scores counts at most 64 members.
         """
-        revealed = self.sum_of(1)
-        if revealed is None or revealed.gaussian_noise is None:
-            return False
+        share = max(self.members / allocated_group.MOST_MEMBERS, 1.0)
         furthest = max(steps.shift for steps in self.allocation.steps)
-        together = allocated_group.MOST_MEMBERS * furthest * interface.LOSS_ROUNDED_UP
-        return 1 / revealed.gaussian_noise >= together
+        number = sum(steps.count for steps in self.allocation.steps)
+        if not allocated.sum_reveals_more(share, furthest**2, number):
+            return None
+        return self.sum_of(1)
 
     @property
     def _chain(self) -> Mechanism:
@@ -246,22 +246,6 @@ class LeaveAndJoin(Mechanism):
         return chained.chain(chained.Symmetrized(self.inner), members, 0).claims()
 
 
-def leave_and_join(
-    mechanism: Mechanism, removed: int, inserted: int
-) -> LeaveAndJoin | None:
-    """Returns the bound if some members leave and some join; None without a theorem.
-
-    Args:
-        mechanism: The mechanism with one member, against that without it.
-        removed: The number of members who leave, at least 1.
-        inserted: The number of members who join, at least 1.
-    """
-    leave = group(mechanism, max(removed, inserted, 2))
-    if leave is None or not leave.has_theorem:
-        return None
-    return LeaveAndJoin(mechanism, removed, inserted, leave.allocation)
-
-
 def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
     """Returns the bound for members who leave Gaussian steps, else None.
 
@@ -307,10 +291,6 @@ class ReplacedDraws(Mechanism):
         )
         return DirectedPairs.same(pair)
 
-    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        revealed = self.sum_of(1)
-        return {self: 1} if revealed is None else {revealed: 1}
-
     def sum_of(self, members: int) -> Mechanism | None:
         return self.mechanism.sum_of(2 * members)
 
@@ -339,14 +319,11 @@ class ReplacedAllocation(interface.OnePairMechanism):
 
     def sum_of(self, members: int) -> Mechanism | None:
         """Returns the mechanism that releases the sum of all outputs of equal steps."""
-        alone = len(self.allocation.steps) == 1
-        if (
-            not alone
-            or self.allocation.null_probability
-            or self.allocation.infinity_mass
-        ):
+        steps, *others = self.allocation.steps
+        if others or self.allocation.null_probability or self.allocation.infinity_mass:
             return None
-        (steps,) = self.allocation.steps
+        if not allocated.sum_reveals_more(members, steps.shift**2, steps.count):
+            return None
         deviation = math.sqrt(steps.count) / steps.shift
         return additive_noise.Gaussian(floats.raised(deviation / (2 * members)))
 

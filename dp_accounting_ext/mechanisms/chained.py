@@ -75,8 +75,9 @@ class Symmetrized(Mechanism):
 class ChainedSplit(Mechanism):
     """A mechanism for which records leave one by one, and others join one by one.
 
-    The upper bound holds for any order in which they do. The lower bound is that of a
-    single record, as the other members of a group may contribute nothing. In a
+    The upper bound holds for any order in which they do. The lower bound is that of the
+    sum of all outputs, if its law is known, and else that of a single record, as the
+    other members of a group may contribute nothing. In a
     composition each part is chained on its own, which is never larger than a chain of
     the composition.
 
@@ -115,21 +116,18 @@ class ChainedSplit(Mechanism):
     def basis(self, bound: Bound) -> str:
         inner = self.inner.basis(bound)
         if bound is Bound.LOWER:
-            found = f"the change of a single record, by {inner}"
-            return (
-                found if self.sum_of(1) is None else f"{found}, or by the sum of steps"
-            )
+            if self.sum_of(1) is not None:
+                return "the sum of all outputs"
+            return f"the change of a single record, by {inner}"
         links = self.removed + self.inserted
         return f"a chain of {links} changes of one record, each by {inner}"
 
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * (self.removed + self.inserted))
 
-    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        revealed = self.sum_of(1)
-        if bound is Bound.UPPER or revealed is None:
-            return {self: 1}
-        return {revealed: 1}
+    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        revealed = self.sum_of(1) if bound is Bound.LOWER else None
+        return {revealed or self: 1}
 
 
 @dataclasses.dataclass(frozen=True)

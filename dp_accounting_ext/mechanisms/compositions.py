@@ -100,13 +100,13 @@ def flatten(
     Args:
         counts: The mechanisms to compose, with counts.
         bound: The side of the bound.
-        other: Whether to take the second bound of each mechanism.
+        other: Whether to take the other upper bound of each mechanism.
     """
     flat: dict[Mechanism, int] = {}
     stack = list(counts.items())
     while stack:
         mechanism, count = stack.pop()
-        parts = mechanism.other_parts(bound) if other else mechanism.parts(bound)
+        parts = mechanism.other_parts() if other else mechanism.parts(bound)
         if mechanism in parts:
             flat[mechanism] = flat.get(mechanism, 0) + count
         else:

@@ -1,6 +1,5 @@
 """Mechanisms with discrete outputs."""
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -122,29 +121,23 @@ class PrivateDraw(interface.OnePairMechanism):
     Attributes:
         dominating: The probabilities (P, Q) of each outcome under two laws that
             dominate every pair of laws between the bounds.
-        attained: The same probabilities for one or two pairs of laws that lie between
-            the bounds.
+        attained: The same probabilities for two laws that lie between the bounds.
     """
 
     holds_for_any_inputs = True
 
     dominating: Outcomes
-    attained: tuple[Outcomes, ...]
+    attained: Outcomes
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        outcomes = self.dominating if bound is Bound.UPPER else self.attained[0]
+        outcomes = self.dominating if bound is Bound.UPPER else self.attained
         p, q = zip(*outcomes, strict=True)
         return output_pairs.of_probabilities(p, q, bound, error=discrete.FEW_ERROR)
-
-    def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        if bound is Bound.UPPER or len(self.attained) == 1:
-            return {self: 1}
-        return {PrivateDraw(self.dominating, self.attained[1:]): 1}
 
     def claims(self) -> interface.Claims:
         is_symmetric = all(
             sorted(laws) == sorted((q, p) for p, q in laws)
-            for laws in (self.dominating, *self.attained)
+            for laws in (self.dominating, self.attained)
         )
         return dataclasses.replace(super().claims(), is_symmetric=is_symmetric)
 

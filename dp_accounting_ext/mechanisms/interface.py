@@ -215,13 +215,14 @@ class Mechanism(abc.ABC):
         """Returns mechanisms with counts whose composition bounds one run."""
         return {self: 1}
 
-    def other_parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
-        """Returns mechanisms with counts whose composition also bounds one run.
+    def other_parts(self) -> "Mapping[Mechanism, int]":
+        """Returns other mechanisms, with counts, whose composition dominates one run.
 
-        This is a second bound of the same side. It may be looser or tighter than that
-        of `parts`.
+        The smaller of the bounds of both compositions counts. Where bounds need not be
+        tight, this one is computed first, and `parts` only if it is not small enough.
+        Elsewhere `parts` comes first. By default there is no other.
         """
-        return self.parts(bound)
+        return self.parts(Bound.UPPER)
 
     def basis(self, bound: Bound) -> str:
         """Returns a short description of the bound of one run on this side."""

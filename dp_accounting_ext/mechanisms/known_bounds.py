@@ -103,7 +103,8 @@ class Between(interface.Mechanism):
     Attributes:
         below: The mechanism that it dominates.
         above: The mechanism that dominates it.
-        or_above: A second mechanism that dominates it, if one is known.
+        or_above: A second mechanism that dominates it, if one is known: one that is
+            quick, or one that may be smaller.
     """
 
     below: interface.Mechanism
@@ -116,10 +117,8 @@ class Between(interface.Mechanism):
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {self._of(bound): 1}
 
-    def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        if bound is Bound.LOWER or self.or_above is None:
-            return self.parts(bound)
-        return {self.or_above: 1}
+    def other_parts(self) -> Mapping[interface.Mechanism, int]:
+        return {self.or_above or self.above: 1}
 
     def claims(self) -> interface.Claims:
         known = [self.below, self.above]

@@ -64,7 +64,7 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
     """Returns the bounds of the parts of a mechanism, or else those of its pairs."""
     itself = {mechanism: 1}
-    parts, others = mechanism.parts(Bound.UPPER), mechanism.other_parts(Bound.UPPER)
+    parts, others = mechanism.parts(Bound.UPPER), mechanism.other_parts()
     sample = mechanism.sampled_from()
     if sample is not None:
         return of_sample(mechanism, *sample, orders, subsampling.poisson_rdp)

@@ -67,9 +67,11 @@ def divergences(
         https://arxiv.org/abs/2602.17284, section 3 (from a loss to Rényi divergences).
     """
     first = compositions.flatten({mechanism: 1}, bound)
-    other = compositions.flatten({mechanism: 1}, bound, other=True)
     remove, add = _of_parts(first, orders, bound)
-    if bound is Bound.UPPER and other != first:
+    if bound is Bound.LOWER:
+        return remove, add
+    other = compositions.flatten({mechanism: 1}, bound, other=True)
+    if other != first:
         # Either is a bound.
         removed, added = _of_parts(other, orders, bound)
         remove, add = np.minimum(remove, removed), np.minimum(add, added)

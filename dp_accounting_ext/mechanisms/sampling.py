@@ -275,36 +275,27 @@ class FixedSize(Scheme):
         own, other = (self._batch(self.dataset_size - n) for n in (inserted, removed))
         return [Coupled(self._moves(removed, inserted, other - own))]
 
-    def another_bound(
-        self, base: batches.Base, removed: int, inserted: int
-    ) -> Mechanism | None:
-        """Returns a chain: first members are replaced one by one, then others leave.
+    def replaced(self, base: batches.Base, members: int) -> Mechanism:
+        # Here `dataset_size` is the size of either dataset, while a split counts the
+        # members of both.
+        both = dataclasses.replace(self, dataset_size=self.dataset_size + members)
+        return both.between(
+            base,
+            both.coupled(members, members),
+            both.attained(base, members, members),
+            functools.partial(self._one_by_one, base, members),
+        )
 
-        It is often far below the bound by mixtures. While members are replaced, the
-        dataset has a constant size. When members leave one by one, the batch is the
-        largest share of the dataset for the last of them.
+    def _one_by_one(self, base: batches.Base, members: int) -> Mechanism | None:
+        """Returns a chain of members who are replaced one by one, or None.
+
+        It is often far below the bound by mixtures.
         """
         if self.with_replacement:
             return None
-        size = self.dataset_size - inserted
-        batch = min(self.sample_size, size)
-        if removed > inserted and batch > size - removed:
-            return None
-        one = self._substituted(base, batch / size)
-        replaced = chained.chain(one, min(removed, inserted), 0)
-        if removed == inserted:
-            return replaced
-        smallest = size - (removed - inserted) + 1
-        leaves = dataclasses.replace(self, dataset_size=smallest).split(base, 1, 0)
-        return chained.InARow(replaced, chained.chain(leaves, removed - inserted, 0))
-
-    def replaced(self, base: batches.Base, members: int) -> Mechanism:
-        # Here `dataset_size` is the size of either dataset, while `split` counts the
-        # members of both.
-        size = self.dataset_size + members
-        return dataclasses.replace(self, dataset_size=size).split(
-            base, members, members
-        )
+        size = self.dataset_size
+        one = self._substituted(base, min(self.sample_size, size) / size)
+        return chained.chain(one, members, 0)
 
     def one_absent(self, base: batches.Base) -> Mechanism:
         if base.counts_norms:

@@ -41,9 +41,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         found = pure_mechanisms.bounded_range_rdp(orders, self.epsilon)
         return interface.Divergences(found)
 
-    def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        if bound is Bound.LOWER:
-            return self.parts(bound)
+    def other_parts(self) -> Mapping[interface.Mechanism, int]:
         values, _ = self.rdp(renyi_bounded.ORDERS)
         return {renyi_bounded.RenyiBounded.of(values): 1}
 

@@ -113,24 +113,23 @@ def _grouped(
         )
     if one == compositions.NO_OP or one.is_certain():
         return one
+    if type(event).__name__ == _DISCRETE_GAUSSIAN:
+        return groups.OneForAll(reader.single(_moved_together(event, size)), size)
     is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if isinstance(event, _Answers):
         return groups.GroupedAnswers(size, one, is_replaced)
-    return groups.GroupedByChain(size, one, is_replaced, _whole(event, size, reader))
+    return groups.GroupedByChain(size, one, is_replaced)
 
 
-def _whole(
-    event: Any, size: int, reader: event_reader.Reader
-) -> interface.Mechanism | None:
-    """Returns a mechanism that dominates the event for the whole group, if known.
+def _moved_together(event: Any, size: int) -> stock.DpEvent:
+    """Returns a discrete Gaussian mechanism for all members of a group at once.
 
-    It is known for the discrete Gaussian: a group moves an integer-valued function by
-    at most its number of members times the sensitivity.
+    They move an integer-valued function by at most their number times the sensitivity,
+    and may move it by as much.
     """
-    if type(event).__name__ != _DISCRETE_GAUSSIAN:
-        return None
     moved = size * fields.scale("sensitivity", event.sensitivity)
-    return reader.single(attr.evolve(event, sensitivity=moved))
+    together: stock.DpEvent = attr.evolve(event, sensitivity=moved)
+    return together
 
 
 def _one_member(

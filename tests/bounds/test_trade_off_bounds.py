@@ -26,3 +26,11 @@ def test_ends():
     assert sampled.get_gdp_parameter_estimate(np.array([0.01, 0.2, 0.9])) < 0.1
     low, high = sampled.get_true_positive_rate_bounds(0.0)
     assert low <= 1e-3 <= high <= 1e-3 * (1 + 1e-9)
+
+
+def test_groups_under_k_of_t_steps_count_the_sum_of_all_outputs():
+    """The lower rate was that of a single record, 0.0116."""
+    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(16.3), 8, 222)
+    accountant = accountant_of(ext.GroupSubsampledEvent(17, event), 3)
+    low, high = accountant.get_true_positive_rate_bounds(0.01)
+    assert 0.99 * high <= low <= high

@@ -78,7 +78,7 @@ SINGLE = st.one_of(
     st.builds(
         discrete_outputs.PrivacyParameters, logs(1e-9, 2000.0), st.just(0.0) | rates
     ),
-    laws_of_outcomes.map(lambda law: discrete_outputs.PrivateDraw(law, (law,))),
+    laws_of_outcomes.map(lambda law: discrete_outputs.PrivateDraw(law, law)),
     logs(1e-6, 600.0).map(selections.ExponentialMechanism),
     logs(1e-6, 600.0).map(selections.PermuteAndFlip),
     st.tuples(rates, rates).map(

@@ -100,8 +100,10 @@ def at_most_the_truth(p, q, epsilon):
 
 
 def deltas(mechanism, epsilons, bound=Bound.UPPER):
-    """Returns (n,) δ in both directions of every alternative bound."""
-    parts = [mechanism.parts(bound), mechanism.other_parts(bound)]
+    """Returns (n,) δ in both directions of every bound."""
+    parts = [mechanism.parts(bound)]
+    if bound is Bound.UPPER:
+        parts.append(mechanism.other_parts())
     found = []
     for each in parts:
         ((part, _),) = each.items()

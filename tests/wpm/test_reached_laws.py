@@ -33,7 +33,7 @@ def bounds_of(epsilon, total, masses, order):
     dominating = dominating_laws(epsilon, total, tuple(masses))
     lows = []
     for laws in attained:
-        mechanism = discrete_outputs.PrivateDraw(dominating, (laws,))
+        mechanism = discrete_outputs.PrivateDraw(dominating, laws)
         for direction in Direction:
             pair = interface.pairs_of(
                 mechanism, Bound.LOWER, accuracy.Accuracy(1e-14)
