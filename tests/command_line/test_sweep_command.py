@@ -20,7 +20,7 @@ posix = pytest.mark.skipif(
     os.name != "posix", reason="Windows has neither these signals nor pty"
 )
 ROWS, BAD = 14, 2
-LONG = 120  # Rows of a sweep that is stopped.
+LONG = 40  # Rows of a sweep that is stopped.
 RESULTS = sweep.columns_of(["epsilon"])
 HEADER = f"{sweep_oracles.HEADER},{','.join(RESULTS)}\n"
 
@@ -55,6 +55,11 @@ def expected(tmp_path_factory):
     return expected_in(tmp_path_factory.mktemp("expected"))
 
 
+def heed_interrupts():
+    """A shell without job control starts what runs in the background deaf to them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(paths, number):
     grid, output = map(str, paths)
     options = ["--workers", str(number), "--grid", grid, "--output", output]
@@ -65,6 +70,7 @@ def start(paths, number):
         env=sweep_oracles.ENVIRONMENT,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
 
 
