@@ -432,16 +432,24 @@ def every_case() -> list[Case]:
     return [*allocation_cases(), *stock_cases(), *later_cases(), *other_cases()]
 
 
+def _log_uniform(
+    rng: np.random.Generator, low: float, high: float, digits: int
+) -> float:
+    """Returns a number whose digits are all printed, so that a name is the setting."""
+    drawn = np.exp(rng.uniform(math.log(low), math.log(high)))
+    return float(f"{drawn:.{digits}g}")
+
+
 def random_allocations(number: int, seed: int) -> Iterator[Case]:
     """Yields 1 of t Gaussian steps, log-uniform in each parameter."""
     rng = np.random.default_rng(seed)
 
-    def between(low: float, high: float) -> float:
-        return float(np.exp(rng.uniform(math.log(low), math.log(high))))
+    def between(low: float, high: float, digits: int = 3) -> float:
+        return _log_uniform(rng, low, high, digits)
 
     for _ in range(number):
-        sigma, steps = between(0.4, 10), round(between(7, 1e7))
-        runs, delta = round(between(1, 3000)), between(1e-30, 1e-5)
+        sigma, steps = between(0.4, 10), round(between(7, 1e7, 8))
+        runs, delta = round(between(1, 3000, 8)), between(1e-30, 1e-5, 2)
         name = f"σ = {sigma:.3g}, 1 of {steps:,}, {runs} runs, δ = {delta:.1e}"
         event = Allocated(Gaussian(sigma), 1, steps)
         yield Case("random", name, event, runs, delta, enough=1.0)
@@ -455,8 +463,8 @@ def random_cases(number: int, seed: int) -> Iterator[Case]:
     """
     rng = np.random.default_rng(seed)
 
-    def between(low: float, high: float) -> float:
-        return float(np.exp(rng.uniform(math.log(low), math.log(high))))
+    def between(low: float, high: float, digits: int = 3) -> float:
+        return _log_uniform(rng, low, high, digits)
 
     def single() -> tuple[str, Event]:
         kind = rng.integers(4)
@@ -469,22 +477,22 @@ def random_cases(number: int, seed: int) -> Iterator[Case]:
         sigma = between(0.7, 50)
         if kind == 2:
             return f"Gaussian({sigma:.3g})", Gaussian(sigma)
-        rate = between(1e-4, 0.5)
+        rate = between(1e-4, 0.5, 2)
         name = f"Poisson({rate:.2g}, Gaussian({sigma:.3g}))"
         return name, sampled_gaussian(rate, sigma)
 
     for index in range(number):
         if index % 4 == 3:
-            sigma, steps = between(0.4, 10), round(between(7, 1e7))
-            runs, delta = round(between(1, 3000)), between(1e-30, 1e-5)
-            selected = 1 if index % 8 == 3 else min(round(between(1, 300)), steps)
+            sigma, steps = between(0.4, 10), round(between(7, 1e7, 8))
+            runs, delta = round(between(1, 3000, 8)), between(1e-30, 1e-5, 2)
+            selected = 1 if index % 8 == 3 else min(round(between(1, 300, 8)), steps)
             name = f"σ = {sigma:.3g}, {selected} of {steps:,}, {runs} runs, δ = "
             event: Event = Allocated(Gaussian(sigma), selected, steps)
             yield Case("random", f"{name}{delta:.1e}", event, runs, delta, enough=1.0)
             continue
         many = int(rng.integers(1, 9)) if index % 4 == 1 else 1
         names, events = zip(*(single() for _ in range(many)), strict=True)
-        count = round(between(1, 1e4)) if index % 4 == 2 else 1
+        count = round(between(1, 1e4, 8)) if index % 4 == 2 else 1
         event = dp_accounting.ComposedDpEvent(list(events)) if many > 1 else events[0]
         name = f"{' + '.join(names)}, {count} times"
         yield Case("random", name, event, count, enough=1.0, ratio=0.0)
