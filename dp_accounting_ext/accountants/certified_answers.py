@@ -16,6 +16,7 @@ from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
@@ -73,11 +74,16 @@ class CertifiedAnswers:
         composed: The composition.
         replace_one: Whether a record is replaced by another one.
         interval: The value discretization interval.
+        directions: The directions whose larger ε and δ are the answers.
     """
 
     composed: ComposedRuns
     replace_one: bool
     interval: float
+    directions: tuple[Direction, ...] = tuple(Direction)
+    _directed: "dict[Direction, CertifiedAnswers]" = dataclasses.field(
+        default_factory=dict, init=False
+    )
     _trade_offs: dict[float, trade_off_bounds.WorstTradeOffBounds] = dataclasses.field(
         default_factory=dict, init=False
     )
@@ -90,10 +96,34 @@ class CertifiedAnswers:
     @functools.cached_property
     def _privacy(self) -> privacy_bounds.WorstPrivacyBounds:
         of_each = [
-            privacy_bounds.PrivacyBounds(each, self.interval)
+            privacy_bounds.PrivacyBounds(each, self.interval, self.directions)
             for each in self._scenarios
         ]
         return privacy_bounds.WorstPrivacyBounds(of_each)
+
+    def in_direction(self, name: Any) -> "CertifiedAnswers":
+        """Returns the answers of one direction, or these if the name is None.
+
+        Args:
+            name: "remove", "add" or None.
+
+        Raises:
+            ValueError: If it is another name, or if a group was composed, whose members
+                may leave and join at once.
+        """
+        if name is None:
+            return self
+        direction = fields.direction(name)
+        size = self.composed.group_size
+        if size > 1:
+            raise ValueError(
+                f"direction must be None for a group of {size} records, of whom some "
+                f"may leave and others join. Found {name!r}."
+            )
+        if direction not in self._directed:
+            one = dataclasses.replace(self, directions=(direction,))
+            self._directed[direction] = one
+        return self._directed[direction]
 
     def epsilons(self, deltas: FloatArray, question: Question) -> list[Any]:
         """Returns answers to a question for δ in [0, 1), and the trivial one at 1.
