@@ -23,6 +23,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import fields
 
 # The most characters of a description of what was composed, in a message.
@@ -38,13 +39,13 @@ class ComposedRuns:
 
     Attributes:
         counts: The mechanisms, with the number of runs of each.
-        group_size: The size of the largest group that was composed. All mechanisms are
-            those that a group of this size sees.
+        group: The largest group that was composed. All mechanisms are those that it
+            sees.
         num_distinct: The number of mechanisms, without Gaussian ones.
     """
 
     counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
-    group_size: int = 1
+    group: group_events.Group = group_events.ONE_RECORD
     num_distinct: int = 0
 
     def plus(self, parts: Mapping[interface.Mechanism, int]) -> "ComposedRuns":
@@ -59,7 +60,7 @@ class ComposedRuns:
             part for part in counts if part not in self.counts
         )
         event_reader.check_distinct(distinct)
-        return ComposedRuns({**self.counts, **counts}, self.group_size, distinct)
+        return ComposedRuns({**self.counts, **counts}, self.group, distinct)
 
     def is_non_private(self) -> bool:
         """Returns whether some mechanism reveals everything."""
@@ -114,11 +115,11 @@ class CertifiedAnswers:
         if name is None:
             return self
         direction = fields.direction(name)
-        size = self.composed.group_size
-        if size > 1:
+        group = self.composed.group
+        if group.size > 1 and group.num_removed is None:
             raise ValueError(
-                f"direction must be None for a group of {size} records, of whom some "
-                f"may leave and others join. Found {name!r}."
+                f"direction must be None for a group of {group.size} records, unless "
+                f"its events tell who leaves by num_removed. Found {name!r}."
             )
         if direction not in self._directed:
             one = dataclasses.replace(self, directions=(direction,))

@@ -79,8 +79,8 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """Returns the state for copies and pickles, without cached answers."""
         return {**super().__getstate__(), "_memory": None}
 
-    def _nothing(self, group_size: int) -> certified_answers.ComposedRuns:
-        return certified_answers.ComposedRuns(group_size=group_size)
+    def _nothing(self, group: group_events.Group) -> certified_answers.ComposedRuns:
+        return certified_answers.ComposedRuns(group=group)
 
     def _plus(
         self,
@@ -242,7 +242,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             raise ValueError(f"target_delta must be in (0, 1). Found {target_delta}.")
         parts = []
         for event, runs in event_trees.composed(self.ledger):
-            seen = group_events.seen_by(event, self._composed.group_size)
+            seen = group_events.seen_by(event, self._composed.group)
             alone = PLDAccountant(
                 self._neighboring_relation, self._value_discretization_interval
             ).compose(seen, runs)
