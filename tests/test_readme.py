@@ -29,6 +29,7 @@ WITHOUT_PYTHON = {
     "CONTRIBUTING",
     "measurements",
     "reference",
+    "releases",
     "rounding",
 }
 MODULE = "python -m dp_accounting_ext"
