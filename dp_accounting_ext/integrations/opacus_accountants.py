@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import functools
 from typing import Any
 import warnings
 
@@ -15,6 +16,7 @@ from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_loaders
+from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
 # Tuning: the largest distance of a rate from one over an integer; floats are nearer.
@@ -69,9 +71,12 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
     def watch(self, data_loader: Any) -> None:
         """Watches a loader's batches, for a loop without `make_private`.
 
+        Where there are several processes, each must call it.
+
         Raises:
             TypeError: If it is no DataLoader.
-            RuntimeError: If it draws batches otherwise than this accountant is for.
+            RuntimeError: If it draws batches otherwise than this accountant is for, or
+                several processes have different loaders.
         """
         self.refuse(data_loader)
         num_records, rate = len(data_loader.dataset), self._rate(data_loader)
@@ -92,6 +97,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"PrivacyEngine(accountant={self.mechanism()!r}) is for "
                 f"{self.kind.value}. Found {found.value}: {_REMEDIES[self.kind, found]}"
             )
+        opacus_loaders.refuse_unshared(data_loader)
 
     def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
         """Refuses arguments of `make_private` with which other batches would be drawn.
@@ -147,26 +153,41 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             ValueError: By the hook, if a step sums several Poisson samples. Their union
                 is not a Poisson sample, as a record may be in two of them.
             RuntimeError: By the hook, if a step did not run on the batch that the
-                loader drew, if the optimizer clips adaptively, or if its noise is not
-                that of the clip of the gradients that it sums.
+                loader drew, if the optimizer clips adaptively, if its noise is not
+                that of the clip of the gradients that it sums, or if processes that
+                train together differ in any of this.
         """
 
         def hook(optimizer: Any) -> None:
-            is_adaptive = isinstance(optimizer, adaclipoptimizer.AdaClipDPOptimizer)
-            # The second way is that of ghost clipping.
-            if is_adaptive or hasattr(optimizer, "_adjusted_noise_multiplier"):
-                raise RuntimeError(ADAPTIVE)
-            batches = optimizer.accumulated_iterations
-            self._check_sum(batches)
-            parts = opacus_clipping.take_parts(optimizer)
-            noise = opacus_clipping.noise_multiplier(optimizer, parts)
-            self.watched.take(
-                batches, parts.records, sample_rate, is_split=parts.is_split
+            check = functools.partial(self._checked, optimizer, sample_rate)
+            processes = self.watched.processes
+            found = opacus_processes.together(optimizer, processes, check)
+            self.step(
+                noise_multiplier=found["noise multiplier"], sample_rate=found["rate"]
             )
-            self.step(noise_multiplier=noise, sample_rate=sample_rate * batches)
 
         hook.is_certified = True  # type: ignore[attr-defined]
         return hook
+
+    def _checked(self, optimizer: Any, sample_rate: float) -> dict[str, Any]:
+        """Checks a step of an optimizer, and returns what all processes must share."""
+        is_adaptive = isinstance(optimizer, adaclipoptimizer.AdaClipDPOptimizer)
+        # The second way is that of ghost clipping.
+        if is_adaptive or hasattr(optimizer, "_adjusted_noise_multiplier"):
+            raise RuntimeError(ADAPTIVE)
+        batches = optimizer.accumulated_iterations
+        self._check_sum(batches)
+        parts = opacus_clipping.take_parts(optimizer)
+        noise = opacus_clipping.noise_multiplier(optimizer, parts)
+        self.watched.take(batches, parts.records, sample_rate, is_split=parts.is_split)
+        return {
+            "noise multiplier": noise,
+            "clip": optimizer.max_grad_norm,
+            "divisor": opacus_clipping.divisor(optimizer),
+            "rate": sample_rate * batches,
+            "number of the step": len(self),
+            "number of the epoch": self.watched.draws,
+        }
 
     def _check_sum(self, batches: int) -> None:
         if batches != 1:

@@ -101,8 +101,7 @@ def noise_multiplier(optimizer: Any, parts: Parts) -> float:
             f"ghost or per-layer clipping, and amid a batch: write clipping='flat' and "
             f"grad_sample_mode='hooks', and call scheduler.step() after a step."
         )
-    sums = [parameter.summed_grad.detach().float() for parameter in optimizer.params]
-    norm = math.hypot(*(each.norm().item() for each in sums))
+    norm = math.hypot(*(_norm(optimizer, each) for each in optimizer.params))
     records = math.inf if parts.is_split or parts.records is None else parts.records
     most = records * parts.clip if records else 0.0
     if not (math.isfinite(norm) and norm <= most * (1 + _ROUNDING)):
@@ -114,6 +113,21 @@ def noise_multiplier(optimizer: Any, parts: Parts) -> float:
             f"each record; or write grad_sample_mode='hooks'."
         )
     return float(optimizer.noise_multiplier * ratio)
+
+
+def _norm(optimizer: Any, parameter: Any) -> float:
+    """Returns the norm of a parameter's sum of gradients."""
+    norm = float(parameter.summed_grad.detach().float().norm())
+    # A process that adds no noise has divided the sum itself.
+    is_divided = parameter.grad.data_ptr() == parameter.summed_grad.data_ptr()
+    return norm * divisor(optimizer) if is_divided else norm
+
+
+def divisor(optimizer: Any) -> float:
+    """Returns the number by which Opacus divides the sum of a step's gradients."""
+    if optimizer.loss_reduction != "mean":
+        return 1.0
+    return float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
 
 
 def checking(backward: Callable[[Any], None]) -> Callable[[Any], None]:

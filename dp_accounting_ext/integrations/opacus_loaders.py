@@ -8,6 +8,7 @@ from opacus.utils import uniform_sampler
 from torch.utils import data
 
 from dp_accounting_ext.integrations import opacus_draws
+from dp_accounting_ext.integrations import opacus_processes
 
 
 class Kind(enum.Enum):
@@ -51,10 +52,7 @@ def kind(loader: Any) -> Kind:
     found = getattr(sampler, "kind", None)
     if isinstance(found, Kind):
         return found
-    if isinstance(sampler, _DISTRIBUTED):
-        raise RuntimeError(_SEVERAL_GPUS)
-    plain = {opacus_draws.WatchedPoisson: uniform_sampler.UniformWithReplacementSampler}
-    if plain.get(type(sampler), type(sampler)) in plain.values():
+    if type(sampler) in _POISSON:
         return Kind.POISSON
     if type(sampler) not in (data.BatchSampler, opacus_draws.WatchedBatches):
         raise RuntimeError(
@@ -110,34 +108,32 @@ def refuse_loss(loader: Any) -> None:
         )
 
 
-def refuse_several_gpus(module: Any) -> None:
-    """Refuses a module that adds up gradients of several processes.
+def refuse_unshared(loader: Any) -> None:
+    """Refuses a loader of which each of several processes would draw all records.
 
     Raises:
-        RuntimeError: If it is such a module.
+        RuntimeError: If it is such a loader, and there are several processes.
     """
-    if _OF_SEVERAL_GPUS & {each.__name__ for each in type(module).__mro__}:
-        raise RuntimeError(_SEVERAL_GPUS)
+    sampler, processes = opacus_draws.batch_sampler(loader), opacus_processes.count()
+    is_shared = kind(loader) is Kind.BALLS_AND_BINS or type(sampler) in _SHARED
+    if processes > 1 and not is_shared:
+        raise RuntimeError(
+            f"Processes must share the records of a batch. Found {processes}, each of "
+            f"which would draw from all records: write accountant='certified', or "
+            f"'balls_and_bins' with certified.balls_and_bins(data_loader, "
+            f"engine.accountant); in a loop without make_private, "
+            f"DPDataLoader.from_data_loader(data_loader, distributed=True)."
+        )
 
 
-_DISTRIBUTED = (
+_SHARED = {
     uniform_sampler.DistributedUniformWithReplacementSampler,
-    data.DistributedSampler,
-)
-
-
-_OF_SEVERAL_GPUS = {
-    "DifferentiallyPrivateDistributedDataParallel",
-    "DistributedDataParallel",
-    "FSDPModule",
+    opacus_draws.WatchedShared,
 }
-
-
-_SEVERAL_GPUS = (
-    "No accountant here is for several GPUs: processes that were seeded alike draw the "
-    "same batches, and a process whose batch is empty takes no step. Train on one GPU, "
-    "with opacus.utils.batch_memory_manager.BatchMemoryManager where memory is short."
-)
+_POISSON = _SHARED | {
+    uniform_sampler.UniformWithReplacementSampler,
+    opacus_draws.WatchedPoisson,
+}
 
 
 def _accepted(sampler: Any) -> None:
@@ -170,7 +166,17 @@ def _weighted(sampler: Any) -> None:
     )
 
 
+def _distributed(sampler: Any) -> None:
+    raise RuntimeError(
+        "DistributedSampler repeats records where processes do not divide their "
+        "number, and Opacus drops it. Pass DataLoader(dataset, batch_size=…) of all "
+        "records, with the batch size of all processes together: make_private gives "
+        "each process its share."
+    )
+
+
 _REFUSED: dict[type, Callable[[Any], None]] = {
+    data.DistributedSampler: _distributed,
     data.SequentialSampler: _accepted,
     data.RandomSampler: _random,
     data.SubsetRandomSampler: _subset,

@@ -258,11 +258,11 @@ MADE_WRONG = {
         ),
         "must have a batch",
     ),
-    "several GPUs": (
-        lambda: certified.opacus_loaders.refuse_several_gpus(
-            type("DistributedDataParallel", (), {})()
+    "a module of several processes that is not Opacus' own": (
+        lambda: certified.opacus_processes.refuse_module(
+            type("DistributedDataParallel", (), {})(), "flat", "hooks"
         ),
-        "BatchMemoryManager",
+        "DifferentiallyPrivateDistributedDataParallel",
     ),
     "adaptive clipping": (
         lambda: Training("certified", clipping="adaptive"),
