@@ -107,6 +107,10 @@ class BallsAndBinsSampler:
                 "accountant must be that of PrivacyEngine("
                 f'accountant="balls_and_bins"). Found {accountant!r:.60}.'
             )
+        if not isinstance(generator, torch.Generator | None):
+            raise TypeError(
+                f"generator must be a torch.Generator or None. Found {generator!r:.60}."
+            )
         self.accountant, self.generator = accountant, generator
         opacus_draws.watch_sampler(
             self,
@@ -300,6 +304,23 @@ def _refuse(
     accountant.refuse_plan(data_loader, poisson_sampling)
 
 
+def _refuse_numbers(
+    clipping: str,
+    noise_multiplier: Any = 0,
+    max_grad_norm: Any = 1.0,
+    target_epsilon: Any = 1.0,
+    **_: Any,
+) -> None:
+    """Refuses numbers at which Opacus would fail in the first step."""
+    fields.noise_multiplier(noise_multiplier)
+    fields.positive("target_epsilon", target_epsilon)
+    clips = [max_grad_norm]
+    if clipping == "per_layer":
+        clips = fields.sequence("max_grad_norm", max_grad_norm)
+    for clip in clips:
+        fields.positive("max_grad_norm", clip)
+
+
 def _refusing(make: Any) -> Any:
     """Returns a method of the engine that refuses wrong arguments before all else.
 
@@ -316,6 +337,8 @@ def _refusing(make: Any) -> Any:
         clipping: str = "flat",
         **others: Any,
     ) -> Any:
+        if _certified(self) is not None:
+            _refuse_numbers(clipping, **others)
         module, mode = others.get("module"), others.get("grad_sample_mode", "hooks")
         _refuse(self, data_loader, poisson_sampling, clipping, module, mode)
         return make(
@@ -337,9 +360,12 @@ def _watching(make_private: Any) -> Any:
     def watched(self: Any, **options: Any) -> Any:
         made = make_private(self, **options)
         accountant = _certified(self)
-        if accountant is not None:
+        if accountant is None:
+            opacus_clipping.unguard(made[1])
+        else:
             accountant.watch(made[-1])
             opacus_clipping.count_parts(made[1])
+            opacus_clipping.guard(made[1])
         return made
 
     return watched

@@ -66,7 +66,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     @history.setter
     def history(self, planned: History) -> None:
-        self._history, self._is_planned = planned, True
+        self._history, self._is_planned = _checked_history(planned), True
 
     def watch(self, data_loader: Any) -> None:
         """Watches a loader's batches, for a loop without `make_private`.
@@ -150,13 +150,15 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         """Returns the function that Opacus' optimizer calls before each step.
 
         Raises:
+            TypeError, ValueError: If sample_rate is no probability.
             ValueError: By the hook, if a step sums several Poisson samples. Their union
                 is not a Poisson sample, as a record may be in two of them.
             RuntimeError: By the hook, if a step did not run on the batch that the
                 loader drew, if the optimizer clips adaptively, if its noise is not
-                that of the clip of the gradients that it sums, or if processes that
-                train together differ in any of this.
+                that of the clip of the gradients that it sums, if the noise is that of
+                an earlier step, or if processes that train together differ.
         """
+        fields.sampling_probability(sample_rate)
 
         def hook(optimizer: Any) -> None:
             check = functools.partial(self._checked, optimizer, sample_rate)
@@ -165,6 +167,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             self.step(
                 noise_multiplier=found["noise multiplier"], sample_rate=found["rate"]
             )
+            optimizer.original_optimizer._is_counted = True
 
         hook.is_certified = True  # type: ignore[attr-defined]
         return hook
@@ -179,6 +182,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         self._check_sum(batches)
         parts = opacus_clipping.take_parts(optimizer)
         noise = opacus_clipping.noise_multiplier(optimizer, parts)
+        self.watched.refuse_repeated_noise(opacus_clipping.mark_of_noise(optimizer))
         self.watched.take(batches, parts.records, sample_rate, is_split=parts.is_split)
         return {
             "noise multiplier": noise,
@@ -271,7 +275,8 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             TypeError, ValueError: If it is the state of another accountant, or has an
                 invalid step. Nothing is then changed.
         """
-        mechanism = (state_dict or {}).get("mechanism")
+        refuse_no_state(state_dict)
+        mechanism = state_dict.get("mechanism")
         if mechanism in _OF_OPACUS:
             raise ValueError(
                 f"state_dict must be that of accountant={self.mechanism()!r}. Found "
@@ -282,17 +287,10 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"state_dict = checkpoint['privacy_accountant_state_dict']."
             )
         before = self._history, self._is_planned
-        seen = fields.sequence("seen", (state_dict or {}).get("seen", []))
+        seen = fields.sequence("seen", state_dict.get("seen", []))
         try:
             super().load_state_dict(state_dict)
-            self._history = [
-                (
-                    fields.noise_multiplier(noise),
-                    fields.sampling_probability(rate),
-                    fields.positive_integer("steps", steps),
-                )
-                for noise, rate, steps in self._history
-            ]
+            self._history = _checked_history(self._history)
             self._is_planned = False
         except (TypeError, ValueError):
             self._history, self._is_planned = before
@@ -306,6 +304,40 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"checkpoint, add their ε; engine.get_epsilon returned it before this.",
                 stacklevel=2,
             )
+
+
+def refuse_no_state(state_dict: Any) -> None:
+    """Refuses what is not the state of an accountant.
+
+    Raises:
+        TypeError: If it is no mapping.
+        ValueError: If it has no history.
+    """
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(
+            f"state_dict must be what accountant.state_dict() returned. Found "
+            f"{state_dict!r:.60}."
+        )
+    if "history" not in state_dict:
+        raise ValueError(
+            f"state_dict must have a history. Found {list(state_dict)}: write "
+            f"load_state_dict(checkpoint['privacy_accountant_state_dict'])."
+        )
+
+
+def _checked_history(history: Any) -> History:
+    found = []
+    for ran in fields.sequence("history", history):
+        if len(fields.sequence("history", ran)) != 3:
+            raise ValueError(
+                f"history must have a noise multiplier, a rate and a number of steps "
+                f"in each entry. Found {ran!r:.60}."
+            )
+        noise, rate, steps = ran
+        noise = fields.noise_multiplier(noise)
+        rate = fields.sampling_probability(rate)
+        found.append((noise, rate, fields.non_negative_integer("steps", steps)))
+    return found
 
 
 # The names of Opacus' own accountants, whose histories are those of Poisson samples.

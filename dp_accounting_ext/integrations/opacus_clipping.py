@@ -2,12 +2,13 @@
 
 An optimizer makes its noise from `optimizer.max_grad_norm`. What clips the gradients is
 another attribute with per-layer clipping, and belongs to the module with ghost
-clipping.
+clipping. Each step must be counted, and have noise of its own.
 """
 
 from collections.abc import Callable
 import dataclasses
 import functools
+import hashlib
 import math
 import types
 from typing import Any
@@ -57,6 +58,48 @@ def count_parts(optimizer: Any) -> None:
             optimizer._parts = Parts()
             counting = _counting(getattr(type(optimizer), name))
             setattr(optimizer, name, types.MethodType(counting, optimizer))
+
+
+def guard(optimizer: Any) -> None:
+    """Makes the plain optimizer, inside of a private one, refuse uncounted steps."""
+    plain = optimizer.original_optimizer
+    unguard(optimizer)
+    plain._is_counted = False
+    plain._guard = plain.register_step_pre_hook(_refuse_uncounted)
+
+
+def unguard(optimizer: Any) -> None:
+    """Undoes `guard`."""
+    handle = getattr(optimizer.original_optimizer, "_guard", None)
+    if handle is not None:
+        handle.remove()
+
+
+def _refuse_uncounted(plain: Any, *_: Any) -> None:
+    if not plain._is_counted:
+        raise RuntimeError(
+            f"A step of {type(plain).__name__} must be one that the accountant "
+            f"counted. Found another: write optimizer.step() with the optimizer that "
+            f"make_private returns, and leave its hook; a hook of your own calls "
+            f"engine.accountant.get_optimizer_hook_fn(1 / len(data_loader)) first."
+        )
+    plain._is_counted = False
+
+
+def mark_of_noise(optimizer: Any) -> bytes | None:
+    """Returns what tells the noise of a step from that of others; None if unknown."""
+    device, generator = optimizer.params[0].device, optimizer.generator
+    is_without = getattr(optimizer, "rank", 0) or not optimizer.noise_multiplier
+    if is_without or optimizer.secure_mode:
+        return None
+    if generator is not None:
+        state = generator.get_state()
+    elif device.type in ("cpu", "cuda"):
+        is_cpu = device.type == "cpu"
+        state = torch.get_rng_state() if is_cpu else torch.cuda.get_rng_state(device)
+    else:
+        return None
+    return hashlib.sha256(state.cpu().numpy().tobytes()).digest()
 
 
 def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:

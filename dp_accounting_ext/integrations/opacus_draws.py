@@ -59,6 +59,7 @@ class Watch:
         self._latest: tuple[Draw, _Loader] | None = None
         self._begun: tuple[Draw, _Loader] | None = None
         self.seen: set[str] = set()
+        self._noises: set[bytes] = set()
 
     @property
     def latest(self) -> Draw | None:
@@ -119,6 +120,21 @@ class Watch:
     def processes(self) -> int:
         """The number of processes that share the latest draw; 1 before the first."""
         return self._latest[0].processes if self._latest else 1
+
+    def refuse_repeated_noise(self, mark: bytes | None) -> None:
+        """Refuses noise of which an earlier step has the same mark.
+
+        Raises:
+            RuntimeError: If there is such a step.
+        """
+        if mark in self._noises:
+            raise RuntimeError(
+                "The noise of this step is that of an earlier one: its generator was "
+                "seeded again. Remove torch.manual_seed(…), or that of the generator, "
+                "from the loop; seed once, before training."
+            )
+        if mark is not None:
+            self._noises.add(mark)
 
     def take(
         self, batches: int, size: int | None, rate: float, *, is_split: bool

@@ -37,6 +37,11 @@ def kind(loader: Any) -> Kind:
             f"{type(loader.dataset).__name__}: a dataset with a length and "
             f"dataset[i] can be sampled."
         )
+    if not hasattr(loader.dataset, "__len__"):
+        raise RuntimeError(
+            f"Records can be drawn from a dataset with a length. Found none: define "
+            f"{type(loader.dataset).__name__}.__len__."
+        )
     _refuse_repeated_records(loader.dataset)
     sampler = opacus_draws.batch_sampler(loader)
     if sampler is None:
@@ -48,6 +53,12 @@ def kind(loader: Any) -> Kind:
         raise RuntimeError(
             f"data_loader must have a batch. Found none, of {len(loader.dataset)} "
             f"records: with drop_last=True, batch_size must be at most their number."
+        )
+    if not hasattr(loader.dataset[0], "__iter__"):
+        raise RuntimeError(
+            f"A record must be a tuple, a dictionary or a tensor, of which Opacus "
+            f"makes empty batches. Found a {type(loader.dataset[0]).__name__}: return "
+            f"(record,) from {type(loader.dataset).__name__}.__getitem__."
         )
     found = getattr(sampler, "kind", None)
     if isinstance(found, Kind):
