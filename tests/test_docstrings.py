@@ -20,6 +20,7 @@ LIBRARIES = {
     "integrations.opacus_draws": "opacus",
     "integrations.opacus_epochs": "opacus",
     "integrations.opacus_loaders": "opacus",
+    "integrations.opacus_processes": "opacus",
 }
 
 

@@ -20,16 +20,18 @@ import time
 import numpy as np
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import strategy_comparison
 
 BINS, EPOCHS, NOISE, DELTA = 128, 10, 4.0, 1e-5
 BANDS = (1, 2, 4, 8, 16, 32, 64)
-COLOURS = {
-    "balls in bins": "C0",
-    "fresh windows": "C2",
-    "b-min-sep": "C4",
-    "cyclic Poisson": "C1",
-    "no amplification": "C7",
+# Colours and dashes as of the ways of drawing batches without correlated noise.
+STYLES = {
+    "balls in bins": curves.STYLES["random allocation"],
+    "fresh windows": {"color": "#CC79A7", "linestyle": (0, (6, 1, 1, 1))},
+    "b-min-sep": {"color": "#009E73", "linestyle": "-."},
+    "cyclic Poisson": curves.STYLES["Poisson sampling"],
+    "no amplification": curves.STYLES["no amplification"],
 }
 
 
@@ -129,15 +131,16 @@ def draw(rows: list[Row], path: str) -> None:
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6))
     bands = [row.bands for row in rows]
-    for name, colour in COLOURS.items():
+    for name, style in STYLES.items():
         known = [(row.bands, *row.brackets[name]) for row in rows]
         places, lower, upper = np.array(known).T
-        left.plot(places, upper, colour, label=name)
-        left.fill_between(places, lower, upper, alpha=0.15, color=colour, linewidth=0)
+        left.plot(places, upper, label=name, **style)
+        shade = {"alpha": 0.2, "color": style["color"], "linewidth": 0}
+        left.fill_between(places, lower, upper, **shade)
     left.set_ylabel(f"certified ε at δ = {DELTA:g}")
     left.set_ylim(0)
     left.legend(fontsize="small")
-    right.plot(bands, [row.error for row in rows], "C3o-")
+    right.plot(bands, [row.error for row in rows], "ko-")
     right.set_ylabel("error of a prefix sum, over the clip")
     right.set_ylim(0)
     for axes in (left, right):

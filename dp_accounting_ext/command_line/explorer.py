@@ -50,20 +50,73 @@ _INTERVAL = 1e-3  # With this interval, both bounds of a curve look like one lin
 _STYLE = """
 :host { font: 16px/1.4 system-ui, sans-serif; } h1 { font-size: 150%; margin: 0; }
 table { border-collapse: collapse; margin: .4em 0; font-size: 94%; }
-th, td { padding: .3em .5em; border-bottom: 1px solid #ccd; }
-pre, blockquote { white-space: pre-wrap; margin: .2em 0 1em; padding: .6em .8em;
-  background: #f3f4f8; border-left: 3px solid #3f51b5; overflow-wrap: anywhere; }
-h2 { font-size: 110%; margin: 1em 0 .3em; } button { font-size: 80%; }
-.wide { overflow-x: auto; }
+th, td { padding: .3em .4em; border-bottom: 1px solid #ccd; }
+th { white-space: nowrap; } sup { line-height: 0; } .wide { overflow-x: auto; }
+pre, blockquote { margin: .2em 0 0; padding: .6em .8em; overflow-x: auto;
+  background: #f3f4f8; border-left: 3px solid #3f51b5; }
+pre:has(span) { white-space: pre-wrap; }  /* Commands break at spaces alone. */
+pre span { display: inline-block; max-width: 100%; }
+h2 { font-size: 110%; margin: .8em 0 .3em; } button { font-size: 80%; }
+label { display: block; font-size: 88%; }
+input { width: 100%; margin: .1em 0 .5em; accent-color: #3f51b5; }
+p { position: absolute; width: 1px; height: 1px; overflow: hidden; }
 """
 _WAITED_FOR = "…"
 _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
+# Of the names at the curves: curves above this level at the left end have theirs there,
+# the others at this point; the factor between a curve and the name below it.
+_FLAT, _NAMED_AT, _GAP = 1e-2, 14, 2.4
+_GUESSING = "#6B7280"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # On a telephone the page is as wide as the screen.
 _PAGE = """{% extends base %}
-{% block preamble %}<meta name="viewport" content="width=device-width">{% endblock %}
-{% block contents %}{{ embed(roots.whole) }}{% endblock %}
+{% block preamble %}<meta name="viewport" content="width=device-width"><style>
+#ended { position: sticky; top: 0; z-index: 1; margin: 0; font: 16px system-ui; }
+.ended #ended { padding: .6em; background: #b3261e; color: white; }
+.ended main { opacity: .4; filter: grayscale(1); }
+</style>{% endblock %}
+{% block contents %}<p id="ended" role="alert"></p>
+<main>{{ embed(roots.whole) }}</main>{% endblock %}
 """
-_COPY = "navigator.clipboard.writeText(this.parentElement.nextElementSibling.innerText)"
+_ENDED = """
+document.body.classList.toggle("ended", is_lost)
+document.querySelector("main").inert = is_lost
+document.getElementById("ended").textContent = is_lost ?
+  "The program behind this page has ended: nothing below changes any more. " +
+  "Start it again by python -m dp_accounting_ext explore, and open its new page." : ""
+"""
+_COPY = """
+navigator.clipboard.writeText(this.parentElement.nextElementSibling.innerText)
+  .then(() => { this.textContent = 'copied' })
+"""
+# A screen reader reads the native slider's name, and its value as words.
+_SLIDER = """
+export function render({ model }) {
+  const whole = document.createElement("label")
+  whole.innerHTML = '<span></span>: <b></b><input type="range" min="0">'
+  const [name, value, input] = whole.children
+  name.textContent = input.ariaLabel = model.label
+  input.max = model.written.length - 1
+  input.value = model.place
+  const show = () => {
+    value.textContent = model.written[input.value]
+    input.ariaValueText = model.spoken[input.value]
+  }
+  input.addEventListener("input", show)
+  input.addEventListener("change", () => { model.place = Number(input.value) })
+  show()
+  return whole
+}
+"""
+# What a screen reader says when the answers are there. Nobody sees it.
+_TOLD = """
+export function render({ model }) {
+  const told = document.createElement("p")
+  told.role = "status"
+  model.on("words", () => { told.textContent = model.words })
+  return told
+}
+"""
 
 
 def row_of(run: training_run.TrainingRun, target: float | None) -> comparison.Row:
@@ -85,8 +138,48 @@ def sentence_of(run: training_run.TrainingRun) -> str:
     return " ".join(statement.brief(run, statement.claims(run)).split())
 
 
+def written(value: float) -> str:
+    """Returns a number as people write it: 60,000, 1.1, 10⁻⁶."""
+    if value >= 1e-3:
+        return f"{value:,}".removesuffix(".0")
+    digits, power = _powers_of_ten(value)
+    factor = "" if digits == "1" else f"{digits} · "
+    return f"{factor}10{power.translate(_SUPERSCRIPTS)}"
+
+
+def spoken(value: float) -> str:
+    """Returns a number in words that are read aloud: "10 to the minus 6"."""
+    if value >= 1e-3:
+        return written(value)
+    digits, power = _powers_of_ten(value)
+    factor = "" if digits == "1" else f"{digits} times "
+    return f"{factor}10 to the {power.replace('-', 'minus ')}"
+
+
+def _powers_of_ten(value: float) -> tuple[str, str]:
+    digits, _, power = np.format_float_scientific(value, trim="-").partition("e")
+    return digits, str(int(power))
+
+
+def heading_of(run: training_run.TrainingRun, target: float | None) -> str:
+    """Returns what is shown, with all that the sliders say."""
+    batches = training_run.given("batch_size", run.batch_size)
+    records = training_run.given("dataset_size", run.dataset_size)
+    delta = written(training_run.given("delta", run.delta))
+    shown = f"Noise for ε = {written(target)}" if target is not None else "ε"
+    parts = [
+        f"{written(records)} records in batches of {written(batches)}",
+        f"{written(run.epochs)} epoch{'s' * (run.epochs != 1)}",
+        f"{run.group_size} record{'s' * (run.group_size != 1)} of one user",
+    ]
+    if run.noise_multiplier is not None:
+        parts.insert(0, f"noise multiplier {written(run.noise_multiplier)}")
+    return f"{shown} at δ = {delta}: {', '.join(parts)}"
+
+
 def table_of(
     run: training_run.TrainingRun,
+    target: float | None,
     rows: Mapping[str, comparison.Row | str],
     found: Mapping[str, curves.Points | str],
 ) -> str:
@@ -94,11 +187,12 @@ def table_of(
 
     Args:
         run: The run that the sliders show, without noise if the noise is calibrated.
+        target: The target ε, if the noise is calibrated; otherwise None.
         rows: For each way of drawing batches with an answer, its row or an error.
         found: For each way of drawing batches with an answer, its curve.
     """
     heads = ["sampling", "ε lower", "ε upper", "found"]
-    heads += ["noise"] * (run.noise_multiplier is None)
+    heads += ["noise"] * (target is not None)
     cells, notes = [], training_run.warnings_of(run)
     for scheme in training_run.SCHEMES:
         row = rows.get(scheme, _WAITED_FOR)
@@ -121,11 +215,26 @@ def table_of(
         cells.append(line)
     notes.append(
         f"Found: the largest share of members that a membership test finds at a "
-        f"false positive rate of {_RATE:g}."
+        f"false positive rate of {_RATE:g}. An epoch has {written(run.num_steps)} "
+        f"steps; Poisson sampling draws {written(run.num_samples)} batches at most."
     )
-    title = f"ε at δ = {run.delta:g}: {run.in_words}"
-    table = displays.Table(title, heads, cells, notes).html()
-    return f'<div class="wide">{table}</div>'
+    table = displays.Table(heading_of(run, target), heads, cells, notes).html()
+    return f'<div class="wide">{table.replace("e^ε", "e<sup>ε</sup>")}</div>'
+
+
+def words_of(rows: Mapping[str, comparison.Row | str]) -> str:
+    """Returns the bounds in words that are read aloud; or that some are computed."""
+    if len(rows) < len(training_run.SCHEMES):
+        return "Computing."
+    told = []
+    for scheme in training_run.SCHEMES:
+        row = rows[scheme]
+        words = "no answer"
+        if isinstance(row, comparison.Row):
+            words = f"ε at most {decimals.rounded_up(row.epsilon_upper, 5)}"
+            words += f" with noise multiplier {row.noise_multiplier:g}"
+        told.append(f"{scheme}: {words}")
+    return f"{'; '.join(told)}."
 
 
 class Page:
@@ -144,16 +253,24 @@ class Page:
         next_tick = panel.state.curdoc.add_next_tick_callback
         self._answers = answers.Answers(lambda: next_tick(self._answers.look))
         wide = {"sizing_mode": "stretch_width"}
+        kinds = _components(panel)
         begin = {**dataclasses.asdict(run), "epsilon": target or 2.0}
-        self._sliders = {}
+        self._sliders, self._stops = {}, {}
         for name, (label, low, high) in _SLIDERS.items():
-            stops = _stops(low, high, begin[name])
-            self._sliders[name] = slider = panel.widgets.DiscreteSlider(
-                name=label, options=stops, value=begin[name], **wide
+            stops = self._stops[name] = _stops(low, high, begin[name])
+            self._sliders[name] = slider = kinds["slider"](
+                label=label,
+                written=list(map(written, stops)),
+                spoken=list(map(spoken, stops)),
+                place=stops.index(begin[name]),
+                stylesheets=[_STYLE],
+                margin=(0, 10),
+                **wide,
             )
-            slider.param.watch(self._changed, "value_throttled")
+            slider.param.watch(self._changed, "place")
+        self._told = kinds["told"](stylesheets=[_STYLE])
         given = {"options": _GIVEN, "value": _GIVEN[target is not None]}
-        self._given = panel.widgets.RadioButtonGroup(**given, **wide)
+        self._given = panel.widgets.RadioBoxGroup(name="given", inline=True, **given)
         way = {"options": [*training_run.SCHEMES], "name": "how your loader draws"}
         way["value"] = run.sampling or training_run.RANDOM_ALLOCATION
         self._quoted = panel.widgets.Select(**way, **wide)
@@ -162,7 +279,8 @@ class Page:
         parts = [panel.pane.HTML("", stylesheets=[_STYLE], **wide) for _ in range(4)]
         head, self._table, self._quote, self._same = parts
         head.object = "<h1>What a run promises</h1>DP-SGD, by certified bounds."
-        figure, self._sources = _figure()
+        figure, self._sources, self._names = _figure()
+        self._drawn: dict[str, curves.Points] = {}
         controls = [self._given, *self._sliders.values(), self._quoted]
         shown = [self._table, figure, self._quote, self._same]
         boxes = [
@@ -170,15 +288,20 @@ class Page:
             for column, flex in ((controls, "1 1 15rem"), (shown, "3 1 20rem"))
         ]
         style = {"max-width": "76rem", "margin": "0 auto"}
-        whole = panel.Column(head, panel.FlexBox(*boxes), styles=style, **wide)
+        rest = panel.FlexBox(*boxes), self._told
+        whole = panel.Column(head, *rest, styles=style, **wide)
         self.view = panel.Template(_PAGE, items={"whole": whole})
+        _tell_of_the_end(panel.state.curdoc)
         panel.state.on_session_destroyed(lambda _: self._answers.end())
         panel.state.onload(self._changed)
 
     def _changed(self, *_: Any) -> None:
         """Asks for all answers for the sliders, and drops the earlier questions."""
         self._answers.forget()
-        values = {name: slider.value for name, slider in self._sliders.items()}
+        values = {
+            name: self._stops[name][slider.place]
+            for name, slider in self._sliders.items()
+        }
         target = values.pop("epsilon")
         is_target = self._given.value == _GIVEN[1]
         values |= {"noise_multiplier": None} if is_target else {}
@@ -192,13 +315,15 @@ class Page:
             run = training_run.TrainingRun(**values)
         except ValueError as error:
             self._table.object = f"<b>{html.escape(str(error))}</b>"
+            self._told.words = str(error)
             return
         rows: dict[str, comparison.Row | str] = {}
         found: dict[str, curves.Points | str] = {}
 
         def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
             rows[str(each.sampling)] = row
-            self._table.object = table_of(run, rows, found)
+            self._table.object = table_of(run, target, rows, found)
+            self._told.words = words_of(rows)
             if target is not None and isinstance(row, comparison.Row):
                 each = dataclasses.replace(each, noise_multiplier=row.noise_multiplier)
                 ask_for_curve(each)
@@ -212,10 +337,11 @@ class Page:
             each: training_run.TrainingRun, curve: curves.Points | str
         ) -> None:
             found[str(each.sampling)] = curve
-            self._table.object = table_of(run, rows, found)
+            self._table.object = table_of(run, target, rows, found)
             self._draw(str(each.sampling), curve)
 
-        self._table.object = table_of(run, rows, found)
+        self._table.object = table_of(run, target, rows, found)
+        self._told.words = words_of(rows)
         # Two processes answer in this order: first the table, then the picture.
         for each in training_run.schemes_of(run):
             self._answers.ask(functools.partial(of_row, each), row_of, each, target)
@@ -232,22 +358,40 @@ class Page:
     ) -> None:
         """Shows commands and Python code, and asks for the sentence to quote."""
         typed = same_run.commands(run, target), same_run.python(run, target)
-        self._same.object = _copied("Commands", typed[0], "pre")
-        self._same.object += _copied("Python", typed[1], "pre")
+        self._same.object = _boxed("Commands", typed[0], "pre", "commands")
+        self._same.object += _boxed("Python", typed[1], "pre", "Python")
 
         def quote(sentence: str) -> None:
-            self._quote.object = _copied("To quote", sentence, "blockquote")
+            self._quote.object = _boxed("To quote", sentence, "blockquote", "sentence")
 
-        quote("computing …")
+        self._quote.object = _boxed("To quote", "computing …", "blockquote", "")
         self._answers.ask(quote, sentence_of, run)
 
     def _draw(self, scheme: str, curve: curves.Points | str) -> None:
         data: dict[str, Any] = _NO_POINTS
+        self._drawn.pop(scheme, None)
         if not isinstance(curve, str):
-            rates, lower, upper = curve
+            self._drawn[scheme] = rates, lower, upper = curve
             data = {"x": rates, "upper": upper, "name": [scheme] * _POINTS}
             data["lower"] = np.maximum(lower, 1e-300)
         self._sources[scheme].data = data
+        self._names.data = names_of(self._drawn)
+
+
+def names_of(drawn: Mapping[str, curves.Points]) -> dict[str, list[Any]]:
+    """Returns the names of curves and where they are: below, and not on each other."""
+    named: dict[str, list[Any]] = {"x": [2e-5], "y": [7e-6]}
+    named |= {"text": ["guessing"], "color": [_GUESSING]}
+    room: dict[int, float] = {}
+    for scheme, (rates, _, upper) in sorted(
+        drawn.items(), key=lambda item: -float(item[1][2][0])
+    ):
+        at = 1 if upper[0] >= _FLAT else _NAMED_AT
+        room[at] = min(float(upper[at]), room.get(at, 1.0)) / _GAP
+        place = float(rates[at]), room[at], scheme, curves.STYLES[scheme]["color"]
+        for column, value in zip(named.values(), place, strict=True):
+            column.append(value)
+    return named
 
 
 def _stops(low: int, high: int, value: float) -> list[float]:
@@ -258,34 +402,73 @@ def _stops(low: int, high: int, value: float) -> list[float]:
     return sorted({*found, value})
 
 
-def _copied(title: str, words: str, tag: str) -> str:
-    """Returns the HTML of a text with a button that copies the text."""
-    button = f'<button onclick="{_COPY}">copy</button>'
-    return f"<h2>{title} {button}</h2><{tag}>{html.escape(words)}</{tag}>"
+def _boxed(title: str, words: str, tag: str, copied: str) -> str:
+    """Returns the HTML of a text, with a button that copies it if it is named."""
+    button = f'<button onclick="{_COPY}" aria-label="copy the {copied}">copy</button>'
+    lines = html.escape(words).splitlines()
+    if copied == "commands":
+        lines = [
+            " ".join(f"<span>{word}</span>" for word in line.split()) for line in lines
+        ]
+    heading = f"<h2>{title} {button if copied else ''}</h2>"
+    return f"{heading}<{tag}>{chr(10).join(lines)}</{tag}>"
 
 
-def _figure() -> tuple[Any, dict[str, Any]]:
-    """Returns an empty picture of trade-off curves, and its data by their names."""
+@functools.cache
+def _components(panel: Any) -> dict[str, Any]:
+    """Returns Panel's types of the slider, and of what is read aloud."""
+    import param
+
+    class Slider(panel.custom.JSComponent):  # type: ignore[misc]
+        label, place = param.String(), param.Integer()
+        written, spoken = param.List(), param.List()
+        _esm = _SLIDER
+
+    class Told(panel.custom.JSComponent):  # type: ignore[misc]
+        words = param.String()
+        _esm = _TOLD
+
+    return {"slider": Slider, "told": Told}
+
+
+def _tell_of_the_end(document: Any) -> None:
+    """Makes the page say when its program has ended, in place of Bokeh's own words."""
+    from bokeh import models
+
+    for event, is_lost in (
+        ("connection_lost", "true"),
+        ("client_reconnected", "false"),
+    ):
+        code = f"const is_lost = {is_lost}{_ENDED}"
+        document.js_on_event(event, models.CustomJS(code=code))
+    if hasattr(document, "config"):
+        document.config.notify_connection_status = False
+
+
+def _figure() -> tuple[Any, dict[str, Any], Any]:
+    """Returns an empty picture of trade-off curves, their data, and their names."""
     from bokeh import models
     from bokeh import plotting
 
     kinds = {"x_axis_type": "log", "y_axis_type": "log", "toolbar_location": None}
     ends = {"x_range": (_LEAST_RATE, 1.0), "y_range": (_LEAST_RATE, 1.1)}
-    size = {"height": 420, "sizing_mode": "stretch_width"}
+    size = {"height": 400, "sizing_mode": "stretch_width", "min_border_right": 16}
     figure = plotting.figure(**kinds, **ends, **size, tools="")
     figure.xaxis.axis_label = "false positive rate of a membership test"
     figure.yaxis.axis_label = "true positive rate, at most"
     tips = [("", "@name"), ("false positives", "@x"), ("members found", "@upper")]
     figure.add_tools(models.HoverTool(tooltips=tips))
+    guessing = ends["x_range"], ends["x_range"]
+    figure.line(*guessing, color="#B9BEC6")
     sources, dashes = {}, {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
     for scheme, style in curves.STYLES.items():
         of = {"source": models.ColumnDataSource(_NO_POINTS), "color": style["color"]}
         figure.varea("x", "lower", "upper", alpha=0.2, **of)
         line = {"line_dash": dashes[style["linestyle"]], "line_width": 2, **of}
-        figure.line("x", "upper", legend_label=scheme, **line)
+        figure.line("x", "upper", **line)
         sources[scheme] = of["source"]
-    guessing = ends["x_range"], ends["x_range"]
-    figure.line(*guessing, color="#B9BEC6", legend_label="guessing")
-    figure.add_layout(figure.legend[0], "below")
-    figure.legend.ncols = 2
-    return figure, sources
+    names = models.ColumnDataSource(names_of({}))
+    style = {"text_font_size": "12px", "text_baseline": "middle"}
+    ground = {"background_fill_color": "white", "background_fill_alpha": 0.8}
+    figure.text("x", "y", "text", text_color="color", source=names, **style, **ground)
+    return figure, sources, names

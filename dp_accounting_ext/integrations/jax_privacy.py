@@ -71,10 +71,27 @@ class StrategyAccountant(displays.Displayed):
     def __init__(self, strategy: Any, noise_multiplier: float, **options: Any) -> None:
         from_strategy(strategy, noise_multiplier, **options)
         self.strategy, self.noise_multiplier = strategy, noise_multiplier
-        self.options = options
+        known = options.get("num_examples")
+        if known is not None:
+            fields.positive_integer("num_examples", known)
+        self._options = dict(options)
         self._draws: list[int] = []
         # Marks of the states in which generators began.
         self._began: set[str] = set()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("strategy", "noise_multiplier") and name in vars(self):
+            raise AttributeError(
+                f"{name} must stay what the counted steps had. Found another: "
+                f"make another StrategyAccountant for the steps that follow, and "
+                f"compose the events of both."
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """A copy of the options."""
+        return dict(self._options)
 
     def _display(self) -> displays.Table:
         drawn = [(f"iterator {i}", str(n)) for i, n in enumerate(self._draws, start=1)]
@@ -83,7 +100,7 @@ class StrategyAccountant(displays.Displayed):
         return displays.Table(title, ("batches of", "handed out"), drawn)
 
     def _noise_in_words(self) -> str:
-        matrix = self.options.get("matrix")
+        matrix = self._options.get("matrix")
         if matrix is None:
             return "independent noise"
         if hasattr(matrix, "buf_decay"):
@@ -101,6 +118,8 @@ class StrategyAccountant(displays.Displayed):
                 another state.
 
         Raises:
+            TypeError, ValueError: If num_examples is no positive integer, or rng no
+                seed or generator.
             RuntimeError: If there are more or fewer examples than were accounted for;
                 if the generator's state is that of an earlier iterator, also of the
                 run that is resumed, which had the same batches; or if noise is
@@ -108,15 +127,23 @@ class StrategyAccountant(displays.Displayed):
         """
         self._refuse_second_run()
         is_of_users = self.strategy is not jax_strategies.of_records(self.strategy)
-        found = np.unique(num_examples).size if is_of_users else num_examples
-        known = self.options.get("num_examples")
+        if is_of_users:
+            found = np.unique(num_examples).size
+        else:
+            found = fields.positive_integer("num_examples", num_examples)
+        known = self._options.get("num_examples")
         if known is not None and found != known:
             raise RuntimeError(
                 f"batch_iterator must draw from as many examples (or users) as are "
                 f"accounted for. Found {found} for {known}: write "
                 f"StrategyAccountant(…, num_examples={found})."
             )
-        generator = np.random.default_rng(rng)
+        try:
+            generator = np.random.default_rng(rng)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"rng must be a seed, or an np.random.Generator. Found {rng!r:.60}."
+            ) from None
         mark = _mark(generator.bit_generator.state)
         if mark in self._began:
             raise RuntimeError(
@@ -128,7 +155,7 @@ class StrategyAccountant(displays.Displayed):
         return self._counted(self.strategy.batch_iterator(num_examples, generator))
 
     def _refuse_second_run(self) -> None:
-        if any(self._draws) and self.options.get("matrix") is not None:
+        if any(self._draws) and self._options.get("matrix") is not None:
             raise RuntimeError(
                 f"batch_iterator must run once with correlated noise, and cannot be "
                 f"resumed: no theorem covers noise that is correlated across two "
@@ -153,7 +180,7 @@ class StrategyAccountant(displays.Displayed):
                 of a RandomAllocationSampling has not ended and no event says so.
         """
         draws = [steps for steps in self._draws if steps]
-        if len(draws) > 1 and self.options.get("matrix") is not None:
+        if len(draws) > 1 and self._options.get("matrix") is not None:
             raise ValueError(
                 f"batch_iterator must run once with correlated noise. Found "
                 f"{len(draws)} that ran."
@@ -166,14 +193,14 @@ class StrategyAccountant(displays.Displayed):
         if planned is None or steps == strategy.iterations:
             # Here a shorter run is the beginning of a longer one.
             cut = dataclasses.replace(strategy, iterations=steps)
-            return from_strategy(cut, self.noise_multiplier, **self.options)
+            return from_strategy(cut, self.noise_multiplier, **self._options)
         if planned != 1:
             raise ValueError(
                 f"total_participations must be 1 where a draw has not ended. Found "
                 f"{planned}, and {steps} of {strategy.iterations} steps. The event of "
                 "all, from_strategy(…), has an upper bound for fewer."
             )
-        if self.options.get("matrix") is not None:
+        if self._options.get("matrix") is not None:
             raise ValueError(
                 f"batch_iterator must run to its end with correlated noise and a "
                 f"planned number of steps for each record. Found {steps} of "
@@ -199,7 +226,7 @@ class StrategyAccountant(displays.Displayed):
 
     @property
     def _relation(self) -> NeighborRel:
-        relation: NeighborRel = self.options.get(
+        relation: NeighborRel = self._options.get(
             "neighboring_relation", NeighborRel.ADD_OR_REMOVE_ONE
         )
         return relation
@@ -237,7 +264,7 @@ class StrategyAccountant(displays.Displayed):
                 f"StrategyAccountant(plan.batch_selection_strategy, …)."
             )
         event = jax_strategies.of_known_group(
-            self.strategy, self.noise_multiplier, **self.options
+            self.strategy, self.noise_multiplier, **self._options
         )
         promised, least = (
             pld_accountant.PLDAccountant(self._relation)
@@ -255,7 +282,7 @@ class StrategyAccountant(displays.Displayed):
         iterations = jax_strategies.of_records(planned).iterations
         jax_noise.refuse_other_noise(
             plan.noise_addition_transform,
-            jax_strategies.coefficients(self.options.get("matrix"), iterations),
+            jax_strategies.coefficients(self._options.get("matrix"), iterations),
             self.noise_multiplier * _clip(plan),
             iterations,
         )
@@ -281,6 +308,10 @@ class StrategyAccountant(displays.Displayed):
             TypeError, ValueError: If it is not such a state, or that of an accountant
                 of another strategy, noise or option. Nothing is then changed.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(
+                f"state must be what state_dict() returned. Found {state!r:.60}."
+            )
         draws = [
             fields.non_negative_integer("draws", steps)
             for steps in fields.sequence("draws", state.get("draws"))
@@ -311,9 +342,9 @@ class StrategyAccountant(displays.Displayed):
                 repr(self.strategy),
                 float(self.noise_multiplier),
                 list(
-                    jax_strategies.coefficients(self.options.get("matrix"), iterations)
+                    jax_strategies.coefficients(self._options.get("matrix"), iterations)
                 ),
-                self.options.get("num_examples"),
+                self._options.get("num_examples"),
                 self._relation.name,
             ]
         )

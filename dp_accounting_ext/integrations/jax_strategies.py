@@ -122,6 +122,8 @@ def of_known_group(
 
 def _event(strategy: Any, setting: _Setting) -> stock.DpEvent:
     strategy = of_records(strategy)
+    if hasattr(strategy, "sampling_prob"):
+        fields.sampling_probability(strategy.sampling_prob)
     for name, construction in _CONSTRUCTIONS.items():
         # The type must be exactly this one, as a subclass may draw batches differently.
         if type(strategy) is getattr(batch_selection, name, None):
@@ -344,7 +346,13 @@ def coefficients(matrix: Any, iterations: int) -> Sequence[float]:
             decays, scales, 1.0, 1, iterations
         )
         return cast(Sequence[float], whole.strategy)
-    column = fields.real_numbers("matrix", np.asarray(matrix, np.float64))
+    try:
+        column = fields.real_numbers("matrix", np.asarray(matrix, np.float64))
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"matrix must be the Toeplitz coefficients of a strategy. Found "
+            f"{matrix!r:.60}."
+        ) from None
     if column.ndim != 1:
         raise ValueError(
             f"matrix must be the Toeplitz coefficients of a strategy, or a "

@@ -37,6 +37,7 @@ from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_epochs
 from dp_accounting_ext.integrations import opacus_loaders
+from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -89,6 +90,7 @@ class BallsAndBinsSampler:
     """
 
     kind = opacus_loaders.Kind.BALLS_AND_BINS
+    _share: opacus_processes.Share  # Of several processes, from `make_private` on.
 
     def __init__(
         self,
@@ -104,6 +106,10 @@ class BallsAndBinsSampler:
             raise TypeError(
                 "accountant must be that of PrivacyEngine("
                 f'accountant="balls_and_bins"). Found {accountant!r:.60}.'
+            )
+        if not isinstance(generator, torch.Generator | None):
+            raise TypeError(
+                f"generator must be a torch.Generator or None. Found {generator!r:.60}."
             )
         self.accountant, self.generator = accountant, generator
         opacus_draws.watch_sampler(
@@ -132,7 +138,9 @@ class BallsAndBinsSampler:
         return opacus_draws.reported(self, self._batches())
 
     def _batches(self) -> Iterator[list[int]]:
-        bins = opacus_draws.uniform(self.num_steps, self.num_records, self.generator)
+        is_shared = self._share.processes > 1
+        generator = self._share.generator() if is_shared else self.generator
+        bins = opacus_draws.uniform(self.num_steps, self.num_records, generator)
         order = torch.argsort(bins)
         sizes = torch.bincount(bins, minlength=self.num_steps)
         for batch in torch.split(order, sizes.tolist()):
@@ -212,9 +220,11 @@ def check(engine: Any, data_loader: Any) -> str:
             "write module, optimizer, data_loader = engine.make_private(…)."
         )
     relation = accountant.neighboring_relation.name
+    processes = opacus_processes.count()
+    shared = f", shared by {processes} processes" if processes > 1 else ""
     return (
         f"{accountant.kind.value}, {len(data_loader)} an epoch, of "
-        f"{len(data_loader.dataset)} records: ε holds under {relation}."
+        f"{len(data_loader.dataset)} records{shared}: ε holds under {relation}."
     )
 
 
@@ -271,17 +281,44 @@ def _certified(engine: Any) -> CertifiedAccountant | None:
 
 
 def _refuse(
-    engine: Any, data_loader: Any, poisson_sampling: bool, clipping: str, module: Any
+    engine: Any,
+    data_loader: Any,
+    poisson_sampling: bool,
+    clipping: str,
+    module: Any,
+    grad_sample_mode: str,
 ) -> None:
     """Refuses arguments of `make_private` that the engine's accountant is not for."""
     accountant = _certified(engine)
     if accountant is None:
         return
-    opacus_loaders.refuse_several_gpus(module)
+    opacus_processes.refuse_module(module, clipping, grad_sample_mode)
+    if engine.secure_mode and opacus_processes.count() > 1:
+        raise RuntimeError(
+            "secure_mode=True must be of one process: several draw batches alike from "
+            "generators of PyTorch, which are not secure. Train in one process."
+        )
     is_adaptive = isinstance(engine, adaptive.PrivacyEngineAdaptiveClipping)
     if clipping == "adaptive" or is_adaptive:
         raise RuntimeError(opacus_accountants.ADAPTIVE)
     accountant.refuse_plan(data_loader, poisson_sampling)
+
+
+def _refuse_numbers(
+    clipping: str,
+    noise_multiplier: Any = 0,
+    max_grad_norm: Any = 1.0,
+    target_epsilon: Any = 1.0,
+    **_: Any,
+) -> None:
+    """Refuses numbers at which Opacus would fail in the first step."""
+    fields.noise_multiplier(noise_multiplier)
+    fields.positive("target_epsilon", target_epsilon)
+    clips = [max_grad_norm]
+    if clipping == "per_layer":
+        clips = fields.sequence("max_grad_norm", max_grad_norm)
+    for clip in clips:
+        fields.positive("max_grad_norm", clip)
 
 
 def _refusing(make: Any) -> Any:
@@ -300,8 +337,10 @@ def _refusing(make: Any) -> Any:
         clipping: str = "flat",
         **others: Any,
     ) -> Any:
-        module = others.get("module")
-        _refuse(self, data_loader, poisson_sampling, clipping, module)
+        if _certified(self) is not None:
+            _refuse_numbers(clipping, **others)
+        module, mode = others.get("module"), others.get("grad_sample_mode", "hooks")
+        _refuse(self, data_loader, poisson_sampling, clipping, module, mode)
         return make(
             self,
             data_loader=data_loader,
@@ -321,9 +360,12 @@ def _watching(make_private: Any) -> Any:
     def watched(self: Any, **options: Any) -> Any:
         made = make_private(self, **options)
         accountant = _certified(self)
-        if accountant is not None:
+        if accountant is None:
+            opacus_clipping.unguard(made[1])
+        else:
             accountant.watch(made[-1])
             opacus_clipping.count_parts(made[1])
+            opacus_clipping.guard(made[1])
         return made
 
     return watched

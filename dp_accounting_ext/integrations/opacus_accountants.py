@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import functools
 from typing import Any
 import warnings
 
@@ -15,6 +16,7 @@ from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_loaders
+from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
 # Tuning: the largest distance of a rate from one over an integer; floats are nearer.
@@ -64,14 +66,17 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     @history.setter
     def history(self, planned: History) -> None:
-        self._history, self._is_planned = planned, True
+        self._history, self._is_planned = _checked_history(planned), True
 
     def watch(self, data_loader: Any) -> None:
         """Watches a loader's batches, for a loop without `make_private`.
 
+        Where there are several processes, each must call it.
+
         Raises:
             TypeError: If it is no DataLoader.
-            RuntimeError: If it draws batches otherwise than this accountant is for.
+            RuntimeError: If it draws batches otherwise than this accountant is for, or
+                several processes have different loaders.
         """
         self.refuse(data_loader)
         num_records, rate = len(data_loader.dataset), self._rate(data_loader)
@@ -92,6 +97,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"PrivacyEngine(accountant={self.mechanism()!r}) is for "
                 f"{self.kind.value}. Found {found.value}: {_REMEDIES[self.kind, found]}"
             )
+        opacus_loaders.refuse_unshared(data_loader)
 
     def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
         """Refuses arguments of `make_private` with which other batches would be drawn.
@@ -144,29 +150,48 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         """Returns the function that Opacus' optimizer calls before each step.
 
         Raises:
+            TypeError, ValueError: If sample_rate is no probability.
             ValueError: By the hook, if a step sums several Poisson samples. Their union
                 is not a Poisson sample, as a record may be in two of them.
             RuntimeError: By the hook, if a step did not run on the batch that the
-                loader drew, if the optimizer clips adaptively, or if its noise is not
-                that of the clip of the gradients that it sums.
+                loader drew, if the optimizer clips adaptively, if its noise is not
+                that of the clip of the gradients that it sums, if the noise is that of
+                an earlier step, or if processes that train together differ.
         """
+        fields.sampling_probability(sample_rate)
 
         def hook(optimizer: Any) -> None:
-            is_adaptive = isinstance(optimizer, adaclipoptimizer.AdaClipDPOptimizer)
-            # The second way is that of ghost clipping.
-            if is_adaptive or hasattr(optimizer, "_adjusted_noise_multiplier"):
-                raise RuntimeError(ADAPTIVE)
-            batches = optimizer.accumulated_iterations
-            self._check_sum(batches)
-            parts = opacus_clipping.take_parts(optimizer)
-            noise = opacus_clipping.noise_multiplier(optimizer, parts)
-            self.watched.take(
-                batches, parts.records, sample_rate, is_split=parts.is_split
+            check = functools.partial(self._checked, optimizer, sample_rate)
+            processes = self.watched.processes
+            found = opacus_processes.together(optimizer, processes, check)
+            self.step(
+                noise_multiplier=found["noise multiplier"], sample_rate=found["rate"]
             )
-            self.step(noise_multiplier=noise, sample_rate=sample_rate * batches)
+            optimizer.original_optimizer._is_counted = True
 
         hook.is_certified = True  # type: ignore[attr-defined]
         return hook
+
+    def _checked(self, optimizer: Any, sample_rate: float) -> dict[str, Any]:
+        """Checks a step of an optimizer, and returns what all processes must share."""
+        is_adaptive = isinstance(optimizer, adaclipoptimizer.AdaClipDPOptimizer)
+        # The second way is that of ghost clipping.
+        if is_adaptive or hasattr(optimizer, "_adjusted_noise_multiplier"):
+            raise RuntimeError(ADAPTIVE)
+        batches = optimizer.accumulated_iterations
+        self._check_sum(batches)
+        parts = opacus_clipping.take_parts(optimizer)
+        noise = opacus_clipping.noise_multiplier(optimizer, parts)
+        self.watched.refuse_repeated_noise(opacus_clipping.mark_of_noise(optimizer))
+        self.watched.take(batches, parts.records, sample_rate, is_split=parts.is_split)
+        return {
+            "noise multiplier": noise,
+            "clip": optimizer.max_grad_norm,
+            "divisor": opacus_clipping.divisor(optimizer),
+            "rate": sample_rate * batches,
+            "number of the step": len(self),
+            "number of the epoch": self.watched.draws,
+        }
 
     def _check_sum(self, batches: int) -> None:
         if batches != 1:
@@ -250,7 +275,8 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             TypeError, ValueError: If it is the state of another accountant, or has an
                 invalid step. Nothing is then changed.
         """
-        mechanism = (state_dict or {}).get("mechanism")
+        refuse_no_state(state_dict)
+        mechanism = state_dict.get("mechanism")
         if mechanism in _OF_OPACUS:
             raise ValueError(
                 f"state_dict must be that of accountant={self.mechanism()!r}. Found "
@@ -261,17 +287,10 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"state_dict = checkpoint['privacy_accountant_state_dict']."
             )
         before = self._history, self._is_planned
-        seen = fields.sequence("seen", (state_dict or {}).get("seen", []))
+        seen = fields.sequence("seen", state_dict.get("seen", []))
         try:
             super().load_state_dict(state_dict)
-            self._history = [
-                (
-                    fields.noise_multiplier(noise),
-                    fields.sampling_probability(rate),
-                    fields.positive_integer("steps", steps),
-                )
-                for noise, rate, steps in self._history
-            ]
+            self._history = _checked_history(self._history)
             self._is_planned = False
         except (TypeError, ValueError):
             self._history, self._is_planned = before
@@ -285,6 +304,40 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"checkpoint, add their ε; engine.get_epsilon returned it before this.",
                 stacklevel=2,
             )
+
+
+def refuse_no_state(state_dict: Any) -> None:
+    """Refuses what is not the state of an accountant.
+
+    Raises:
+        TypeError: If it is no mapping.
+        ValueError: If it has no history.
+    """
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(
+            f"state_dict must be what accountant.state_dict() returned. Found "
+            f"{state_dict!r:.60}."
+        )
+    if "history" not in state_dict:
+        raise ValueError(
+            f"state_dict must have a history. Found {list(state_dict)}: write "
+            f"load_state_dict(checkpoint['privacy_accountant_state_dict'])."
+        )
+
+
+def _checked_history(history: Any) -> History:
+    found = []
+    for ran in fields.sequence("history", history):
+        if len(fields.sequence("history", ran)) != 3:
+            raise ValueError(
+                f"history must have a noise multiplier, a rate and a number of steps "
+                f"in each entry. Found {ran!r:.60}."
+            )
+        noise, rate, steps = ran
+        noise = fields.noise_multiplier(noise)
+        rate = fields.sampling_probability(rate)
+        found.append((noise, rate, fields.non_negative_integer("steps", steps)))
+    return found
 
 
 # The names of Opacus' own accountants, whose histories are those of Poisson samples.

@@ -2,12 +2,13 @@
 
 An optimizer makes its noise from `optimizer.max_grad_norm`. What clips the gradients is
 another attribute with per-layer clipping, and belongs to the module with ghost
-clipping.
+clipping. Each step must be counted, and have noise of its own.
 """
 
 from collections.abc import Callable
 import dataclasses
 import functools
+import hashlib
 import math
 import types
 from typing import Any
@@ -59,6 +60,48 @@ def count_parts(optimizer: Any) -> None:
             setattr(optimizer, name, types.MethodType(counting, optimizer))
 
 
+def guard(optimizer: Any) -> None:
+    """Makes the plain optimizer, inside of a private one, refuse uncounted steps."""
+    plain = optimizer.original_optimizer
+    unguard(optimizer)
+    plain._is_counted = False
+    plain._guard = plain.register_step_pre_hook(_refuse_uncounted)
+
+
+def unguard(optimizer: Any) -> None:
+    """Undoes `guard`."""
+    handle = getattr(optimizer.original_optimizer, "_guard", None)
+    if handle is not None:
+        handle.remove()
+
+
+def _refuse_uncounted(plain: Any, *_: Any) -> None:
+    if not plain._is_counted:
+        raise RuntimeError(
+            f"A step of {type(plain).__name__} must be one that the accountant "
+            f"counted. Found another: write optimizer.step() with the optimizer that "
+            f"make_private returns, and leave its hook; a hook of your own calls "
+            f"engine.accountant.get_optimizer_hook_fn(1 / len(data_loader)) first."
+        )
+    plain._is_counted = False
+
+
+def mark_of_noise(optimizer: Any) -> bytes | None:
+    """Returns what tells the noise of a step from that of others; None if unknown."""
+    device, generator = optimizer.params[0].device, optimizer.generator
+    is_without = getattr(optimizer, "rank", 0) or not optimizer.noise_multiplier
+    if is_without or optimizer.secure_mode:
+        return None
+    if generator is not None:
+        state = generator.get_state()
+    elif device.type in ("cpu", "cuda"):
+        is_cpu = device.type == "cpu"
+        state = torch.get_rng_state() if is_cpu else torch.cuda.get_rng_state(device)
+    else:
+        return None
+    return hashlib.sha256(state.cpu().numpy().tobytes()).digest()
+
+
 def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:
     @functools.wraps(accumulate)
     def counted(optimizer: Any) -> None:
@@ -101,8 +144,7 @@ def noise_multiplier(optimizer: Any, parts: Parts) -> float:
             f"ghost or per-layer clipping, and amid a batch: write clipping='flat' and "
             f"grad_sample_mode='hooks', and call scheduler.step() after a step."
         )
-    sums = [parameter.summed_grad.detach().float() for parameter in optimizer.params]
-    norm = math.hypot(*(each.norm().item() for each in sums))
+    norm = math.hypot(*(_norm(optimizer, each) for each in optimizer.params))
     records = math.inf if parts.is_split or parts.records is None else parts.records
     most = records * parts.clip if records else 0.0
     if not (math.isfinite(norm) and norm <= most * (1 + _ROUNDING)):
@@ -114,6 +156,21 @@ def noise_multiplier(optimizer: Any, parts: Parts) -> float:
             f"each record; or write grad_sample_mode='hooks'."
         )
     return float(optimizer.noise_multiplier * ratio)
+
+
+def _norm(optimizer: Any, parameter: Any) -> float:
+    """Returns the norm of a parameter's sum of gradients."""
+    norm = float(parameter.summed_grad.detach().float().norm())
+    # A process that adds no noise has divided the sum itself.
+    is_divided = parameter.grad.data_ptr() == parameter.summed_grad.data_ptr()
+    return norm * divisor(optimizer) if is_divided else norm
+
+
+def divisor(optimizer: Any) -> float:
+    """Returns the number by which Opacus divides the sum of a step's gradients."""
+    if optimizer.loss_reduction != "mean":
+        return 1.0
+    return float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
 
 
 def checking(backward: Callable[[Any], None]) -> Callable[[Any], None]:

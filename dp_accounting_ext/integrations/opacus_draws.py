@@ -21,6 +21,7 @@ from opacus.utils import uniform_sampler
 import torch
 from torch.utils import data
 
+from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
 # Certified: two independent draws agree with at most this probability.
@@ -35,6 +36,8 @@ class Draw:
 
     Attributes:
         number: The number of earlier draws, of all loaders.
+        processes: The number of processes that share the batches. `sizes` are those of
+            this process's shares.
         rate: The largest probability of a record to be in a batch, over the batches.
         sizes: The sizes of the batches that were drawn and not yet used by a step.
         handed: The number of batches that the loader handed out and no step used; None
@@ -42,6 +45,7 @@ class Draw:
     """
 
     number: int
+    processes: int = 1
     rate: float = 0.0
     sizes: list[int] = dataclasses.field(default_factory=list)
     handed: int | None = None
@@ -55,6 +59,7 @@ class Watch:
         self._latest: tuple[Draw, _Loader] | None = None
         self._begun: tuple[Draw, _Loader] | None = None
         self.seen: set[str] = set()
+        self._noises: set[bytes] = set()
 
     @property
     def latest(self) -> Draw | None:
@@ -77,13 +82,13 @@ class Watch:
         Raises:
             RuntimeError: If the draw repeats an earlier one.
         """
-        draw = Draw(self.draws)
+        draw = Draw(self.draws, loader.share.processes)
         self.draws += 1
         self._begun = draw, loader
         for number, batch in enumerate(batches):
             if not number and loader.coincidence < _COINCIDENCE:
                 self._refuse_repetition(batch)
-            draw.sizes.append(len(batch))
+            draw.sizes.append(len(loader.share.of(batch)))
             draw.rate = max(draw.rate, rate())
             self._latest = draw, loader
             yield batch
@@ -110,6 +115,26 @@ class Watch:
                 "otherwise where a checkpoint is resumed."
             )
         self.seen.add(mark)
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that share the latest draw; 1 before the first."""
+        return self._latest[0].processes if self._latest else 1
+
+    def refuse_repeated_noise(self, mark: bytes | None) -> None:
+        """Refuses noise of which an earlier step has the same mark.
+
+        Raises:
+            RuntimeError: If there is such a step.
+        """
+        if mark in self._noises:
+            raise RuntimeError(
+                "The noise of this step is that of an earlier one: its generator was "
+                "seeded again. Remove torch.manual_seed(…), or that of the generator, "
+                "from the loop; seed once, before training."
+            )
+        if mark is not None:
+            self._noises.add(mark)
 
     def take(
         self, batches: int, size: int | None, rate: float, *, is_split: bool
@@ -192,21 +217,23 @@ class _Loader:
             may have it regularly.
         is_ahead: Whether workers draw batches in advance.
         is_ordered: Whether batches arrive in the order in which they were drawn.
+        share: The part of the batches that this process has.
     """
 
     rate: float
     coincidence: float
-    is_ahead: bool = False
-    is_ordered: bool = True
+    is_ahead: bool
+    is_ordered: bool
+    share: opacus_processes.Share
 
 
 def reported(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
-    """Returns the batches of a sampler, which all of its watches count."""
+    """Returns this process's shares of a sampler's batches, which all watches count."""
     for watch, loader in sampler._watches:
         batches = watch.drawn(
             batches, loader, functools.partial(_rate, sampler, loader)
         )
-    return iter(batches)
+    return map(sampler._share.of, batches)
 
 
 def _rate(sampler: Any, loader: _Loader) -> float:
@@ -258,14 +285,31 @@ class WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ig
 
     def _batches(self) -> Iterator[list[int]]:
         for _ in range(self.steps):
-            draws = torch.rand(
-                self.num_samples,
-                generator=self.generator,
-                dtype=torch.float32,
-                device="cpu",
-            )
-            batch: list[int] = (draws < self.sample_rate).nonzero().flatten().tolist()
-            yield batch
+            yield _poisson(self.num_samples, self.sample_rate, self.generator)
+
+
+class WatchedShared(uniform_sampler.DistributedUniformWithReplacementSampler):  # type: ignore[misc]
+    """A process's share of Poisson samples of all records, which reports each batch.
+
+    The sampler of Opacus draws each process's records from that process's own random
+    numbers, and leaves out empty batches. This one draws alike in all processes.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return reported(self, self._batches())
+
+    def _batches(self) -> Iterator[list[int]]:
+        generator = self._share.generator()
+        for _ in range(self.num_batches):
+            yield _poisson(self.total_size, self.sample_rate, generator)
+
+
+def _poisson(num_records: int, rate: float, generator: Any) -> list[int]:
+    draws = torch.rand(
+        num_records, generator=generator, dtype=torch.float32, device="cpu"
+    )
+    batch: list[int] = (draws < rate).nonzero().flatten().tolist()
+    return batch
 
 
 class WatchedBatches(data.BatchSampler):  # type: ignore[misc]
@@ -277,6 +321,7 @@ class WatchedBatches(data.BatchSampler):  # type: ignore[misc]
 
 _WATCHED: dict[type, type] = {
     uniform_sampler.UniformWithReplacementSampler: WatchedPoisson,
+    uniform_sampler.DistributedUniformWithReplacementSampler: WatchedShared,
     data.BatchSampler: WatchedBatches,
 }
 
@@ -289,14 +334,30 @@ def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
         by: The watch that receives the batches.
         rate: The probability that a record is in a batch; 0 if none is claimed.
         num_records: The number of records in the dataset.
+
+    Raises:
+        RuntimeError: If several processes share the loader, and theirs differ.
     """
+    sampler = batch_sampler(loader)
+    share = opacus_processes.Share()
+    if opacus_processes.count() > 1 or type(sampler) in (
+        uniform_sampler.DistributedUniformWithReplacementSampler,
+        WatchedShared,
+    ):
+        facts = {
+            "number of records": num_records,
+            "number of batches": len(loader),
+            "sampling rate": rate,
+        }
+        share = opacus_processes.agreed(loader, sampler.generator, facts)
     watch_sampler(
-        batch_sampler(loader),
+        sampler,
         by,
         rate=rate,
         num_records=num_records,
         is_ahead=loader.num_workers > 0,
         is_ordered=getattr(loader, "in_order", True),
+        share=share,
     )
     if loader.num_workers and not hasattr(loader, "hands_out"):
         loader.__class__ = _handing(type(loader))
@@ -337,6 +398,7 @@ def watch_sampler(
     num_records: int,
     is_ahead: bool = True,
     is_ordered: bool = True,
+    share: opacus_processes.Share | None = None,
 ) -> None:
     """Makes a sampler report its batches to a watch, as `watch` does.
 
@@ -347,9 +409,11 @@ def watch_sampler(
         num_records: As in `watch`.
         is_ahead: Whether batches may be drawn in advance.
         is_ordered: Whether batches arrive in the order in which they are drawn.
+        share: The part of the batches that this process has; None for all.
     """
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
-    known = _Loader(rate, coincidence, is_ahead, is_ordered)
+    sampler._share = share or opacus_processes.Share()
+    known = _Loader(rate, coincidence, is_ahead, is_ordered, sampler._share)
     # The class of the sampler is replaced, as a DataLoader takes no other sampler once
     # it is made. The sampler keeps its length and attributes.
     if type(sampler) in _WATCHED:

@@ -126,12 +126,13 @@ class _EpochAccountant(opacus_accountants.CertifiedAccountant):
         """Restores a state of `state_dict`. A loader that is resumed draws anew.
 
         Raises:
-            ValueError: If it is the state of another accountant, or has an invalid
-                step. Nothing is then changed.
+            TypeError, ValueError: If it is the state of another accountant, or has an
+                invalid step. Nothing is then changed.
         """
+        opacus_accountants.refuse_no_state(state_dict)
         begun = [
             fields.positive_integer("begun", steps)
-            for steps in (state_dict or {}).get("begun", [])
+            for steps in fields.sequence("begun", state_dict.get("begun", []))
         ]
         super().load_state_dict(state_dict)
         self._begun = sorted(begun)

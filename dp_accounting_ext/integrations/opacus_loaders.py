@@ -8,6 +8,7 @@ from opacus.utils import uniform_sampler
 from torch.utils import data
 
 from dp_accounting_ext.integrations import opacus_draws
+from dp_accounting_ext.integrations import opacus_processes
 
 
 class Kind(enum.Enum):
@@ -36,6 +37,11 @@ def kind(loader: Any) -> Kind:
             f"{type(loader.dataset).__name__}: a dataset with a length and "
             f"dataset[i] can be sampled."
         )
+    if not hasattr(loader.dataset, "__len__"):
+        raise RuntimeError(
+            f"Records can be drawn from a dataset with a length. Found none: define "
+            f"{type(loader.dataset).__name__}.__len__."
+        )
     _refuse_repeated_records(loader.dataset)
     sampler = opacus_draws.batch_sampler(loader)
     if sampler is None:
@@ -48,13 +54,16 @@ def kind(loader: Any) -> Kind:
             f"data_loader must have a batch. Found none, of {len(loader.dataset)} "
             f"records: with drop_last=True, batch_size must be at most their number."
         )
+    if not hasattr(loader.dataset[0], "__iter__"):
+        raise RuntimeError(
+            f"A record must be a tuple, a dictionary or a tensor, of which Opacus "
+            f"makes empty batches. Found a {type(loader.dataset[0]).__name__}: return "
+            f"(record,) from {type(loader.dataset).__name__}.__getitem__."
+        )
     found = getattr(sampler, "kind", None)
     if isinstance(found, Kind):
         return found
-    if isinstance(sampler, _DISTRIBUTED):
-        raise RuntimeError(_SEVERAL_GPUS)
-    plain = {opacus_draws.WatchedPoisson: uniform_sampler.UniformWithReplacementSampler}
-    if plain.get(type(sampler), type(sampler)) in plain.values():
+    if type(sampler) in _POISSON:
         return Kind.POISSON
     if type(sampler) not in (data.BatchSampler, opacus_draws.WatchedBatches):
         raise RuntimeError(
@@ -110,34 +119,32 @@ def refuse_loss(loader: Any) -> None:
         )
 
 
-def refuse_several_gpus(module: Any) -> None:
-    """Refuses a module that adds up gradients of several processes.
+def refuse_unshared(loader: Any) -> None:
+    """Refuses a loader of which each of several processes would draw all records.
 
     Raises:
-        RuntimeError: If it is such a module.
+        RuntimeError: If it is such a loader, and there are several processes.
     """
-    if _OF_SEVERAL_GPUS & {each.__name__ for each in type(module).__mro__}:
-        raise RuntimeError(_SEVERAL_GPUS)
+    sampler, processes = opacus_draws.batch_sampler(loader), opacus_processes.count()
+    is_shared = kind(loader) is Kind.BALLS_AND_BINS or type(sampler) in _SHARED
+    if processes > 1 and not is_shared:
+        raise RuntimeError(
+            f"Processes must share the records of a batch. Found {processes}, each of "
+            f"which would draw from all records: write accountant='certified', or "
+            f"'balls_and_bins' with certified.balls_and_bins(data_loader, "
+            f"engine.accountant); in a loop without make_private, "
+            f"DPDataLoader.from_data_loader(data_loader, distributed=True)."
+        )
 
 
-_DISTRIBUTED = (
+_SHARED = {
     uniform_sampler.DistributedUniformWithReplacementSampler,
-    data.DistributedSampler,
-)
-
-
-_OF_SEVERAL_GPUS = {
-    "DifferentiallyPrivateDistributedDataParallel",
-    "DistributedDataParallel",
-    "FSDPModule",
+    opacus_draws.WatchedShared,
 }
-
-
-_SEVERAL_GPUS = (
-    "No accountant here is for several GPUs: processes that were seeded alike draw the "
-    "same batches, and a process whose batch is empty takes no step. Train on one GPU, "
-    "with opacus.utils.batch_memory_manager.BatchMemoryManager where memory is short."
-)
+_POISSON = _SHARED | {
+    uniform_sampler.UniformWithReplacementSampler,
+    opacus_draws.WatchedPoisson,
+}
 
 
 def _accepted(sampler: Any) -> None:
@@ -170,7 +177,17 @@ def _weighted(sampler: Any) -> None:
     )
 
 
+def _distributed(sampler: Any) -> None:
+    raise RuntimeError(
+        "DistributedSampler repeats records where processes do not divide their "
+        "number, and Opacus drops it. Pass DataLoader(dataset, batch_size=…) of all "
+        "records, with the batch size of all processes together: make_private gives "
+        "each process its share."
+    )
+
+
 _REFUSED: dict[type, Callable[[Any], None]] = {
+    data.DistributedSampler: _distributed,
     data.SequentialSampler: _accepted,
     data.RandomSampler: _random,
     data.SubsetRandomSampler: _subset,

@@ -6,6 +6,7 @@ import threading
 import time
 
 import command_runner
+import numpy as np
 import pytest
 
 from dp_accounting_ext.bounds import decimals
@@ -34,7 +35,7 @@ def cells(table):
 def test_the_table_has_each_ways_bounds_rounded_outwards():
     rows = {way: explorer.row_of(run, None) for way, run in WAYS.items()}
     found = {way: explorer.curve_of(run) for way, run in WAYS.items()}
-    shown = cells(explorer.table_of(RUN, rows, found))
+    shown = cells(explorer.table_of(RUN, None, rows, found))
     for line, (way, row) in zip(shown, rows.items(), strict=True):
         assert line[0] == way
         assert float(line[1]) <= row.epsilon_lower <= row.epsilon_upper
@@ -46,18 +47,18 @@ def test_the_table_has_each_ways_bounds_rounded_outwards():
 
 def test_what_is_not_known_yet_and_what_has_no_answer():
     rows = {training_run.SHUFFLED: "group_size must be small. Found <9>."}
-    table = explorer.table_of(RUN, rows, {})
+    table = explorer.table_of(RUN, None, rows, {})
     assert [line[1:] for line in cells(table)] == 3 * [["…"] * 3] + [["–"] * 3]
     assert "group_size must be small. Found &lt;9&gt;." in table
     risky = dataclasses.replace(RUN, delta=0.1)
-    assert "is not below 1/6000" in explorer.table_of(risky, {}, {})
+    assert "is not below 1/6000" in explorer.table_of(risky, None, {}, {})
 
 
 def test_noise_for_a_target_has_a_column():
     way = training_run.POISSON_SAMPLING
     row = explorer.row_of(dataclasses.replace(UNKNOWN, sampling=way), 2.0)
     assert row.epsilon_upper <= 2.0
-    table = explorer.table_of(UNKNOWN, {way: row}, {})
+    table = explorer.table_of(UNKNOWN, 2.0, {way: row}, {})
     assert [line[-1] for line in cells(table)][1] == f"{row.noise_multiplier:g}"
 
 
@@ -69,6 +70,55 @@ def test_a_slider_has_where_it_begins_and_round_numbers():
     for name, (_, low, high) in explorer._SLIDERS.items():
         stops = explorer._stops(low, high, 1 if "size" in name else 1.0)
         assert stops == sorted(set(stops)) and len(stops) <= 101
+
+
+def test_numbers_are_as_people_write_them():
+    written, spoken = explorer.written, explorer.spoken
+    numbers = [60_000, 60_000.0, 1.1, 0.001, 1e-6, 1.23456e-12, 2.5e-4]
+    words = ["60,000", "60,000", "1.1", "0.001", "10⁻⁶", "1.23456 · 10⁻¹²"]
+    assert [*map(written, numbers)] == [*words, "2.5 · 10⁻⁴"]
+    assert spoken(1e-6) == "10 to the minus 6"
+    assert spoken(2.5e-4) == "2.5 times 10 to the minus 4"
+    assert spoken(60_000) == "60,000"
+
+
+def test_the_heading_names_every_parameter():
+    heading = explorer.heading_of(dataclasses.replace(RUN, group_size=2), None)
+    assert heading == (
+        "ε at δ = 10⁻⁶: noise multiplier 1.3, 6,000 records in batches of 1,000, "
+        "2 epochs, 2 records of one user"
+    )
+    for_target = explorer.heading_of(UNKNOWN, 2.0)
+    assert for_target.startswith("Noise for ε = 2 at δ = 10⁻⁶: 6,000 records")
+    assert for_target.endswith(", 1 record of one user")
+    assert explorer.heading_of(RUN, None) in explorer.table_of(RUN, None, {}, {})
+
+
+def test_what_is_read_aloud():
+    rows = {way: explorer.row_of(run, None) for way, run in WAYS.items()}
+    words = explorer.words_of(rows)
+    upper = decimals.rounded_up(rows[training_run.POISSON_SAMPLING].epsilon_upper, 5)
+    assert f"Poisson sampling: ε at most {upper} with noise multiplier 1.3;" in words
+    rows[training_run.SHUFFLED] = "group_size must be small."
+    assert explorer.words_of(rows).endswith("shuffled or fixed batches: no answer.")
+    del rows[training_run.SHUFFLED]
+    assert explorer.words_of(rows) == "Computing."
+
+
+def test_names_are_below_their_curves_and_not_on_each_other():
+    rates = np.geomspace(1e-6, 1, 25)
+    steep, flat = np.sqrt(rates), np.ones(25)
+    drawn = {"random allocation": steep, "Poisson sampling": steep * 0.9}
+    drawn |= {"no amplification": flat, "shuffled or fixed batches": flat}
+    drawn = {name: (rates, curve, curve) for name, curve in drawn.items()}
+    named = explorer.names_of(drawn)
+    assert set(named["text"]) == {"guessing", *drawn}
+    for at, (x, y, name) in enumerate(zip(*[*named.values()][:3], strict=True)):
+        _, _, curve = drawn.get(name, (rates, rates, rates))
+        assert y < np.interp(x, rates, curve) / 2
+        for other in named["y"][:at]:
+            assert max(y / other, other / y) > 2
+    assert explorer.names_of({})["text"] == ["guessing"]
 
 
 def printed(capsys, command):

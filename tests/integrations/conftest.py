@@ -5,6 +5,7 @@ import importlib.util
 NEEDS = {
     "test_opacus.py": "opacus",
     "test_opacus_what_ran.py": "opacus",
+    "test_opacus_processes.py": "opacus",
     "test_jax_privacy.py": "jax_privacy",
 }
 collect_ignore = [

@@ -1,8 +1,10 @@
 """Events of jax_privacy's strategies, and its own calibration with our accountants."""
 
+import copy
 import dataclasses
 import json
 import math
+import pickle
 import statistics
 
 import dp_accounting
@@ -678,3 +680,45 @@ def test_numpy_draws_rare_examples_at_their_rate():
         missed = math.exp(num_examples * math.log1p(-rate))
         spread = math.sqrt(missed * (1 - missed) / len(drawn))
         assert abs(np.mean(drawn == 0) - missed) < 5 * spread
+
+
+def test_what_counted_steps_had_stays():
+    """Less noise or rarer batches for steps that ran would have a smaller ε."""
+    tracked = certified.StrategyAccountant(Poisson(0.1, 40), NOISE)
+    list(tracked.batch_iterator(100, 0))
+    before = tracked.get_epsilon_bounds(DELTA)
+    for name, value in (("noise_multiplier", 9.0), ("strategy", Poisson(0.01, 40))):
+        with pytest.raises(AttributeError, match=f"{name} must stay"):
+            setattr(tracked, name, value)
+    tracked.options["neighboring_relation"] = Relation.REPLACE_SPECIAL
+    assert tracked.get_epsilon_bounds(DELTA) == before
+    kept = pickle.loads(pickle.dumps(copy.deepcopy(tracked)))
+    assert kept.get_epsilon_bounds(DELTA) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda make: make(num_examples=0), "num_examples must be at least 1"),
+        (lambda make: make(num_examples="a"), "num_examples must be an integer"),
+        (lambda make: make(matrix="x"), "matrix must be the Toeplitz coefficients"),
+        (lambda make: make(matrix=[math.nan]), "matrix must be the Toeplitz"),
+        (lambda make: make(probability=2.0), "sampling_probability must"),
+        (lambda make: make(probability="x"), "sampling_probability must"),
+        (lambda make: make().batch_iterator(0), "num_examples must be at least 1"),
+        (lambda make: make().batch_iterator([1, 2]), "num_examples must be an integer"),
+        (lambda make: make().batch_iterator(9, "x"), "rng must be a seed"),
+        (lambda make: make().batch_iterator(9, -1), "rng must be a seed"),
+        (lambda make: make().load_state_dict(None), "state must be what"),
+        (lambda make: make().load_state_dict("x"), "state must be what"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_named(make, words):
+    """No error comes from inside of a library."""
+
+    def accountant(probability=0.1, **options):
+        return certified.StrategyAccountant(Poisson(probability, 40), NOISE, **options)
+
+    with pytest.raises((TypeError, ValueError), match=words) as raised:
+        make(accountant)
+    assert "dp_accounting_ext" in str(raised.traceback[-1].path)

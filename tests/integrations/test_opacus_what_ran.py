@@ -1,5 +1,6 @@
 """Wrong set-ups of Opacus: each is named, and none reports less than what ran."""
 
+import copy
 import json
 
 import dp_accounting
@@ -258,11 +259,11 @@ MADE_WRONG = {
         ),
         "must have a batch",
     ),
-    "several GPUs": (
-        lambda: certified.opacus_loaders.refuse_several_gpus(
-            type("DistributedDataParallel", (), {})()
+    "a module of several processes that is not Opacus' own": (
+        lambda: certified.opacus_processes.refuse_module(
+            type("DistributedDataParallel", (), {})(), "flat", "hooks"
         ),
-        "BatchMemoryManager",
+        "DifferentiallyPrivateDistributedDataParallel",
     ),
     "adaptive clipping": (
         lambda: Training("certified", clipping="adaptive"),
@@ -742,11 +743,201 @@ def test_adaptive_clipping_in_a_hook():
         hook(kind.__new__(kind))
 
 
-def test_an_optimizer_that_is_not_private():
-    training = balls_and_bins()
+def plain_alone(training):
     training.run(optimizer=training.plain)
-    with pytest.warns(UserWarning, match="optimizer that make_private returns"):
-        assert training.epsilon() == 0
+
+
+def plain_beside(training):
+    for features, labels in training.loader:
+        training.step(features, labels)
+        training.plain.step()
+
+
+def another_hook(training):
+    training.optimizer.attach_step_hook(lambda optimizer: None)
+    training.run()
+
+
+@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}])
+@pytest.mark.parametrize(
+    ("run", "counted"), [(plain_alone, 0), (plain_beside, 1), (another_hook, 0)]
+)
+def test_steps_that_are_not_counted(run, counted, mode):
+    """Their gradients have no noise, or noise of which the accountant is not told."""
+    training = Training("certified", **mode)
+    before = training.original.weight.detach().clone()
+    with pytest.raises(RuntimeError, match=r"SGD must be one that .* optimizer.step()"):
+        run(training)
+    assert len(training.engine.accountant) == counted
+    assert torch.equal(before, training.original.weight) == (counted == 0)
+    again = opacus.PrivacyEngine(accountant="rdp")
+    again.make_private(
+        module=training.model.to_standard_module(),
+        optimizer=training.plain,
+        data_loader=shuffled(),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )[1].original_optimizer.step()  # Another engine's is its own.
+
+
+def seed_after_each_step(training):
+    for batch in training.loader:
+        training.step(*batch)
+        torch.manual_seed(0)
+
+
+def seed_the_noise(training):
+    for batch in training.loader:
+        training.optimizer.generator = torch.Generator().manual_seed(0)
+        training.step(*batch)
+
+
+@pytest.mark.parametrize("run", [seed_after_each_step, seed_the_noise])
+def test_noise_that_is_that_of_an_earlier_step(run):
+    """Its difference is known, so that two steps reveal gradients without noise."""
+    for training in (Training("certified"), balls_and_bins()):
+        with pytest.raises(RuntimeError, match="The noise of this step is that of"):
+            run(training)
+        assert len(training.engine.accountant) <= 2
+    nothing = Training("certified")
+    nothing.optimizer.noise_multiplier = 0.0
+    assert nothing.run().epsilon() == float("inf")
+
+
+class Numbers(data.Dataset):
+    def __len__(self):
+        return RECORDS
+
+    def __getitem__(self, place):
+        return place
+
+
+class WithoutLength(data.Dataset):
+    def __getitem__(self, place):
+        return torch.ones(3), 0
+
+
+def loaded(state, name="certified"):
+    opacus.PrivacyEngine(accountant=name).accountant.load_state_dict(state)
+
+
+def planned(history):
+    opacus.PrivacyEngine(accountant="certified").accountant.history = history
+
+
+def with_target(**options):
+    opacus.PrivacyEngine(accountant="certified").make_private_with_epsilon(
+        module=torch.nn.Linear(3, 2),
+        optimizer=None,
+        data_loader=shuffled(),
+        epochs=1,
+        **{
+            "target_delta": DELTA,
+            "max_grad_norm": 1.0,
+            "target_epsilon": 1.0,
+            **options,
+        },
+    )
+
+
+def drawn_with(generator):
+    accountant = opacus.PrivacyEngine(accountant="balls_and_bins").accountant
+    certified.balls_and_bins(shuffled(), accountant, generator=generator)
+
+
+NONE, NAN = None, float("nan")
+STATE = {"history": [(1.0, 0.1, 2)], "mechanism": "certified"}
+MISUSED = {
+    "a clip of 0": (lambda: Training("certified", clip=0), "max_grad_norm must"),
+    "a negative clip": (lambda: Training("certified", clip=-1.0), "max_grad_norm must"),
+    "clips of layers": (
+        lambda: Training("certified", clip=[1.0]),
+        "max_grad_norm must",
+    ),
+    "a clip of layers": (
+        lambda: Training("certified", clipping="per_layer"),
+        "max_grad_norm must be a sequence",
+    ),
+    "a clip in words": (lambda: Training("certified", clip="1"), "max_grad_norm must"),
+    "no target": (lambda: with_target(target_epsilon=NAN), "target_epsilon must"),
+    "a target of 0": (lambda: with_target(target_epsilon=0), "target_epsilon must"),
+    "a target in words": (lambda: with_target(target_epsilon="1"), "target_epsilon mu"),
+    "no state": (lambda: loaded(NONE), r"state_dict\(\) returned. Found None"),
+    "a path": (lambda: loaded("x", "balls_and_bins"), "returned. Found 'x'"),
+    "a whole checkpoint": (
+        lambda: loaded({"module_state_dict": {}}),
+        "privacy_accountant_state_dict",
+    ),
+    "no history": (lambda: loaded({**STATE, "history": NONE}), "history must"),
+    "a short history": (lambda: loaded({**STATE, "history": [(1, 2)]}), "history must"),
+    "marks": (lambda: loaded({**STATE, "seen": 5}), "seen must be a sequence"),
+    "draws": (
+        lambda: loaded({**STATE, "mechanism": "shuffled", "begun": 7}, "shuffled"),
+        "begun must be a sequence",
+    ),
+    "a plan of pairs": (lambda: planned([(1, 2)]), "history must have a noise"),
+    "no plan": (lambda: planned(NONE), "history must be a sequence"),
+    "a rate in words": (
+        lambda: certified.CertifiedAccountant().get_optimizer_hook_fn("1/20"),
+        "sampling_probability must",
+    ),
+    "a seed for a generator": (lambda: drawn_with(5), "generator must be a torch.Gen"),
+    "records that are numbers": (
+        lambda: Training("certified", shuffled(dataset=Numbers())),
+        r"Found a int: return \(record,\) from Numbers",
+    ),
+    "a dataset without a length": (
+        lambda: Training("certified", data.DataLoader(WithoutLength(), batch_size=9)),
+        "define WithoutLength.__len__",
+    ),
+}
+for each in (NAN, -1.0, "1", NONE, float("inf")):
+    MISUSED[f"noise {each}"] = (
+        lambda each=each: Training("certified").engine.make_private(
+            module=torch.nn.Linear(3, 2),
+            optimizer=None,
+            data_loader=shuffled(),
+            noise_multiplier=each,
+            max_grad_norm=1.0,
+        ),
+        "noise_multiplier must",
+    )
+
+
+@pytest.mark.parametrize("name", MISUSED)
+def test_arguments_that_mean_nothing_are_named(name):
+    """No error comes from inside of a library."""
+    make, words = MISUSED[name]
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=words) as raised:
+        make()
+    assert "dp_accounting_ext" in str(raised.traceback[-1].path)
+
+
+def test_uses_that_are_right():
+    """A closure, an optimizer that is made private twice, and a deep copy."""
+    training = Training("certified")
+    for features, labels in training.loader:
+
+        def again(features=features, labels=labels):
+            training.optimizer.zero_grad()
+            loss = training.loss(training.model(features), labels)
+            loss.backward()
+            return loss
+
+        training.optimizer.step(again)
+    assert training.epsilon() == epsilon(SAMPLED, STEPS)
+    kept = copy.deepcopy(training.engine.accountant)
+    assert kept.get_epsilon(DELTA) == training.epsilon()
+    engine = opacus.PrivacyEngine(accountant="certified")
+    training.model, training.optimizer, training.loader = engine.make_private(
+        module=training.model,
+        optimizer=training.optimizer,
+        data_loader=shuffled(),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    training.run()
+    assert engine.get_epsilon(DELTA) == epsilon(SAMPLED, STEPS)
 
 
 def test_iterators_that_alternate():
