@@ -61,6 +61,10 @@ class TransportCost(abc.ABC):
             f"Found a {type(self).__name__} without one."
         )
 
+    def largest(self) -> float:
+        """Returns the largest cost, or an upper bound that is not far above it."""
+        return max(float(self.rows([place]).max()) for place in range(self.shape[0]))
+
     def near_order(self) -> IndexArray:
         """Returns the outputs in an order in which outputs that are near are adjacent.
 
@@ -94,6 +98,9 @@ class DenseCost(TransportCost):
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         return np.asarray(self._matrix[np.asarray(inputs, dtype=np.intp)])
+
+    def largest(self) -> float:
+        return float(self._matrix.max())
 
 
 def as_cost(value: Any) -> TransportCost:
@@ -152,13 +159,16 @@ class PointCost(TransportCost):
             low = np.min([np.min(part, axis=0) for part in both], axis=0)
             high = np.max([np.max(part, axis=0) for part in both], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
-        checks.largest_distance("points", extent, self._order)
+        self._largest = checks.largest_distance("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         return self._powers(np.asarray(inputs, dtype=np.intp), self._outputs)
 
     def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
         return self._powers(inputs, self._outputs[outputs])
+
+    def largest(self) -> float:
+        return self._largest
 
     def between_inputs(self, place: int) -> FloatArray:
         if self.metric_order is None:
@@ -348,7 +358,7 @@ class GraphCost(TransportCost):
         self.shape = (size, size)
         # No two nodes are further apart than along a path through the first one.
         furthest = 2 * float(self.between_inputs(0).max())
-        checks.largest_distance("lengths", furthest, self._order)
+        self._largest = checks.largest_distance("lengths", furthest, self._order)
 
     @classmethod
     def from_edges(
@@ -390,6 +400,9 @@ class GraphCost(TransportCost):
         chosen = np.asarray(inputs, dtype=np.intp)
         found = np.atleast_2d(self._paths(chosen))
         return found if self._order == 1 else np.asarray(found**self._order)
+
+    def largest(self) -> float:
+        return self._largest
 
     def between_inputs(self, place: int) -> FloatArray:
         return np.asarray(self._paths(np.array([place]))[0])

@@ -12,8 +12,8 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import column_generation
-from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import grouped_outputs
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
@@ -53,7 +53,9 @@ def scene(name, generator, inputs, outputs):
 def solve(masses, cost, polytope, gap=GAP):
     """The projection of one user, of all outputs in their order."""
     rows, outputs = np.flatnonzero(masses), np.arange(cost.shape[1])
-    solver = exact_projection.ExactSolver(costs.as_cost(cost), polytope, gap, outputs)
+    solver = certified_projection.ExactSolver(
+        costs.as_cost(cost), polytope, gap, outputs
+    )
     return solver.solve(rows, masses[rows])
 
 
@@ -208,7 +210,7 @@ def test_the_sweep_of_a_line_is_exact(seed):
     truth = wpm_oracles.transport_program(
         masses, cost.matrix(), polytope.lower, polytope.upper
     )
-    solver = exact_projection.make_solver(cost, polytope, GAP)
+    solver = certified_projection.make_solver(cost, polytope, GAP)
     found = solver.solve(rows, masses[rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_sweep, "_MANY", 8)
