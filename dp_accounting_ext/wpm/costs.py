@@ -6,6 +6,7 @@ rows of the inputs that hold mass. All costs are public.
 """
 
 import abc
+import math
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,16 @@ class TransportCost(abc.ABC):
     def largest(self) -> float:
         """Returns the largest cost, or an upper bound that is not far above it."""
         return max(float(self.rows([place]).max()) for place in range(self.shape[0]))
+
+    def output_cells(self) -> list[tuple[float, int]]:
+        """Returns diameters and numbers of nested cells of the outputs, from one on.
+
+        They are at least the largest distance d of two outputs of a cell, and fall to
+        zero. For a metric alone.
+        """
+        # Outputs are as far apart as by way of an input.
+        order = self.metric_order or 1.0
+        return [(2 * self.largest() ** (1 / order), 1), (0.0, self.shape[1])]
 
     def near_order(self) -> IndexArray:
         """Returns the outputs in an order in which outputs that are near are adjacent.
@@ -175,6 +186,19 @@ class PointCost(TransportCost):
             return super().between_inputs(place)
         here = self._points[place : place + 1]
         return np.asarray(self._distances(here, self._points)[0])
+
+    def output_cells(self) -> list[tuple[float, int]]:
+        placed, size, found = self._outputs[self.near_order()], self.shape[1], []
+        widest = math.inf
+        for number in [1 << level for level in range(size.bit_length())] + [size]:
+            starts = np.arange(number) * size // number
+            low = np.minimum.reduceat(placed, starts)
+            high = np.maximum.reduceat(placed, starts)
+            # No two points of a cell are further apart than corners of a box around it.
+            across = self._distances(np.zeros((1, placed.shape[1])), high - low)
+            widest = min(widest, float(across.max()))
+            found.append((widest, number))
+        return found
 
     def near_order(self) -> IndexArray:
         return np.asarray(spatial.cKDTree(self._outputs).indices, dtype=np.intp)

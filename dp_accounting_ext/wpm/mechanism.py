@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import base_measures
 from dp_accounting_ext.wpm import checks
@@ -18,11 +19,15 @@ from dp_accounting_ext.wpm import far_places
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
+from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import entropic
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 BaseMeasure = str | npt.ArrayLike
 
+# The bits of the number that chooses a place of a user: those of a float.
+_BITS = 53
 _DEGREES = (
     "metric should be haversine, for kilometres: points look like latitudes and "
     "longitudes in degrees, and distances are taken as in a plane. If that is meant, "
@@ -48,11 +53,16 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             Algorithm 1. It is faster for many places, and further from the input, by
             how much `project` proves. Draws are as private.
         iterations: The number of passes of Algorithm 1, the same for all users.
+        linear: Whether to draw one of a user's own places first, and then from the law
+            of users who have all mass there. No program is solved. ε and the
+            worst-case cost are the same; the cost of other users is larger. A server
+            can estimate more from such draws, as their law is linear in the
+            distribution (up to rounding of 2^-50): see `likeliest_population`.
 
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or λ below 1/600 of the largest
-            cost.
+            cost, or a linear mechanism is to be regularized.
 
     Source:
         https://arxiv.org/abs/2605.10015, Definition 3.1 and Algorithm 1.
@@ -67,6 +77,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         relative_gap: float = 1e-6,
         regularization: float | None = None,
         iterations: int = 40,
+        linear: bool = False,
     ) -> None:
         paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
         self._gap = checks.relative_gap(relative_gap)
@@ -74,11 +85,27 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         passes = fields.positive_integer("iterations", iterations)
         measure = resolve_base_measure(base_measure, paid, privacy)
         super().__init__(paid, privacy, measure)
+        self._is_linear = fields.flag("linear", linear)
         self._entropic: entropic.EntropicSolver | None = None
         if strength is not None:
+            if self._is_linear:
+                raise ValueError(
+                    "linear must be False with regularization, as linear draws need no "
+                    "projection. Found True."
+                )
             self._entropic = entropic.EntropicSolver(
                 paid, self._polytope, strength, passes
             )
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the law of a draw is linear in the distribution."""
+        return self._is_linear
+
+    @property
+    def regularization(self) -> float | None:
+        """The regularization λ of Algorithm 1, or None."""
+        return None if self._entropic is None else self._entropic.regularization
 
     @functools.cached_property
     def worst_case_cost(self) -> float:
@@ -105,7 +132,8 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         return points.values(self._polytope.upper, inputs)
 
     def _excess(self, cost: float) -> float:
-        return 0.0 if self._entropic else cost * self._gap / (1 - self._gap)
+        is_solved = self._entropic is None and not self._is_linear
+        return cost * self._gap / (1 - self._gap) if is_solved else 0.0
 
     @functools.cached_property
     def _exact(self) -> certified_projection.ExactSolver:
@@ -114,8 +142,32 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         if self._entropic is not None:
             return self._entropic.solve(users)[0]
-        rows = map(users.row, range(len(users)))
-        return np.stack([self._exact.solve(*row).distribution for row in rows])
+        law = self._mixed if self._is_linear else self._projected
+        return np.stack([law(*users.row(user)) for user in range(len(users))])
+
+    def _projected(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+        return self._exact.solve(inputs, masses).distribution
+
+    def _mixed(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+        """Returns the mixture of the nearest laws of single inputs."""
+        rows = self._cost.rows(inputs)
+        return masses @ [ldp_polytope.cheapest(row, self._polytope) for row in rows]
+
+    def _draws(
+        self, users: private_rows.PrivateRows, source: np.random.Generator | None
+    ) -> IntArray:
+        if not self._is_linear:
+            return super()._draws(users, source)
+        # Any law of these places is private, as the draw from each of them is.
+        places = np.empty(len(users), dtype=np.intp)
+        for user in range(len(users)):
+            inputs, masses = users.row(user)
+            shares = np.cumsum(masses)
+            chance = integer_weights.uniform(_BITS, source) / 2.0**_BITS
+            place = int(np.searchsorted(shares, chance * shares[-1], side="right"))
+            places[user] = inputs[min(place, inputs.size - 1)]
+        points = private_rows.PrivateRows.of_points(places, self._cost.shape[0])
+        return super()._draws(points, source)
 
 
 def resolve_base_measure(
