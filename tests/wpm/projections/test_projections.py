@@ -18,7 +18,7 @@ from dp_accounting_ext.wpm.projections import grouped_outputs
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
 from dp_accounting_ext.wpm.projections import linear_program
-from dp_accounting_ext.wpm.projections import network_simplex
+from dp_accounting_ext.wpm.projections import transport_program
 
 GAP = 1e-6
 KINDS = list(wpm_oracles.kinds_of_masses(np.random.default_rng(0), 5))
@@ -30,7 +30,7 @@ WAYS = ["POT", "HiGHS"]
 def solved_by(way, alone=4):
     """Programs are solved in a way, whatever is installed; few outputs stand alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network_simplex, "is_installed", lambda: way == "POT")
+        patch.setattr(transport_program, "has_simplex", lambda: way == "POT")
         patch.setattr(grouped_outputs, "_ALONE", alone)
         yield
 
@@ -183,7 +183,7 @@ def test_what_the_simplex_cannot_solve_goes_to_a_program(monkeypatch):
     masses, cost = generator.dirichlet(np.ones(9)), generator.random((9, 7))
     polytope = wpm_oracles.polytope_of(np.full(7, 1 / 7), 1.0)
     by_simplex = solve(masses, cost, polytope)
-    monkeypatch.setattr(network_simplex, "_MOST_PIVOTS", 1)
+    monkeypatch.setattr(transport_program, "_MOST_PIVOTS", 1)
     otherwise = solve(masses, cost, polytope)
     assert by_simplex.value == pytest.approx(otherwise.value, rel=GAP)
 
