@@ -89,6 +89,7 @@ HELD = {
     "cost": lambda: ON_LINE.cost,
     "average": lambda: ext.wpm.average_of_draws([1, 2], ON_LINE),
     "mean": lambda: ext.wpm.estimate_mean([1, 2], LINEAR, np.arange(70.0)),
+    "sphere": lambda: ext.wpm.SphereMechanism(3, 1.0),
     "measure": lambda: ext.wpm.uniform_base_measure(ON_LINE.cost, 2.0),
     "projection": lambda: ext.wpm.project(
         MASSES, ON_LINE.cost, ON_LINE.base_measure, 2.0

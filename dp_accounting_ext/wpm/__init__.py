@@ -11,7 +11,6 @@ from typing import Any
 if TYPE_CHECKING:
     from dp_accounting_ext.wpm.base_measures import learn_base_measure
     from dp_accounting_ext.wpm.base_measures import minimax_base_measure
-    from dp_accounting_ext.wpm.base_measures import sphere_scale
     from dp_accounting_ext.wpm.base_measures import uniform_base_measure
     from dp_accounting_ext.wpm.baselines import ExponentialMechanism
     from dp_accounting_ext.wpm.baselines import KLProjectionMechanism
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.sampling_event import PrivateSamplingEvent
     from dp_accounting_ext.wpm.sampling_mechanism import ExpectedCost
     from dp_accounting_ext.wpm.sampling_mechanism import NotForRelease
+    from dp_accounting_ext.wpm.sphere import SphereMechanism
+    from dp_accounting_ext.wpm.sphere import sphere_scale
 
 __all__ = [
     "DistributionEstimate",
@@ -43,6 +44,7 @@ __all__ = [
     "NotForRelease",
     "PointCost",
     "PrivateSamplingEvent",
+    "SphereMechanism",
     "TransportCost",
     "WassersteinProjectionMechanism",
     "average_of_draws",
@@ -70,6 +72,7 @@ _HOMES = (
     "projections.certified_projection",
     "mechanism",
     "estimates",
+    "sphere",
 )
 
 

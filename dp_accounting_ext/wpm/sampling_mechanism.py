@@ -155,19 +155,7 @@ class SamplingMechanism(displays.Displayed):
     @functools.cached_property
     def dp_event(self) -> sampling_event.PrivateSamplingEvent:
         """The event of one draw, for an accountant."""
-        # The masses are computed from the integer bounds, which every draw satisfies;
-        # the base measure may differ from them by rounding.
-        most_mass = math.exp(self._epsilon / 2)
-        whole = self._bounds.total
-        shares = [int(weight) / whole for weight in self._bounds.lower.tolist()]
-        measure = most_mass * np.sort(shares)[::-1]
-        # The sum is rounded down, so that no mass is left for one more output.
-        mass = math.nextafter(math.fsum(measure), 0.0)
-        mass = min(max(mass, 1 / most_mass), most_mass)
-        largest = measure[measure > 0][: checks.MOST_MASSES]
-        return sampling_event.PrivateSamplingEvent(
-            self._epsilon, mass, largest.tolist()
-        )
+        return event_of(self._bounds, self._epsilon)
 
     def project(self, mu: Any) -> NotForRelease:
         """Returns the law of a draw, which is not for release: see the class.
@@ -235,7 +223,7 @@ class SamplingMechanism(displays.Displayed):
         Guarantees:
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
         """
-        source = _generator(rng)
+        source = generator_of(rng)
         if executor is not None and not hasattr(executor, "submit"):
             raise TypeError(
                 "executor must be None or have a method submit. "
@@ -333,7 +321,24 @@ class SamplingMechanism(displays.Displayed):
         )
 
 
-def _generator(rng: Any) -> np.random.Generator | None:
+def event_of(
+    bounds: integer_weights.IntegerBounds, epsilon: float
+) -> sampling_event.PrivateSamplingEvent:
+    """Returns the event of one draw whose weights are within bounds."""
+    # The masses are computed from the integer bounds, which every draw satisfies;
+    # the base measure may differ from them by rounding.
+    most_mass = math.exp(epsilon / 2)
+    whole = bounds.total
+    shares = [int(weight) / whole for weight in bounds.lower.tolist()]
+    measure = most_mass * np.sort(shares)[::-1]
+    # The sum is rounded down, so that no mass is left for one more output.
+    mass = math.nextafter(math.fsum(measure), 0.0)
+    mass = min(max(mass, 1 / most_mass), most_mass)
+    largest = measure[measure > 0][: checks.MOST_MASSES]
+    return sampling_event.PrivateSamplingEvent(epsilon, mass, largest.tolist())
+
+
+def generator_of(rng: Any) -> np.random.Generator | None:
     """Returns a generator unchanged, or the generator of a seed.
 
     Raises:
@@ -353,7 +358,7 @@ def _draw_part(
     mechanism: SamplingMechanism, users: private_rows.PrivateRows, seed: int | None
 ) -> IntArray:
     """Returns draws of some users, in a worker."""
-    return mechanism._draws(users, _generator(seed))
+    return mechanism._draws(users, generator_of(seed))
 
 
 def _result(job: Any) -> IntArray:
