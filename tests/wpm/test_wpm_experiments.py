@@ -2,6 +2,7 @@
 
 import matplotlib
 import numpy as np
+import pytest
 import wpm_experiments as experiments
 
 
@@ -13,8 +14,11 @@ def test_films(tmp_path):
     task = experiments.make_task(films, 0, candidates=8, size=5)
     assert task.cost.shape == (64, 8) and task.genre_films.shape == (19, 8)
     low, high = (experiments.hit_rates(task, epsilon) for epsilon in (0.2, 8.0))
-    assert set(low) == {"WPM", "KL by genre", "exponential"}
-    assert high["WPM"] > 1.1 * low["WPM"]
+    assert set(low) == {"WPM", "WPM, Alg. 1", "KL by genre", "exponential"}
+    for name in ("WPM", "WPM, Alg. 1"):
+        assert high[name][0] > 1.1 * low[name][0]
+        assert 0 < high[name][1] < 0.2
+    assert high["WPM, Alg. 1"][0] == pytest.approx(high["WPM"][0], rel=0.1)
 
 
 def test_ring(capsys):
