@@ -134,8 +134,8 @@ class GroupSubsampledEvent(dp_event.DpEvent):
     group: K₋ of them are only in the first dataset and K₊ only in the second,
     K₋ + K₊ = `group_size`. Such a split (K₋, K₊) is the same in all runs. Therefore the
     runs are composed for each split by itself, and the guarantee is the largest one
-    over all splits. The bound of a split is tight where a theorem is known. Otherwise
-    it is a chain of the bounds for single members.
+    over all splits, or that of a split which is told. The bound of a split is tight
+    where a theorem is known. Otherwise it is a chain of the bounds for single members.
 
     Source: https://arxiv.org/abs/2403.04867, section 3; for chains
     https://arxiv.org/abs/1905.02383, Theorem 2.14.
@@ -143,10 +143,15 @@ class GroupSubsampledEvent(dp_event.DpEvent):
     Attributes:
         group_size: Number of records in the group, K ≥ 1.
         event: The mechanism, or tree of mechanisms, of sensitivity one to each record.
+        num_removed: How many of the members one of the datasets has and the other
+            lacks, if it is known who may leave and who may join; the other dataset has
+            the rest. All groups of an accountant must tell the same. None for all
+            splits.
     """
 
     group_size: int
     event: dp_event.DpEvent
+    num_removed: int | None = None
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

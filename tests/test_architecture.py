@@ -57,7 +57,6 @@ ELSEWHERE = {
     "integrations/opacus_epochs": "test_opacus.py, on the library",
     "mechanisms": "test_claims.py, one law for all; their truths are in golden/",
     "reading": "all events, in golden/, referee/ and test_hostile_input.py",
-    "renyi/subsampling": "golden/ and laws/test_renyi.py",
     "renyi/selection": "golden/ and laws/test_renyi.py",
     "studies/curve_plots": "test_curves.py",
     "studies/sweep_rows": "test_sweep.py",

@@ -156,6 +156,10 @@ CASES = [
         lambda: ext.PLDAccountant(value_discretization_interval=0.0),
         "value_discretization_interval must be positive and finite. Found 0.0.",
     ),
+    (
+        lambda: ext.PLDAccountant().get_epsilon_bounds(1e-6, direction="out"),
+        "direction must be 'remove', 'add' or None, for the larger one. Found 'out'.",
+    ),
     # studies.training_run
     (run(noise_multiplier=0.0), "noise_multiplier must be positive, from 1e-60 to"),
     (

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import functools
 import math
-from typing import Any
+from typing import Literal
+from typing import TypeAlias
 
 import dp_accounting
+from dp_accounting.pld import pld_pmf
 from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 import numpy.typing as npt
@@ -27,37 +29,28 @@ DONG_ORDERS = [
     *map(float, range(2, 202)),
     *np.exp(np.linspace(math.log(202), math.log(10_000), 50)).tolist(),
 ]
-_LARGEST_EPSILON = 100.0
+_LARGEST_EPSILON = 1e4
+# Losses of a round that is composed with others: their number on either side of zero,
+# up to where δ is rare, or to the largest.
+_LOSSES, _RARE, _MOST_LOSS = 4000, 1e-14, 64.0
 _SAMPLES_AT_ONCE = 1 << 22
+# Outputs of the record's own step, in a Monte Carlo estimate.
+_OWN_OUTPUTS = 1001
+Way: TypeAlias = Literal["remove", "add"]
+_WAYS: tuple[Way, Way] = ("remove", "add")
 
 
 @functools.lru_cache(maxsize=64)
-def directed(event: dp_accounting.DpEvent, pessimistic: bool = True) -> dict[str, Any]:
-    """Returns the losses of an event where a record is removed, and where one is added.
-
-    They are those of the stock distribution, which has them apart in private fields
-    alone.
-    """
-    made = ext.pld.from_event(event, pessimistic_estimate=pessimistic)
-    return {"remove": made._pmf_remove, "add": made._pmf_add}
-
-
-def _poisson_delta(
-    noise: float, rate: float, count: int, epsilon: float, direction: str
-) -> float:
-    """Returns an upper bound on δ of several Poisson samples.
-
-    At ε ≥ 0 the larger direction, which an accountant knows, is that of removal.
-    """
-    step = ext.PLDSubsampleEvent(rate, dp_accounting.GaussianDpEvent(noise))
-    if direction == "remove" and epsilon >= 0:
-        return float(ext.PLDAccountant().compose(step, count).get_delta(epsilon))
-    composed = dp_accounting.SelfComposedDpEvent(step, count)
-    return float(directed(composed)[direction].get_delta_for_epsilon(epsilon))
+def _poisson(noise: float, rate: float, count: int) -> ext.PLDAccountant:
+    """Returns the accountant of several Poisson samples of Gaussian noise."""
+    step = dp_accounting.PoissonSampledDpEvent(
+        rate, dp_accounting.GaussianDpEvent(noise)
+    )
+    return ext.PLDAccountant(value_discretization_interval=2e-5).compose(step, count)
 
 
 def decomposition_delta(
-    noise: float, selected: int, steps: int, epsilon: float, direction: str
+    noise: float, selected: int, steps: int, epsilon: float, direction: Way
 ) -> float:
     """Returns δ by comparison with Poisson samples of which one at least is drawn.
 
@@ -72,19 +65,50 @@ def decomposition_delta(
         https://arxiv.org/abs/2502.08202, section 4 (decomposition of Poisson sampling).
     """
     each = steps // selected
-    # In every round, so that what the source says of one round is true of several.
-    some = (1 - (1 - 1 / each) ** each) ** selected
-    if direction == "remove":
-        inner, share = math.log1p(some * math.expm1(epsilon)), some
-    else:
-        inner = -math.log1p(some * math.expm1(-epsilon))
-        share = some / (some + math.exp(epsilon) * (1 - some))
-    found = _poisson_delta(noise, 1 / each, each * selected, inner, direction)
-    return found / share if found < share else 1.0
+    if selected == 1:
+        found = _decomposed_deltas(noise, each, np.array([epsilon]), direction)
+        return float(found[0])
+    rounds = _decomposed_rounds(noise, each, selected, direction)
+    return float(rounds.get_delta_for_epsilon(epsilon))
+
+
+def _decomposed_deltas(
+    noise: float, steps: int, epsilons: FloatArray, direction: Way
+) -> FloatArray:
+    """Returns (n,) δ of one of t steps by this comparison, at (n,) ε."""
+    none = (1 - 1 / steps) ** steps
+    with np.errstate(divide="ignore"):  # Where there is but one step, or δ is 0.
+        log_none, log_some = np.log(none), np.log1p(-none)
+        if direction == "remove":
+            inner, log_share = np.logaddexp(log_none, log_some + epsilons), log_some
+        else:
+            inner = -np.logaddexp(log_none, log_some - epsilons)
+            log_share = log_some - np.logaddexp(log_some, epsilons + log_none)
+        accountant = _poisson(noise, 1 / steps, steps)
+        sampled = accountant.get_delta_bounds(inner, direction=direction)[1]
+        return np.asarray(np.exp(np.minimum(np.log(sampled) - log_share, 0.0)))
+
+
+@functools.lru_cache(maxsize=64)
+def _decomposed_rounds(
+    noise: float, steps: int, count: int, direction: Way
+) -> pld_pmf.PLDPmf:
+    """Returns the losses of several rounds, each of one of t steps, composed."""
+    reach = 1.0
+    while reach < _MOST_LOSS and (
+        _decomposed_deltas(noise, steps, np.array([reach]), direction) > _RARE
+    ):
+        reach *= 2
+    numbers = np.arange(-_LOSSES, _LOSSES + 1)
+    deltas = _decomposed_deltas(noise, steps, numbers * reach / _LOSSES, direction)
+    one = pld_pmf.create_pmf_pessimistic_connect_dots(
+        reach / _LOSSES, numbers, np.minimum.accumulate(deltas)
+    )
+    return one.self_compose(count)
 
 
 def recursive_delta(
-    noise: float, selected: int, steps: int, epsilon: float, direction: str
+    noise: float, selected: int, steps: int, epsilon: float, direction: Way
 ) -> float:
     """Returns δ by comparison with Poisson samples of a rate e^{2γ}/t, γ ≤ ε/2.
 
@@ -102,7 +126,8 @@ def recursive_delta(
         direct_add_delta(noise, 1, each, gamma),
     )
     weight = math.exp(gamma if direction == "add" else -gamma) / math.expm1(gamma)
-    sampled = _poisson_delta(noise, rate, each * selected, epsilon, direction)
+    accountant = _poisson(noise, rate, each * selected)
+    sampled = accountant.get_delta_bounds(epsilon, direction=direction)[1]
     return min(sampled + selected * weight * tail, 1.0)
 
 
@@ -141,7 +166,7 @@ def _direct_rdp(noise: float, steps: int) -> FloatArray:
 
 
 def _deltas(
-    noise: float, selected: int, steps: int, epsilon: float, direction: str
+    noise: float, selected: int, steps: int, epsilon: float, direction: Way
 ) -> tuple[float, float]:
     """Returns δ of the bounds that fall with ε, and of the recursive one."""
     setting = noise, selected, steps, epsilon
@@ -157,7 +182,7 @@ def combined_delta(noise: float, selected: int, steps: int, epsilon: float) -> f
         https://arxiv.org/abs/2502.08202 (the tightest of all their methods).
     """
     setting = noise, selected, steps, epsilon
-    return max(min(_deltas(*setting, direction)) for direction in ("remove", "add"))
+    return max(min(_deltas(*setting, direction)) for direction in _WAYS)
 
 
 def combined_epsilon(noise: float, selected: int, steps: int, delta: float) -> float:
@@ -178,9 +203,11 @@ def combined_epsilon(noise: float, selected: int, steps: int, delta: float) -> f
         )
 
     best = _epsilon_at(others, delta)
+    if math.isinf(best):
+        return best
     for share in (0.75, 0.85, 0.95):
         setting = noise, selected, steps, share * best
-        if all(min(_deltas(*setting, way)) <= delta for way in ("remove", "add")):
+        if all(min(_deltas(*setting, way)) <= delta for way in _WAYS):
             return share * best
     return best
 
@@ -283,51 +310,42 @@ def monte_carlo_deltas(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns estimates of δ where a record is removed: means, and upper limits.
 
+    The outputs of all steps but the record's are drawn. Its own step is integrated, so
+    that a rare large output needs no luck, as with the sources' importance sampling.
+
     Args:
         noise: σ.
         steps: t.
         epsilons: (n,) ε.
-        samples: How many outputs are drawn.
-        confidence: Of each limit, which holds with this probability.
+        samples: How often outputs are drawn.
+        confidence: Of each limit, which holds with about this probability.
         generator: Where the samples come from.
 
     Returns:
-        (n,) means of (1 − e^{ε − loss})₊, and (n,) limits by Chernoff's inequality in
-        its form with the relative entropy. The sources' importance sampling needs
-        fewer samples.
+        (n,) means of (1 − e^{ε − loss})₊, and (n,) limits, those of a normal law with
+        the standard error.
 
     Source:
         Chua et al. 2024, https://arxiv.org/abs/2412.16802 (Monte Carlo accounting).
     """
-    losses = np.empty(samples)
+    others = np.empty(samples)
     rows = max(1, _SAMPLES_AT_ONCE // steps)
     for start in range(0, samples, rows):
         number = min(rows, samples - start)
-        drawn = generator.standard_normal((number, steps), dtype=np.float32)
-        drawn[:, 0] += 1 / noise
+        drawn = generator.standard_normal((number, steps - 1), dtype=np.float32)
         exponents = drawn.astype(np.float64) / noise - 1 / (2 * noise**2)
-        losses[start : start + number] = special.logsumexp(
-            exponents, axis=1
-        ) - math.log(steps)
-    means = np.array(
-        [float(-np.expm1(np.minimum(e - losses, 0.0)).mean()) for e in epsilons]
+        others[start : start + number] = np.exp(exponents).sum(axis=1)
+    outputs = np.linspace(-9.0, 9.0, _OWN_OUTPUTS) + 1 / noise
+    masses = np.exp(-((outputs - 1 / noise) ** 2) / 2)
+    masses /= masses.sum()
+    own = np.exp(outputs / noise - 1 / (2 * noise**2))
+    losses = np.log((others[:, np.newaxis] + own) / steps)
+    each = np.array(
+        [-np.expm1(np.minimum(epsilon - losses, 0.0)) @ masses for epsilon in epsilons]
     )
-    limits = [upper_limit(mean, samples, 1 - confidence) for mean in means.tolist()]
-    return means, np.array(limits)
-
-
-def upper_limit(mean: float, samples: int, chance: float) -> float:
-    """Returns the q above a mean of which so small a mean is as likely as a chance."""
-    allowed = -math.log(chance) / samples
-
-    def excess(q: float) -> float:
-        return float(special.rel_entr(mean, q) + special.rel_entr(1 - mean, 1 - q))
-
-    if excess(1 - 1e-12) <= allowed:
-        return 1.0
-    low = max(mean, 1e-300)
-    found = optimize.brentq(lambda q: excess(q) - allowed, low, 1 - 1e-12)
-    return float(found)
+    means = each.mean(axis=1)
+    errors = each.std(axis=1, ddof=1) / math.sqrt(samples)
+    return means, means + float(special.ndtri(confidence)) * errors
 
 
 def sampled_allocation_epsilon(

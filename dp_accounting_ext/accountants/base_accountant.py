@@ -44,11 +44,11 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
         # The stock class's constructor is skipped: its state would stay empty, and
         # reading it must raise.
         privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
-        self._composed = self._nothing(1)
+        self._composed = self._nothing(group_events.ONE_RECORD)
 
     @abc.abstractmethod
-    def _nothing(self, group_size: int) -> Any:
-        """Returns the empty composition, as a group of some size sees it."""
+    def _nothing(self, group: group_events.Group) -> Any:
+        """Returns the empty composition, as a group sees it."""
 
     @abc.abstractmethod
     def _plus(
@@ -126,11 +126,11 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
     ) -> CompositionErrorDetails | None:
         before = self._composed
         try:
-            size = max(before.group_size, group_events.largest(event))
-            parts = self._parts(event, size)
+            group = before.group.joined(group_events.largest(event))
+            parts = self._parts(event, group)
             earlier = {}
-            if size > before.group_size:
-                earlier = self._parts(self.ledger, size)
+            if group != before.group:
+                earlier = self._parts(self.ledger, group)
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(
                 invalid_event=error.event, error_message=error.message
@@ -140,14 +140,14 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
                 raise
             return None  # Bad fields are reported when the event is composed.
         if do_compose:
-            if size > before.group_size:
-                before = self._plus(self._nothing(size), earlier, 1)
+            if group != before.group:
+                before = self._plus(self._nothing(group), earlier, 1)
             self._composed = self._plus(before, parts, count)
         return None
 
     def _parts(
-        self, event: stock_dp_event.DpEvent, size: int
+        self, event: stock_dp_event.DpEvent, group: group_events.Group
     ) -> dict[interface.Mechanism, int]:
-        """Returns the mechanisms of an event, for a group of the given size."""
+        """Returns the mechanisms of an event, as a group sees it."""
         reader = event_table.reader(self._neighboring_relation)
-        return reader.parts(group_events.seen_by(event, size))
+        return reader.parts(group_events.seen_by(event, group))

@@ -252,7 +252,7 @@ class RenyiFilter(_Filter):
 
     def _costs(self, event: stock.DpEvent) -> list[float]:
         event_trees.event_tree(event)
-        if group_events.largest(event) > 1:
+        if group_events.largest(event).size > 1:
             raise ValueError(
                 "event must be that of single records: the size of a group is one for "
                 "all that runs. Found a GroupSubsampledEvent."

@@ -16,12 +16,14 @@ from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import fields
 
 # The most characters of a description of what was composed, in a message.
@@ -37,13 +39,13 @@ class ComposedRuns:
 
     Attributes:
         counts: The mechanisms, with the number of runs of each.
-        group_size: The size of the largest group that was composed. All mechanisms are
-            those that a group of this size sees.
+        group: The largest group that was composed. All mechanisms are those that it
+            sees.
         num_distinct: The number of mechanisms, without Gaussian ones.
     """
 
     counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
-    group_size: int = 1
+    group: group_events.Group = group_events.ONE_RECORD
     num_distinct: int = 0
 
     def plus(self, parts: Mapping[interface.Mechanism, int]) -> "ComposedRuns":
@@ -58,7 +60,7 @@ class ComposedRuns:
             part for part in counts if part not in self.counts
         )
         event_reader.check_distinct(distinct)
-        return ComposedRuns({**self.counts, **counts}, self.group_size, distinct)
+        return ComposedRuns({**self.counts, **counts}, self.group, distinct)
 
     def is_non_private(self) -> bool:
         """Returns whether some mechanism reveals everything."""
@@ -73,11 +75,16 @@ class CertifiedAnswers:
         composed: The composition.
         replace_one: Whether a record is replaced by another one.
         interval: The value discretization interval.
+        directions: The directions whose larger ε and δ are the answers.
     """
 
     composed: ComposedRuns
     replace_one: bool
     interval: float
+    directions: tuple[Direction, ...] = tuple(Direction)
+    _directed: "dict[Direction, CertifiedAnswers]" = dataclasses.field(
+        default_factory=dict, init=False
+    )
     _trade_offs: dict[float, trade_off_bounds.WorstTradeOffBounds] = dataclasses.field(
         default_factory=dict, init=False
     )
@@ -90,10 +97,34 @@ class CertifiedAnswers:
     @functools.cached_property
     def _privacy(self) -> privacy_bounds.WorstPrivacyBounds:
         of_each = [
-            privacy_bounds.PrivacyBounds(each, self.interval)
+            privacy_bounds.PrivacyBounds(each, self.interval, self.directions)
             for each in self._scenarios
         ]
         return privacy_bounds.WorstPrivacyBounds(of_each)
+
+    def in_direction(self, name: Any) -> "CertifiedAnswers":
+        """Returns the answers of one direction, or these if the name is None.
+
+        Args:
+            name: "remove", "add" or None.
+
+        Raises:
+            ValueError: If it is another name, or if a group was composed, whose members
+                may leave and join at once.
+        """
+        if name is None:
+            return self
+        direction = fields.direction(name)
+        group = self.composed.group
+        if group.size > 1 and group.num_removed is None:
+            raise ValueError(
+                f"direction must be None for a group of {group.size} records, unless "
+                f"its events tell who leaves by num_removed. Found {name!r}."
+            )
+        if direction not in self._directed:
+            one = dataclasses.replace(self, directions=(direction,))
+            self._directed[direction] = one
+        return self._directed[direction]
 
     def epsilons(self, deltas: FloatArray, question: Question) -> list[Any]:
         """Returns answers to a question for δ in [0, 1), and the trivial one at 1.

@@ -134,8 +134,8 @@ def _counts_of(
     event_trees.event_tree(event)
     reader = event_table.reader(relation)
     try:
-        size = group_events.largest(event)
-        return reader.parts(group_events.seen_by(event, size))
+        group = group_events.largest(event)
+        return reader.parts(group_events.seen_by(event, group))
     except event_reader.UnsupportedError as error:
         raise event_reader.refusal(event, error.event, error.message) from error
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import Literal
 from typing import TypeAlias
 from typing import overload
 
@@ -26,6 +27,7 @@ from dp_accounting_ext.validation import inheritance
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Many: TypeAlias = FloatArray | Sequence[float]
+Way: TypeAlias = Literal["remove", "add"]
 
 # The least false positive rate over which μ is taken if none is given, which is that of
 # the stock accountant.
@@ -77,8 +79,8 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """Returns the state for copies and pickles, without cached answers."""
         return {**super().__getstate__(), "_memory": None}
 
-    def _nothing(self, group_size: int) -> certified_answers.ComposedRuns:
-        return certified_answers.ComposedRuns(group_size=group_size)
+    def _nothing(self, group: group_events.Group) -> certified_answers.ComposedRuns:
+        return certified_answers.ComposedRuns(group=group)
 
     def _plus(
         self,
@@ -179,18 +181,25 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         return found
 
     @overload
-    def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]: ...
+    def get_epsilon_bounds(
+        self, target_delta: float, *, direction: Way | None = None
+    ) -> tuple[float, float]: ...
 
     @overload
     def get_epsilon_bounds(
-        self, target_delta: Many
+        self, target_delta: Many, *, direction: Way | None = None
     ) -> tuple[FloatArray, FloatArray]: ...
 
-    def get_epsilon_bounds(self, target_delta: Any) -> Any:
+    def get_epsilon_bounds(
+        self, target_delta: Any, *, direction: Way | None = None
+    ) -> Any:
         """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
 
         Args:
             target_delta: δ, as in `get_epsilon`.
+            direction: "remove" for the divergence of the outputs with the record from
+                those without it, "add" for the reverse; by default the larger one,
+                which is what a guarantee needs.
 
         Returns:
             Numbers or arrays, in the shape of the argument. The upper bound is that of
@@ -199,11 +208,13 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
-            ValueError: If it is not in [0, 1].
+            ValueError: If it is not in [0, 1], or a direction is asked of a group.
             ArithmeticError: If the bounds cross, which is a fault of this package.
         """
         return tuple(
-            self._answers().epsilons(
+            self._answers()
+            .in_direction(direction)
+            .epsilons(
                 fields.target_deltas(target_delta),
                 privacy_bounds.WorstPrivacyBounds.epsilon_bounds,
             )
@@ -231,7 +242,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             raise ValueError(f"target_delta must be in (0, 1). Found {target_delta}.")
         parts = []
         for event, runs in event_trees.composed(self.ledger):
-            seen = group_events.seen_by(event, self._composed.group_size)
+            seen = group_events.seen_by(event, self._composed.group)
             alone = PLDAccountant(
                 self._neighboring_relation, self._value_discretization_interval
             ).compose(seen, runs)
@@ -241,31 +252,38 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         return explanation.Explanation(delta, *self.get_epsilon_bounds(delta), parts)
 
     @overload
-    def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]: ...
+    def get_delta_bounds(
+        self, target_epsilon: float, *, direction: Way | None = None
+    ) -> tuple[float, float]: ...
 
     @overload
     def get_delta_bounds(
-        self, target_epsilon: Many
+        self, target_epsilon: Many, *, direction: Way | None = None
     ) -> tuple[FloatArray, FloatArray]: ...
 
-    def get_delta_bounds(self, target_epsilon: Any) -> Any:
+    def get_delta_bounds(
+        self, target_epsilon: Any, *, direction: Way | None = None
+    ) -> Any:
         """Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
 
         Args:
             target_epsilon: ε, in nats, as in `get_delta`.
+            direction: "remove" for the divergence of the outputs with the record from
+                those without it, "add" for the reverse; by default the larger one,
+                which is what a guarantee needs.
 
         Returns:
             Numbers or arrays, as `get_epsilon_bounds`.
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
-            ValueError: If it is NaN.
+            ValueError: If it is NaN, or a direction is asked of a group.
             ArithmeticError: If the bounds cross, which is a fault of this package.
         """
         return tuple(
-            self._answers().deltas(
-                target_epsilon, privacy_bounds.WorstPrivacyBounds.delta_bounds
-            )
+            self._answers()
+            .in_direction(direction)
+            .deltas(target_epsilon, privacy_bounds.WorstPrivacyBounds.delta_bounds)
         )
 
     @overload

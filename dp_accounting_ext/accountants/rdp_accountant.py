@@ -19,6 +19,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.validation import fields
@@ -42,20 +43,19 @@ class _State:
             for each split of a group.
         log_kept: The logarithm of the probability that no event with infinite loss
             happened, at most 0.
-        group_size: The number of records that neighboring datasets differ in: the size
-            of the largest group.
+        group: The records in which neighboring datasets differ, the largest group.
     """
 
     rows: FloatArray
     log_kept: float
-    group_size: int
+    group: group_events.Group
 
     def after(self, other: "_State", count: int) -> "_State":
         """Returns the state after `count` runs of what another state composes."""
         rows = (self.rows + count * other.rows) * (1 + _ROUNDING)
         rows.setflags(write=False)
         kept = self.log_kept + count * other.log_kept
-        return _State(rows, kept, other.group_size)
+        return _State(rows, kept, other.group)
 
 
 class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccountant):
@@ -121,11 +121,13 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         super().__init__(neighboring_relation)
 
     def _parts(
-        self, event: stock_dp_event.DpEvent, size: int
+        self, event: stock_dp_event.DpEvent, group: group_events.Group
     ) -> dict[interface.Mechanism, int]:
-        parts = super()._parts(event, size)
+        parts = super()._parts(event, group)
         grouped = [groups.as_group(part) for part in parts]
-        if size > _MOST_MEMBERS and not all(each.has_few_rows() for each in grouped):
+        if group.size > _MOST_MEMBERS and not all(
+            each.has_few_rows() for each in grouped
+        ):
             raise event_reader.UnsupportedError(
                 event,
                 f"Groups of more than {_MOST_MEMBERS} have Rényi divergences of "
@@ -134,8 +136,8 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
             )
         return parts
 
-    def _nothing(self, group_size: int) -> _State:
-        return _State(np.zeros((1, len(self._orders))), 0.0, group_size)
+    def _nothing(self, group: group_events.Group) -> _State:
+        return _State(np.zeros((1, len(self._orders))), 0.0, group)
 
     def _plus(
         self, before: _State, parts: Mapping[interface.Mechanism, int], count: int
@@ -145,13 +147,13 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
             order if order <= ratio_moments.LARGEST_ORDER else math.inf
             for order in self._order_values
         ]
-        run = self._nothing(before.group_size)
+        run = self._nothing(before.group)
         for part, number in parts.items():
             rows, failure = groups.as_group(part).rdp_rows(
                 orders, replace_one=replace_one
             )
             kept = math.log1p(-failure) * (1 + _ROUNDING) if failure < 1 else -math.inf
-            run = run.after(_State(rows, kept, before.group_size), number)
+            run = run.after(_State(rows, kept, before.group), number)
         return before.after(run, count)
 
     @property

@@ -52,8 +52,8 @@ def random_allocation(
         An upper (lower) pair of the step gives an upper (lower) pair of the allocation.
 
     Source:
-        https://arxiv.org/abs/2602.17284, Theorem 4.4 and Claim 2.9; Theorem 4.6
-        and Remark 4.7 for the computation.
+        https://arxiv.org/abs/2602.17284, Lemma 2.7, Claim 2.9 and Theorem 4.4;
+        Theorem 4.6 and Remark 4.7 for the computation.
     """
     steps = [Steps(pair, num_steps)]
     return uneven_allocation(steps, tail_mass=tail_mass)

@@ -43,12 +43,18 @@ class PrivacyBounds:
         counts: The mechanisms that are composed, with the number of runs of each.
         interval: The accountant's value discretization interval: the smaller it is, the
             tighter are the bounds.
+        directions: The directions whose larger profile is asked for.
         is_rough: Whether bounds need not be tight. They then take a fraction of the
             time and of the memory.
     """
 
     def __init__(
-        self, counts: Counts, interval: float, *, is_rough: bool = False
+        self,
+        counts: Counts,
+        interval: float,
+        directions: Sequence[Direction] = tuple(Direction),
+        *,
+        is_rough: bool = False,
     ) -> None:
         self._counts = counts
         self._is_rough = is_rough
@@ -60,7 +66,7 @@ class PrivacyBounds:
         self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
         self._largest = claims.loss
         self._probability_of_more = claims.probability_of_more
-        self._directions = list(Direction)
+        self._directions = directions
         if claims.is_symmetric:
             self._directions = [Direction.REMOVE]
         # Whether no run has an infinite loss.
@@ -73,7 +79,7 @@ class PrivacyBounds:
     @functools.cached_property
     def rough(self) -> "PrivacyBounds":
         """The bounds of the same composition that need not be tight."""
-        return PrivacyBounds(self._counts, 1.0, is_rough=True)
+        return PrivacyBounds(self._counts, 1.0, self._directions, is_rough=True)
 
     @functools.cached_property
     def has_lower(self) -> bool:

@@ -330,6 +330,27 @@ class OneForAll(Grouped):
         return True
 
 
+@dataclasses.dataclass(frozen=True)
+class OneSplit(Grouped):
+    """A mechanism for a group of which it is known who may leave and who may join.
+
+    Attributes:
+        group_size: Number of records in the group.
+        grouped: The mechanism, for all splits.
+        num_removed: The number of members who leave, at least half of the group.
+    """
+
+    group_size: int
+    grouped: Grouped
+    num_removed: int
+
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        return self.grouped.split(self.num_removed, self.group_size - self.num_removed)
+
+    def has_one_split(self) -> bool:
+        return True
+
+
 def is_of_group(part: Mechanism) -> bool:
     """Returns whether a mechanism is known for groups, so that it needs a split."""
     return isinstance(part, Grouped)

@@ -58,8 +58,8 @@ Mechanism = interface.Mechanism
 NeighborRel = privacy_accountant.NeighboringRelation
 Shifts = shifts.Shifts
 
-# Certified: a bound on the relative error of SciPy's binomial masses and tails, and of
-# their quotients; tested in tests/test_assumptions.py.
+# Certified: a bound on the relative error of binomial masses and tails, and of their
+# quotients; tested in tests/pairs/test_sampled_members.py.
 _BINOMIAL_ERROR = 1e-9
 # Outcomes that are less likely are left out, as no δ is so small.
 _LEAST_PROBABILITY = 1e-290
@@ -122,7 +122,7 @@ class Truncated(sampling.Scheme):
             probability is below 1e-290 is left out.
         """
         most, others = self.batch_size, self.dataset_size - size
-        full = float(stats.binom.sf(most - 1, self.dataset_size, self.rate))
+        _, full = sampled_members.binomial_tails(self.dataset_size, self.rate, most - 1)
         kept = dict(sampled_members.without_replacement(size, self.dataset_size, most))
         drawn = dict(sampled_members.poisson(size, self.rate))
         for number in range(least, min(most, others) + 1):
@@ -148,7 +148,7 @@ class Truncated(sampling.Scheme):
             members are drawn.
         """
         others = self.dataset_size - size
-        mass = float(stats.binom.cdf(least - 1, others, self.rate))
+        mass, _ = sampled_members.binomial_tails(others, self.rate, least - 1)
         members = sampled_members.poisson(size, self.rate)
         return tuple((number, mass * weight) for number, weight in members)
 
@@ -157,10 +157,17 @@ class Truncated(sampling.Scheme):
 
         The others are all records except one.
         """
-        of_them = stats.binom(self.dataset_size - 1, self.rate)
-        return float(of_them.sf(self.batch_size - 1)), float(
-            of_them.cdf(self.batch_size - 1)
+        room, full = sampled_members.binomial_tails(
+            self.dataset_size - 1, self.rate, self.batch_size - 1
         )
+        return full, room
+
+    def _cut(self) -> float:
+        """Returns the probability that more than B records are drawn."""
+        _, more = sampled_members.binomial_tails(
+            self.dataset_size, self.rate, self.batch_size
+        )
+        return more
 
     def place(self) -> float:
         """Returns the probability that a record is kept, rounded up.
@@ -168,15 +175,13 @@ class Truncated(sampling.Scheme):
         The probability is conditional: B or more of the other records are drawn.
         """
         full, _ = self.full()
-        kept = float(stats.binom.sf(self.batch_size, self.dataset_size, self.rate))
-        ratio = kept / full * (1 + 3 * _BINOMIAL_ERROR)
+        ratio = self._cut() / full * (1 + 3 * _BINOMIAL_ERROR)
         return min(ratio * self.batch_size / self.dataset_size, 1.0)
 
     def inclusion(self) -> float:
         """Returns the probability that a record is in the batch, rounded down."""
         _, room = self.full()
-        kept = float(stats.binom.sf(self.batch_size, self.dataset_size, self.rate))
-        found = self.rate * room + kept * self.batch_size / self.dataset_size
+        found = self.rate * room + self._cut() * self.batch_size / self.dataset_size
         return found * (1 - 3 * _BINOMIAL_ERROR)
 
     def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:

@@ -1,5 +1,6 @@
 """Events as a group of records sees them."""
 
+import dataclasses
 from typing import Any
 
 import attr
@@ -30,6 +31,38 @@ _NOBODY = sampling.Poisson(0.0)
 _DISCRETE_GAUSSIAN = "DiscreteGaussianDpEvent"
 
 
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The records in which the two datasets of all composed events differ.
+
+    Attributes:
+        size: Their number.
+        num_removed: The number of those that the first dataset has, at least half of
+            them, if one split is told.
+    """
+
+    size: int = 1
+    num_removed: int | None = None
+
+    def joined(self, other: "Group") -> "Group":
+        """Returns the group of events of both: the larger one.
+
+        Raises:
+            ValueError: If one of them tells a split, and the other one differs from it.
+        """
+        larger, smaller = (self, other) if self.size > other.size else (other, self)
+        told = {each.num_removed for each in (self, other)} - {None}
+        if told and larger != smaller and smaller.size > 1:
+            raise ValueError(
+                "num_removed and group_size must be the same in all "
+                f"GroupSubsampledEvents, if a split is told. Found {self} and {other}."
+            )
+        return larger
+
+
+ONE_RECORD = Group()
+
+
 def group(
     event: dp_event.GroupSubsampledEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
@@ -40,47 +73,73 @@ def group(
             "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
             "of it.",
         )
-    size = fields.positive_integer("group_size", event.group_size)
+    told = _group_of(event)
+    if told.num_removed and reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+        raise ValueError(
+            "num_removed must be None for a neighboring_relation of REPLACE_ONE, where "
+            f"every member is replaced. Found {event.num_removed}."
+        )
+    size = told.size
     counts: dict[interface.Mechanism, int] = {}
     for leaf, count in event_trees.leaves(event.event):
         part = _grouped(leaf, size, reader)
-        if not groups.have_one_split([part]) and size > _LARGEST_GROUP:
+        is_told = told.num_removed is not None
+        if not (is_told or groups.have_one_split([part])) and size > _LARGEST_GROUP:
             raise ValueError(
                 f"group_size must be at most {_LARGEST_GROUP} for a "
                 f"`{type(leaf).__name__}`. Found {size}."
             )
+        if told.num_removed and groups.is_of_group(part):
+            part = groups.OneSplit(size, groups.as_group(part), told.num_removed)
         counts[part] = counts.get(part, 0) + count
     event_reader.check_counts(counts)
     event_reader.check_distinct(event_reader.count_distinct(counts))
     return compositions.compose(counts)
 
 
-def largest(event: stock.DpEvent) -> int:
-    """Returns the size of the largest group in a tree. A single record has size 1.
+def largest(event: stock.DpEvent) -> Group:
+    """Returns the largest group in a tree, or a single record.
 
     Raises:
-        TypeError, ValueError: If a size has the wrong type or is out of range.
+        TypeError, ValueError: If a field has the wrong type or is out of range, or if
+            groups tell different splits.
     """
-    sizes = [
-        fields.positive_integer("group_size", leaf.group_size)
-        for leaf, _ in event_trees.leaves(event)
-        if isinstance(leaf, dp_event.GroupSubsampledEvent)
-    ]
-    return max(sizes, default=1)
+    found = ONE_RECORD
+    for leaf, _ in event_trees.leaves(event):
+        if isinstance(leaf, dp_event.GroupSubsampledEvent):
+            found = found.joined(_group_of(leaf))
+    return found
 
 
-def seen_by(event: stock.DpEvent, size: int) -> stock.DpEvent:
+def _group_of(event: dp_event.GroupSubsampledEvent) -> Group:
+    """Reads who may leave and who may join."""
+    size = fields.positive_integer("group_size", event.group_size)
+    if event.num_removed is None:
+        return Group(size)
+    removed = fields.non_negative_integer("num_removed", event.num_removed)
+    if removed > size:
+        raise ValueError(
+            f"num_removed must be at most group_size. Found {removed} of {size}."
+        )
+    # For one record, and for any split and its reverse, both directions are meant.
+    return Group(size, max(removed, size - removed)) if size > 1 else Group()
+
+
+def seen_by(event: stock.DpEvent, group: Group) -> stock.DpEvent:
     """Returns a tree of events, of single records or of groups, as a group sees it.
 
     All composed events are on the same two datasets. The largest group in the tree
     determines in how many records these differ.
     """
-    if size == 1:
+    if group == ONE_RECORD:
         return event
     return stock.ComposedDpEvent(
         [
             stock.SelfComposedDpEvent(
-                dp_event.GroupSubsampledEvent(size, _of_one_record(leaf)), count
+                dp_event.GroupSubsampledEvent(
+                    group.size, _of_one_record(leaf), group.num_removed
+                ),
+                count,
             )
             for leaf, count in event_trees.leaves(event)
         ]

@@ -74,33 +74,61 @@ def without_replacement_rdp(
 ) -> FloatArray:
     """Returns the RDP of a mechanism on a batch of fixed size, if a record is replaced.
 
+    Let a, p and p′ be the laws of the mechanism on a batch without the record, with it,
+    and with the record that replaces it. Any two of these batches differ in one record.
+    By joint convexity it suffices to bound the divergence of M = (1 − γ) a + γ p from
+    M′ = (1 − γ) a + γ p′.
+
     Args:
         orders: Rényi orders α ≥ 1, inf included.
         curve: The mechanism's RDP ε(α) at orders, of batches that differ in a record.
         sampling_fraction: The batch size over the dataset size, γ.
 
     Guarantees:
-        No entry is below the truth.
+        No entry is below the truth. At integer orders Ψ − 1 = A + B, where A is
+        α (α − 1) ∫₁ κ^{α−2} H_κ(M‖M′) dκ and B is the same of κ^{−α−1} H_κ(M′‖M). With
+        κ = 1 + γ u and β = γ + (1 − γ)/(1 + u),
+
+            H_κ(M‖M′) ≤ γ (1 − β) H_{1+u}(p‖a) + γ β H_{1+u}(p‖p′)
+
+        by advanced joint convexity. As 1 − β ≤ 1 − γ, A is at most
+        S + (1 − γ) α (α − 1) γ² ∫ (1 + γ u)^{α−2}/(1 + u) H_{1+u}(p‖p′) du. Here S is
+        Ψ − 1 of a Poisson sample (see `poisson_rdp`), and the integral of
+        (1 + u)^{j−1} H_{1+u} is at most (e^{j ε(j+1)} − 1)/(j (j + 1)), or ε(1) for
+        j = 0: a sum of positive terms again. As κ^{−α−1} is at most one and at most
+        1/(c (1 + u)), with c the smaller of 1 and (α + 1) γ, B is at most C(α, 2) γ²
+        times min(e^{ε(2)} − 1, 2 ε(1)/c) + 2 (1 − γ) ε(1). It is at most (α − 1) γ,
+        too.
 
     Source:
-        https://arxiv.org/abs/1808.00087, Theorem 9 and Corollary 10.
+        docs/mathematics.md, "Rényi divergences" (ours);
+        https://arxiv.org/abs/1807.01647, Theorem 2 (advanced joint convexity).
     """
     fraction = sampling_fraction
     if fraction in (0.0, 1.0):
         return np.zeros(len(orders)) if fraction == 0 else curve(orders)
-    largest = float(curve([math.inf])[0])
-    # This is log min(2, (e^ε(∞) − 1)^j) for j = 1.
-    log_range = math.log(math.expm1(min(largest, 1.0))) if largest else -math.inf
+    first = 2 * float(curve([ratio_moments.LOWEST_ORDER])[0])
 
     def log_terms(order: int, inner: FloatArray) -> FloatArray:
-        counts = np.arange(2, order + 1)
-        capped = np.minimum(math.log(2), counts * log_range) + inner
-        with np.errstate(divide="ignore"):
-            first = inner[0] + np.log(-np.expm1(-inner[0]))
-        capped[0] = min(capped[0], math.log(4) + first)
+        counts = np.arange(2.0, order + 1)
         weights = _log_choices(order) + counts * math.log(fraction)
-        terms: FloatArray = weights + capped + _slack(order, weights, inner)
-        return terms
+        unsampled = weights + (order - counts) * math.log1p(-fraction)
+        least = min(1.0, (order + 1) * fraction)
+        # Where e^{ε(2)} − 1 may overflow, it is the larger one.
+        squares = math.expm1(min(float(inner[0]), 1.0 + math.log1p(first / least)))
+        second = min(squares, first / least) + (1 - fraction) * first
+        with np.errstate(divide="ignore"):
+            gains = inner + np.log(-np.expm1(-inner))
+            integrals = np.append(np.log(first), gains[:-1])
+            reverse = weights[0] + np.log(second)
+        integrals[1:] += np.log(counts[1:] / (counts[1:] - 2))
+        return _slack(order, unsampled, weights, inner) + np.concatenate(
+            [
+                unsampled + gains,
+                unsampled + integrals + math.log1p(-fraction),
+                [min(reverse, math.log((order - 1) * fraction))],
+            ]
+        )
 
     return _from_integer_orders(orders, curve, log_terms)
 

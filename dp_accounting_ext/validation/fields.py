@@ -10,6 +10,7 @@ from dp_accounting import privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 
 LARGEST_INTEGER = 2**53  # Floats hold all integers up to this one.
@@ -284,6 +285,20 @@ def neighboring_relation(value: Any) -> privacy_accountant.NeighboringRelation:
             f"neighboring_relation must be a NeighboringRelation. Found {value!r}."
         )
     return value
+
+
+def direction(value: Any) -> Direction:
+    """Returns the direction of this name.
+
+    Raises:
+        ValueError: If it is neither "remove" nor "add".
+    """
+    if value not in ("remove", "add"):
+        raise ValueError(
+            f"direction must be 'remove', 'add' or None, for the larger one. "
+            f"Found {value!r:.60}."
+        )
+    return Direction(value)
 
 
 def number_of_steps(value: Any) -> int:

@@ -65,7 +65,7 @@ def accountant_of(*events, relation=ADD, **options):
     runs = accountant._composed
     # Sums are made in the order of the mechanisms: another order is computed, too.
     order = tuple(runs.counts.items())
-    key = relation, tuple(options.items()), runs.group_size, order
+    key = relation, tuple(options.items()), runs.group, order
     answers = _ANSWERS[key] = _ANSWERS.pop(key, None) or accountant._answers()
     accountant._composed, accountant._memory = answers.composed, answers
     if len(_ANSWERS) > 16:

@@ -6,6 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import mpmath
 import pytest
 
 from dp_accounting_ext.pairs import gaussian_mixture
@@ -55,3 +56,70 @@ def test_batches_of_all_but_one_record(members, size):
         sampled_members.without_replacement(members, size, size - 1),
         lambda i: Fraction(size - members if i == members else members, size),
     )
+
+
+def below_and_above(trials, rate, number):
+    """Both tails from sums of 40 digits, from `number` on until terms do not count."""
+    with mpmath.workdps(40):
+        odds = mpmath.mpf(rate) / (1 - mpmath.mpf(rate))
+        log_ways = mpmath.loggamma(trials + 1) - mpmath.loggamma(number + 1)
+        log_ways -= mpmath.loggamma(trials - number + 1)
+        at = number * mpmath.log(odds) + trials * mpmath.log1p(-mpmath.mpf(rate))
+        start = mpmath.exp(log_ways + at)
+        below, term, i = mpmath.mpf(0), start, number
+        while i >= 0 and (term > below * mpmath.mpf(10) ** -20 or i > trials * rate):
+            below += term
+            term *= i / (odds * (trials - i + 1))
+            i -= 1
+        above, i = mpmath.mpf(0), number + 1
+        term = start * odds * (trials - number) / (number + 1)
+        while i <= trials and (
+            term > above * mpmath.mpf(10) ** -20 or i < trials * rate
+        ):
+            above += term
+            i += 1
+            term *= odds * (trials - i + 1) / i
+        return below, above
+
+
+@pytest.mark.parametrize(
+    ("trials", "mean"),
+    [
+        (1, 1e-9),
+        (1, 1 - 1e-6),
+        (7, 0.3),
+        (60, 54),
+        (5000, 1),
+        (5000, 2500),
+        (10**6, 300),
+        (10**8, 3),
+        (10**9, 800),
+        (10**12, 60),
+    ],
+)
+@pytest.mark.parametrize("deviations", [-25, -8, -1, 0, 1, 8, 30])
+def test_binomial_tails(trials, mean, deviations):
+    """SciPy's own tails err by 4e-8 for 1e8 trials, and its 0 is 1e-275 once."""
+    spread = math.sqrt(max(mean * (1 - mean / trials), 0.3))
+    number = math.floor(mean + deviations * spread)
+    if not 0 <= number < trials:
+        return
+    rate = mean / trials
+    found = sampled_members.binomial_tails(trials, rate, number)
+    for value, exact in zip(found, below_and_above(trials, rate, number), strict=True):
+        if exact > 1e-290:
+            assert abs(value / exact - 1) <= 1e-11
+
+
+def test_a_tail_of_few_of_many():
+    """SciPy finds 0."""
+    found, _ = sampled_members.binomial_tails(6446, 0.10592659613620384, 20)
+    exact, _ = below_and_above(6446, 0.10592659613620384, 20)
+    assert abs(found / exact - 1) <= 1e-11
+    assert exact < 1e-270
+
+
+def test_tails_outside_all_numbers():
+    assert sampled_members.binomial_tails(10, 0.5, -1) == (0.0, pytest.approx(1.0))
+    assert sampled_members.binomial_tails(10, 0.5, 10) == (pytest.approx(1.0), 0.0)
+    assert sampled_members.binomial_tails(10, 1.0, 9) == (0.0, 1.0)
