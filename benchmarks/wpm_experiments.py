@@ -1,6 +1,7 @@
 """The experiments of the Wasserstein projection's paper, as tables and pictures.
 
     python benchmarks/wpm_experiments.py ring
+    python benchmarks/wpm_experiments.py population
     python benchmarks/wpm_experiments.py movielens ml-100k/ [--picture hits.png]
     python benchmarks/wpm_experiments.py gowalla loc-gowalla_totalCheckins.txt.gz \
         [--picture errors.png] [--heat-map maps.png] [--learn-rounds 40]
@@ -404,6 +405,65 @@ def draw_maps(
     print(f"wrote {path}")
 
 
+# What a server may conclude.
+
+
+def make_towns(seed: int, kinds: int = 60) -> FloatArray:
+    """Returns (kinds, cells) distributions of kinds of people in a made-up city."""
+    generator = np.random.default_rng(seed)
+    side = (np.arange(GRID) + 0.5) / GRID
+    cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    centres = generator.random((4, 2))
+    homes = centres[generator.integers(0, 4, kinds)]
+    homes = homes + 0.1 * generator.normal(size=(kinds, 2))
+    works = centres[generator.integers(0, 4, kinds)]
+    found = np.zeros((kinds, len(cells)))
+    for row, home, work in zip(found, homes, works, strict=True):
+        for place, share in ((home, 0.7), (work, 0.3)):
+            row += (
+                share
+                * normalised(
+                    np.exp(-((cells - place) ** 2).sum(axis=1)[np.newaxis] / 0.002)
+                )[0]
+            )
+    return found
+
+
+def run_population(
+    counts: tuple[int, ...] = (500, 5_000, 50_000),
+    epsilons: tuple[float, ...] = (1.0, 2.0, 4.0),
+    seed: int = 0,
+) -> None:
+    side = (np.arange(GRID) + 0.5) / GRID
+    cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    kinds = make_towns(seed)
+    cost, generator = wpm.PointCost(cells), np.random.default_rng(seed)
+    matrix, truth = cost.matrix(), kinds.mean(axis=0)
+    print(f"A made-up city of {len(cells)} cells, seed {seed}: W_1 of estimates from")
+    print("the mean user, in sides of the map, and what is certified with 95 %")
+    heads = "average", "bound", "debiased: bias", "bound", "likeliest"
+    print(f"{'ε':>5}{'users':>8}" + "".join(f"{head:>18}" for head in heads))
+    for epsilon in epsilons:
+        projected = wpm.WassersteinProjectionMechanism(cost, epsilon)
+        linear = wpm.WassersteinProjectionMechanism(cost, epsilon, linear=True)
+        laws = [np.asarray(each.project(kinds)) for each in (projected, linear)]
+        for count in counts:
+            means = [law.mean(axis=0) / law.mean(axis=0).sum() for law in laws]
+            draws = [generator.choice(len(cells), count, p=mean) for mean in means]
+            average = wpm.average_of_draws(draws[0], projected)
+            debiased = wpm.debiased_average(draws[1], linear)
+            likeliest = wpm.likeliest_population(draws[1], linear)
+            found = [
+                projection.reaching_cost(truth, matrix, average.distribution),
+                average.error_bound,
+                debiased.bias_bound,
+                debiased.error_bound,
+                projection.reaching_cost(truth, matrix, likeliest),
+            ]
+            values = "".join(f"{value:>18.3f}" for value in found)
+            print(f"{epsilon:>5g}{count:>8}{values}", flush=True)
+
+
 # Data of the real files' shape, for who has none.
 
 
@@ -471,10 +531,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     jobs = parser.add_subparsers(dest="job", required=True)
-    for name in ("ring", "movielens", "gowalla"):
+    for name in ("ring", "population", "movielens", "gowalla"):
         job = jobs.add_parser(name)
         if name == "ring":
             job.add_argument("--epsilon", type=float, default=5.0)
+        elif name == "population":
+            job.add_argument("--seed", type=int, default=0)
         else:
             job.add_argument("--picture", type=pathlib.Path)
             job.add_argument("path", type=pathlib.Path, nargs="?")
@@ -486,6 +548,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.job == "ring":
         run_ring(options.epsilon)
+        return
+    if options.job == "population":
+        run_population(seed=options.seed)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = options.path or made_up(options.job, pathlib.Path(folder))

@@ -45,3 +45,12 @@ def test_made_up_data_go_through(tmp_path, capsys, monkeypatch):
     assert maps.stat().st_size > 1000
     assert "WPM, learned" in captured.out and "exponential" in captured.out
     assert "learning: 1" in captured.err and "movielens: ε = 2" in captured.err
+
+
+def test_a_population_is_found_from_linear_draws(capsys, monkeypatch):
+    monkeypatch.setattr(experiments, "GRID", 6)
+    experiments.run_population((5_000,), (4.0,))
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    average, bound, bias, other, likeliest = map(float, row[2:])
+    assert average <= bound and bias <= other
+    assert likeliest < 0.7 * average
