@@ -22,8 +22,9 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import mechanism as mechanisms
 from dp_accounting_ext.wpm.projections import linear_program
 
-# Certified: bounds are widened by more than sums of floats may be off.
-_ROUNDING = 1e-9
+# Certified: bounds are widened, those of distances by more than costs change where
+# laws are rounded to integer weights, and all by more than sums of floats may be off.
+_WEIGHTS, _ROUNDING = 1e-6, 1e-9
 _MOST_STEPS = 100
 
 
@@ -137,6 +138,11 @@ def debiased_average(
     shares, order = _shares(draws, mechanism), _order(mechanism)
     least = _least(mechanism)
     free = 1 - math.fsum(least)
+    if free < _ROUNDING:
+        raise ValueError(
+            "mechanism must have a base measure whose least masses leave room for what "
+            f"users have. Found a room of {free:.3g}; take a smaller measure."
+        )
     paid = mechanism.cost.matrix() ** (1 / order)
     bias = float((np.maximum(channel - least, 0.0) * paid).sum(axis=1).max()) / free
     spread = _spread(mechanism, np.size(draws), confidence) / free
@@ -151,8 +157,8 @@ def likeliest_population(
     Steps of expectation maximization increase the likelihood, from the uniform
     distribution. They end where the fit is as good as that of the truth would be on
     average: n KL(shares | law) ≤ (outputs drawn − 1) / 2; or after 100. Further steps
-    would fit noise. There is no bound on the error; from some thousand draws on it is
-    the smallest of the estimates in our settings.
+    would fit noise. There is no bound on the error. With few draws the average may be
+    nearer.
 
     Args:
         draws: (n,) indices of outputs, one draw for each user, all independent.
@@ -244,8 +250,8 @@ def estimate_mean(
 def _estimate(
     masses: FloatArray, bias: float, spread: float, confidence: float
 ) -> DistributionEstimate:
-    bias *= 1 + _ROUNDING
-    error = (bias + spread) * (1 + _ROUNDING)
+    bias *= 1 + _WEIGHTS
+    error = (bias + spread) * (1 + _WEIGHTS)
     return DistributionEstimate(masses, bias, error, confidence)
 
 
@@ -270,7 +276,14 @@ def _shares(
         raise ValueError(
             f"draws must be indices of the {size} outputs. Found {found[wrong][0]}."
         )
-    return np.bincount(found, minlength=size) / found.size
+    shares = np.bincount(found, minlength=size) / found.size
+    never = np.flatnonzero((shares > 0) & (mechanism.base_measure == 0))
+    if never.size:
+        raise ValueError(
+            "draws must be of outputs with a base measure, as those of the mechanism "
+            f"are. Found {never[0]}, which has none."
+        )
+    return np.asarray(shares)
 
 
 def _channel(mechanism: mechanisms.WassersteinProjectionMechanism) -> FloatArray:

@@ -235,6 +235,10 @@ def test_many_draws_find_the_population():
 
 
 AVERAGE = wpm.average_of_draws
+NEVER = wpm.from_points(PLACES, 1.0, base_measure=[0, 0.5, 0.5, 0, 0, 0], linear=True)
+FULL = wpm.from_points(
+    PLACES, 1.0, base_measure=np.full(6, np.exp(0.5) / 6), linear=True
+)
 MATRIX = wpm.WassersteinProjectionMechanism(np.ones((6, 6)), 1.0, linear=True)
 
 
@@ -265,6 +269,8 @@ MATRIX = wpm.WassersteinProjectionMechanism(np.ones((6, 6)), 1.0, linear=True)
         (lambda: AVERAGE([0], 3), TypeError, "mechanism must be a Wass"),
         (lambda: AVERAGE([0], MATRIX), ValueError, "the cost of a metric"),
         (lambda: wpm.debiased_average([0], EXACT), ValueError, "made with linear=True"),
+        (lambda: wpm.likeliest_population([1, 3], NEVER), ValueError, "Found 3, which"),
+        (lambda: wpm.debiased_average([0], FULL), ValueError, "leave room for what"),
         (lambda: wpm.likeliest_population([0], EXACT), ValueError, "linear=True"),
         (
             lambda: wpm.estimate_mean([0], LINEAR, [1.0]),
