@@ -8,6 +8,7 @@ alone, or on nothing, so that not even its rounding differs.
 
 from collections.abc import Iterator
 import functools
+from typing import Any
 from typing import Protocol
 
 import numpy as np
@@ -146,6 +147,10 @@ class EntropicSolver:
             prices[place] = self.regularization * np.log(scales[: rows.size])
         return laws, prices
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the kernel, which a worker makes faster than it gets it."""
+        return {key: held for key, held in vars(self).items() if key != "_kernel"}
+
     @functools.cached_property
     def _kernel(self) -> FloatArray | None:
         """The kernel of all inputs, if it is small enough."""
@@ -167,7 +172,8 @@ class EntropicSolver:
         shared = counts * _SHARE > users.size
         if kernel is not None:
             many = np.flatnonzero(shared)
-            for rows in np.split(many, np.arange(_ROWS, many.size, _ROWS)):
+            for begin in range(0, many.size, _ROWS):
+                rows = many[begin : begin + _ROWS]
                 masses = np.zeros((_ROWS, users.size))
                 for place, user in enumerate(rows.tolist()):
                     inputs, entries = users.row(user)
