@@ -200,7 +200,10 @@ def from_points(
     base_measure: BaseMeasure = "uniform",
     *,
     outputs: npt.ArrayLike | None = None,
-    **options: Any,
+    relative_gap: float = 1e-6,
+    regularization: float | None = None,
+    iterations: int = 40,
+    linear: bool = False,
 ) -> WassersteinProjectionMechanism:
     """Returns the mechanism for distances between points, without a matrix.
 
@@ -212,7 +215,11 @@ def from_points(
         order: The order p ≥ 1 of the Wasserstein distance.
         base_measure: As for `WassersteinProjectionMechanism`.
         outputs: (k_v, dimensions) points that may be released; None for `points`.
-        options: Other arguments of `WassersteinProjectionMechanism`, by name.
+        relative_gap: As for `WassersteinProjectionMechanism`.
+        regularization: As for `WassersteinProjectionMechanism`, in the unit of
+            distances to the power p.
+        iterations: As for `WassersteinProjectionMechanism`.
+        linear: As for `WassersteinProjectionMechanism`.
 
     Warnings, which depend on public values alone, are issued if points look like
     degrees and no metric is named, if some points seem to have latitude and longitude
@@ -233,7 +240,15 @@ def from_points(
         found.append(far_places.warning_of_outputs(cost, outputs, distance))
     for words in filter(None, found):
         warnings.warn(words, stacklevel=2)
-    return WassersteinProjectionMechanism(cost, epsilon, base_measure, **options)
+    return WassersteinProjectionMechanism(
+        cost,
+        epsilon,
+        base_measure,
+        relative_gap=relative_gap,
+        regularization=regularization,
+        iterations=iterations,
+        linear=linear,
+    )
 
 
 def _are_degrees(points: FloatArray) -> bool:
