@@ -9,7 +9,6 @@ import pytest
 CI = pathlib.Path(__file__).parent.parent / ".ci"
 # What a test may take, in seconds of the machine that wrote the ledger.
 QUICK = 1.0
-SAMPLE = 30
 
 
 @pytest.fixture
@@ -18,11 +17,12 @@ def ledger(monkeypatch):
     return importlib.import_module("ledger")
 
 
-def test_answers_are_those_of_a_sample_of_rows(ledger, capsys):
+@pytest.mark.parametrize("sample", [12, pytest.param(60, marks=pytest.mark.nightly)])
+def test_answers_are_those_of_a_sample_of_rows(ledger, capsys, sample):
     rows = [row for row in ledger.rows() if row.seconds <= QUICK]
     code = ledger.beside.Revision(CI.parent)
     try:
-        worse = ledger.check(code, rows[:: len(rows) // SAMPLE])
+        worse = ledger.check(code, rows[:: len(rows) // sample])
     finally:
         code.close()
     assert worse == 0, capsys.readouterr().out

@@ -6,6 +6,11 @@ import runpy
 import sys
 import types
 
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10, where pytest needs the other.
+    import tomli as tomllib
+
 import dp_accounting_ext
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -99,3 +104,34 @@ def test_hooks_are_linters_and_types():
 def test_a_wrong_bound_is_reported_in_private():
     assert "SECURITY.md" in text_of(".github/ISSUE_TEMPLATE/bug.md")
     assert "private vulnerability" in " ".join(text_of("SECURITY.md").split())
+
+
+def test_the_locked_environment_has_every_dependency():
+    project, locked = text_of("pyproject.toml"), text_of(".ci/locked.txt").lower()
+    pinned = set(re.findall(r"^([\w.-]+)==", locked, re.M))
+    pinned = {re.sub(r"[-_.]+", "-", name) for name in pinned}
+    table = tomllib.loads(project)["project"]
+    extras = table["optional-dependencies"]
+    needed = [*table["dependencies"], *extras["test"], *extras["dev"], *extras["docs"]]
+    for requirement in needed:
+        name = re.match(r"[\w-]+", requirement)[0].lower()
+        assert re.sub(r"[-_.]+", "-", name) in pinned, name
+
+
+def test_a_release_is_the_version_that_its_tag_names():
+    """The step of the workflow that compares them finds the version."""
+    workflow = text_of(".github/workflows/release.yml")
+    program = re.search(r"sed -n '([^']+)'", workflow)[1]
+    assert program == r's/^__version__ = "\(.*\)"$/\1/p'
+    home = text_of("dp_accounting_ext/__init__.py")
+    found = re.findall(r'^__version__ = "(.*)"$', home, re.M)
+    assert found == [dp_accounting_ext.__version__]
+    assert "id-token: write" in workflow and "password" not in workflow
+
+
+def test_every_extra_has_its_reason_in_the_changelog():
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"][
+        "optional-dependencies"
+    ]
+    table = text_of("CHANGELOG.md").partition("### Optional packages")[2]
+    assert set(re.findall(r"`([\w-]+)`", table.partition("\n## ")[0])) == set(extras)

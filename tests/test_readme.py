@@ -29,6 +29,7 @@ WITHOUT_PYTHON = {
     "CONTRIBUTING",
     "measurements",
     "reference",
+    "releases",
     "rounding",
 }
 MODULE = "python -m dp_accounting_ext"
@@ -84,7 +85,19 @@ def answers_once(monkeypatch):
         monkeypatch.setattr(ext.PLDAccountant, name, answer)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def at_night(values, quick):
+    """Marks what is asked at night: all but a few."""
+    nightly = pytest.mark.nightly
+    return [pytest.param(v, marks=[] if quick(v) else nightly) for v in values]
+
+
+# The pages that most people read.
+FIRST = {ROOT / "README.md", ROOT / "docs" / "index.md"}
+
+
+@pytest.mark.parametrize(
+    "page", at_night(PAGES, FIRST.__contains__), ids=lambda page: page.stem
+)
 def test_every_python_block_runs(page, own_table, answers_once):
     assert bool(blocks(page, "python")) == (page.stem not in WITHOUT_PYTHON)
     run_python(page)
@@ -116,9 +129,10 @@ def commands():
 
 
 COMMANDS = commands()
+OF_THE_README = [line for line in COMMANDS if "help" not in line][:3]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", at_night(COMMANDS, OF_THE_README.__contains__))
 def test_every_command_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # The page would be there until Ctrl-C: tests/browser opens it.

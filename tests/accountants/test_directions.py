@@ -53,11 +53,11 @@ def test_a_poisson_sample_against_its_closed_form(rate, noise, direction):
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_one_of_two_steps_against_quadrature(direction):
-    """The ratio is the mean of those of both steps; the grid is 1e-3 wide."""
-    nodes = np.arange(-9, 10, 0.005)
+    """The ratio is the mean of those of both steps; the grid is a hundredth wide."""
+    nodes = np.arange(-9, 10, 0.01)
     x, y = np.meshgrid(nodes, nodes, sparse=True)
     ratio = (np.exp(x - 0.5) + np.exp(y - 0.5)) / 2
-    without = np.exp(-(x**2 + y**2) / 2) / (2 * math.pi) * 0.005**2
+    without = np.exp(-(x**2 + y**2) / 2) / (2 * math.pi) * 0.01**2
     event = ext.RandomAllocationEvent(Gaussian(1.0), 1, 2)
     accountant = ext.PLDAccountant().compose(event)
     for epsilon in EPSILONS:

@@ -127,7 +127,18 @@ HOLDS = {
 }
 
 
-@pytest.mark.parametrize("name", draw.FIGURES)
+# Those that take less than a second; the others are asked at night.
+QUICK = {f"paper1-figure{number}" for number in (7, 8, 9)}
+QUICK |= {"paper2-figure4", "paper2-figure5", "paper3-figure1"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.nightly)
+        for name in draw.FIGURES
+    ],
+)
 def test_every_figure_is_drawn_with_its_table(name, tmp_path):
     """And what must hold of it does: each is computed once."""
     made = draw.FIGURES[name](**SMALL[name])

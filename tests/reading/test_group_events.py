@@ -54,7 +54,7 @@ def test_a_told_split_against_quadrature(split, direction):
     "event",
     [
         SAMPLED,
-        ext.RandomAllocationEvent(Gaussian(1.0), 1, 20),
+        ext.RandomAllocationEvent(Gaussian(1.0), 1, 5),
         dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.LaplaceDpEvent(1.0)),
     ],
     ids=lambda event: type(event).__name__,
