@@ -28,6 +28,13 @@ PROJECTIONS = (
 )
 # ε, work: of 40 users with 80 of 1360 films each, and 250 candidates.
 CROWDS = ((1.0, 80.0), (4.0, 70.0))
+# Users, places of each, places in all, options, work, whether short.
+LARGE_CROWDS: tuple[tuple[int, int, int, dict[str, Any], float, bool], ...] = (
+    (200, 50, 2000, {"regularization": 0.01}, 600.0, False),
+    (10_000, 20, 500, {"regularization": 0.01}, 3000.0, False),
+    (200, 50, 2000, {"linear": True}, 30.0, True),
+    (10_000, 20, 500, {"linear": True}, 300.0, False),
+)
 # Kind, number of places, work, megabytes, whether short: a user with 50 of them.
 MAPS = (
     ("plane", 20_000, 160.0, 500.0, True),
@@ -59,9 +66,9 @@ def projection(name: str, epsilon: float) -> Job:
     return functools.partial(_bounds, masses, cost, measure, epsilon)
 
 
-def _bounds(*arguments: Any) -> Bounds:
+def _bounds(*arguments: Any, **options: Any) -> Bounds:
     """Returns bounds on the cost; they enclose it up to rounding, as promised."""
-    found = wpm.project(*arguments)
+    found = wpm.project(*arguments, **options)
     lower, upper = float(np.min(found.lower_bound)), float(np.min(found.value))
     return lower, max(upper, min(lower, upper * (1 + 1e-9)))
 
@@ -82,6 +89,28 @@ def crowd(epsilon: float) -> Job:
     def job() -> Bounds:
         mechanism.sample(users)
         return 1.0, 1.0  # A draw has no bounds.
+
+    return job
+
+
+def large_crowd(users: int, each: int, size: int, options: dict[str, Any]) -> Job:
+    """Returns draws of many users in a square, and what is certified of the first."""
+    generator = np.random.default_rng(0)
+    places = generator.random((size, 2))
+    chosen = [generator.choice(size, each, replace=False) for _ in range(users)]
+    masses = generator.dirichlet(np.ones(each), size=users)
+    table = sparse.csr_matrix(
+        (masses.ravel(), np.ravel(chosen), each * np.arange(users + 1)),
+        shape=(users, size),
+    )
+    mechanism = wpm.from_points(places, 2.0, **options)
+
+    def job() -> Bounds:
+        mechanism.sample(table)
+        if mechanism.is_linear:
+            return 1.0, 1.0
+        measure = mechanism.base_measure
+        return _bounds(table[:1], mechanism.cost, measure, 2.0, **options)
 
     return job
 
@@ -122,6 +151,11 @@ def rows() -> Iterator[tuple[str, Callable[[], Job], float, float, bool]]:
     for epsilon, work in CROWDS:
         prepare = functools.partial(crowd, epsilon)
         yield f"40 users, ε = {epsilon:g}", prepare, work, 600.0, True
+    for users, each, size, options, work, short in LARGE_CROWDS:
+        prepare = functools.partial(large_crowd, users, each, size, options)
+        way = "linear" if "linear" in options else "Algorithm 1"
+        name = f"{users:,} users, {each} of {size:,} places, {way}"
+        yield name, prepare, work, 600.0, short
     for kind, size, work, most, short in MAPS:
         prepare = functools.partial(large_map, kind, size)
         yield f"{kind} of {size:,} places", prepare, work, most, short

@@ -1,6 +1,7 @@
 """The experiments of the Wasserstein projection's paper, as tables and pictures.
 
     python benchmarks/wpm_experiments.py ring
+    python benchmarks/wpm_experiments.py population
     python benchmarks/wpm_experiments.py movielens ml-100k/ [--picture hits.png]
     python benchmarks/wpm_experiments.py gowalla loc-gowalla_totalCheckins.txt.gz \
         [--picture errors.png] [--heat-map maps.png] [--learn-rounds 40]
@@ -18,6 +19,7 @@ Source: https://arxiv.org/abs/2605.10015, sections 5.1 and 5.2, Appendices M and
 import argparse
 import dataclasses
 import datetime
+import functools
 import gzip
 import pathlib
 import sys
@@ -42,8 +44,17 @@ GRID_EPSILONS = (0.5, 1.0, 2.0, 4.0)
 AUSTIN = (30.15, 30.45, -97.9, -97.6)
 FEWEST_CHECKINS = 10
 NUM_USERS = 500
+# λ of Algorithm 1, in cosine distances and in sides of the map.
+REGULARIZATION = 0.01
 
-LOOKS = (drawing.ALLOCATION, drawing.POISSON, drawing.RENYI, drawing.PLAIN)
+LOOKS = (
+    drawing.ALLOCATION,
+    drawing.POISSON,
+    drawing.RENYI,
+    drawing.PLAIN,
+    {"color": drawing.PURPLE, "ls": "-"},
+    {"color": drawing.ORANGE, "ls": "--"},
+)
 
 
 BEGIN = time.process_time()
@@ -158,16 +169,21 @@ def normalised(rows: FloatArray) -> FloatArray:
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
-def hit_rates(task: Task, epsilon: float) -> dict[str, float]:
+def hit_rates(
+    task: Task, epsilon: float, regularization: float = REGULARIZATION
+) -> dict[str, tuple[float, float]]:
     """Returns hit rates of test users, scales chosen on validation users.
 
-    A rate is the mean probability of a hit, from laws and not from draws.
+    A rate is the mean probability of a hit, from laws and not from draws; beside it is
+    its standard error over the test users.
     """
     candidates, genres = task.cost.shape[1], task.genre_films.shape[0]
 
-    def projected(scale: float, part: int) -> FloatArray:
+    def projected(scale: float, part: int, strength: float | None = None) -> FloatArray:
         measure = np.full(candidates, scale / candidates)
-        mechanism = wpm.WassersteinProjectionMechanism(task.cost, epsilon, measure)
+        mechanism = wpm.WassersteinProjectionMechanism(
+            task.cost, epsilon, measure, regularization=strength
+        )
         return mechanism.project(task.inputs[part])
 
     def by_genre(scale: float, part: int) -> FloatArray:
@@ -178,20 +194,30 @@ def hit_rates(task: Task, epsilon: float) -> dict[str, float]:
         return mechanism.project(task.genre_inputs[part]) @ task.genre_films
 
     scales = np.exp(np.linspace(-0.98, 0.98, SCALES) * epsilon / 2)
-    rates = {}
-    for name, make in (("WPM", projected), ("KL by genre", by_genre)):
+    laws = {}
+    quick = functools.partial(projected, strength=regularization)
+    ways = ("WPM", projected), ("WPM, Alg. 1", quick), ("KL by genre", by_genre)
+    for name, make in ways:
         tuned = [float((make(s, 0) * task.hits[0]).sum(axis=1).mean()) for s in scales]
-        law = make(float(scales[int(np.argmax(tuned))]), 1)
-        rates[name] = float((law * task.hits[1]).sum(axis=1).mean())
-    law = wpm.ExponentialMechanism(task.cost, epsilon).project(task.inputs[1])
-    rates["exponential"] = float((law * task.hits[1]).sum(axis=1).mean())
+        laws[name] = make(float(scales[int(np.argmax(tuned))]), 1)
+    exponential = wpm.ExponentialMechanism(task.cost, epsilon)
+    laws["exponential"] = exponential.project(task.inputs[1])
+    rates = {}
+    for name, law in laws.items():
+        each = (np.asarray(law) * task.hits[1]).sum(axis=1)
+        rates[name] = float(each.mean()), float(each.std() / np.sqrt(each.size))
     return rates
 
 
-def run_movielens(path: pathlib.Path, picture: pathlib.Path | None, seed: int) -> None:
+def run_movielens(
+    path: pathlib.Path,
+    picture: pathlib.Path | None,
+    seed: int,
+    regularization: float = REGULARIZATION,
+) -> None:
     task = make_task(read_films(path), seed)
     popular = int(np.argmax(task.hits[0].mean(axis=0)))
-    print(f"MovieLens-100K, seed {seed}: hit rate of one draw")
+    print(f"MovieLens-100K, seed {seed}: hit rate of one draw, and standard error")
     print(
         f"the film most public users like, always, at ε = 0: {mean_hit(task, popular)}"
     )
@@ -199,19 +225,23 @@ def run_movielens(path: pathlib.Path, picture: pathlib.Path | None, seed: int) -
     names: list[str] = []
     table = []
     for epsilon in EPSILONS:
-        rates = hit_rates(task, epsilon)
+        rates = hit_rates(task, epsilon, regularization)
         if not names:
             names = list(rates)
-            print(f"{'ε':>5}" + "".join(f"{name:>14}" for name in names))
+            print(f"{'ε':>5}" + "".join(f"{name:>16}" for name in names))
         table.append([rates[name] for name in names])
         progress(f"movielens: ε = {epsilon:g}")
-        print(f"{epsilon:>5g}" + "".join(f"{x:>14.4f}" for x in table[-1]), flush=True)
+        print(f"{epsilon:>5g}" + shown(table[-1]), flush=True)
     if picture:
         draw_lines(names, EPSILONS, np.array(table), "hit rate of one draw", picture)
 
 
 def mean_hit(task: Task, candidate: int) -> str:
     return f"{task.hits[1][:, candidate].mean():.3f}"
+
+
+def shown(values: list[tuple[float, float]]) -> str:
+    return "".join(f"{mean:>9.4f} ±{error:.4f}" for mean, error in values)
 
 
 # Gowalla.
@@ -257,27 +287,29 @@ def run_gowalla(
     runs: int = 5,
     learn_rounds: int = 40,
     heat_map: pathlib.Path | None = None,
+    regularization: float = REGULARIZATION,
 ) -> None:
     users, public = make_visitors(*read_checkins(path), seed)
     side = (np.arange(GRID) + 0.5) / GRID
     cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-    cost = wpm.PointCost(cells).matrix()
-    truth = users.mean(axis=0)
+    cost = wpm.PointCost(cells)
+    truth, matrix = users.mean(axis=0), cost.matrix()
     print(f"Gowalla, Austin, {len(users)} users, one draw each: W_1 of the estimate")
     print("from the users' mean, in sides of the map; mean and deviation of runs")
-    table: list[list[float]] = []
+    table: list[list[tuple[float, float]]] = []
     for epsilon in GRID_EPSILONS:
-        mechanisms = grid_mechanisms(cost, epsilon, public, learn_rounds)
+        mechanisms = grid_mechanisms(
+            cost, epsilon, public, learn_rounds, regularization
+        )
         if not table:
             print(f"{'ε':>5}" + "".join(f"{name:>16}" for name in mechanisms))
-        line, means = f"{epsilon:>5g}", []
+        found = []
         for name, mechanism in mechanisms.items():
-            errors = estimate_errors(mechanism, users, truth, cost, seed, runs)
-            means.append(float(np.mean(errors)))
-            line += f"{means[-1]:>9.4f} ±{np.std(errors):.4f}"
+            errors = estimate_errors(mechanism, users, truth, matrix, seed, runs)
+            found.append((float(np.mean(errors)), float(np.std(errors))))
             progress(f"gowalla: ε = {epsilon:g}, {name}")
-        table.append(means)
-        print(line, flush=True)
+        table.append(found)
+        print(f"{epsilon:>5g}" + shown(found), flush=True)
         if heat_map and epsilon == GRID_EPSILONS[-1]:
             draw_maps(mechanisms, users, seed, heat_map)
     if picture:
@@ -286,11 +318,20 @@ def run_gowalla(
 
 
 def grid_mechanisms(
-    cost: FloatArray, epsilon: float, public: FloatArray, learn_rounds: int
+    cost: wpm.TransportCost,
+    epsilon: float,
+    public: FloatArray,
+    learn_rounds: int,
+    regularization: float,
 ) -> dict[str, Any]:
     """Returns the mechanisms that are compared; a learned one if it has rounds."""
+    quick = wpm.WassersteinProjectionMechanism(
+        cost, epsilon, regularization=regularization
+    )
     found: dict[str, Any] = {
         "WPM, uniform": wpm.WassersteinProjectionMechanism(cost, epsilon),
+        "WPM, Alg. 1": quick,
+        "linear": wpm.WassersteinProjectionMechanism(cost, epsilon, linear=True),
         "WPM, minimax": wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
     }
     progress(f"gowalla: ε = {epsilon:g}, minimax measure")
@@ -319,13 +360,21 @@ def estimate_errors(
     seed: int,
     runs: int,
 ) -> list[float]:
-    """Returns W_1 of estimates from draws, the laws computed once for all runs."""
+    """Returns W_1 of estimates from draws, the laws computed once for all runs.
+
+    The estimate is the average of the draws, and of linear ones the likeliest mean.
+    """
+    linear = getattr(mechanism, "is_linear", False)
     laws = np.asarray(mechanism.project(users))
     errors = []
     for run in range(runs):
         places = np.random.default_rng(seed + run).random((len(users), 1))
         draws = (np.cumsum(laws, axis=1) < places).sum(axis=1)
-        estimate = np.bincount(draws, minlength=truth.size)[: truth.size] / len(users)
+        draws = np.minimum(draws, truth.size - 1)
+        if linear:
+            estimate = wpm.likeliest_population(draws, mechanism)
+        else:
+            estimate = np.bincount(draws, minlength=truth.size) / len(users)
         errors.append(projection.reaching_cost(truth, cost, estimate / estimate.sum()))
     return errors
 
@@ -354,6 +403,65 @@ def draw_maps(
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
     print(f"wrote {path}")
+
+
+# What a server may conclude.
+
+
+def make_towns(seed: int, kinds: int = 60) -> FloatArray:
+    """Returns (kinds, cells) distributions of kinds of people in a made-up city."""
+    generator = np.random.default_rng(seed)
+    side = (np.arange(GRID) + 0.5) / GRID
+    cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    centres = generator.random((4, 2))
+    homes = centres[generator.integers(0, 4, kinds)]
+    homes = homes + 0.1 * generator.normal(size=(kinds, 2))
+    works = centres[generator.integers(0, 4, kinds)]
+    found = np.zeros((kinds, len(cells)))
+    for row, home, work in zip(found, homes, works, strict=True):
+        for place, share in ((home, 0.7), (work, 0.3)):
+            row += (
+                share
+                * normalised(
+                    np.exp(-((cells - place) ** 2).sum(axis=1)[np.newaxis] / 0.002)
+                )[0]
+            )
+    return found
+
+
+def run_population(
+    counts: tuple[int, ...] = (500, 5_000, 50_000),
+    epsilons: tuple[float, ...] = (1.0, 2.0, 4.0),
+    seed: int = 0,
+) -> None:
+    side = (np.arange(GRID) + 0.5) / GRID
+    cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    kinds = make_towns(seed)
+    cost, generator = wpm.PointCost(cells), np.random.default_rng(seed)
+    matrix, truth = cost.matrix(), kinds.mean(axis=0)
+    print(f"A made-up city of {len(cells)} cells, seed {seed}: W_1 of estimates from")
+    print("the mean user, in sides of the map, and what is certified with 95 %")
+    heads = "average", "bound", "debiased: bias", "bound", "likeliest"
+    print(f"{'ε':>5}{'users':>8}" + "".join(f"{head:>18}" for head in heads))
+    for epsilon in epsilons:
+        projected = wpm.WassersteinProjectionMechanism(cost, epsilon)
+        linear = wpm.WassersteinProjectionMechanism(cost, epsilon, linear=True)
+        laws = [np.asarray(each.project(kinds)) for each in (projected, linear)]
+        for count in counts:
+            means = [law.mean(axis=0) / law.mean(axis=0).sum() for law in laws]
+            draws = [generator.choice(len(cells), count, p=mean) for mean in means]
+            average = wpm.average_of_draws(draws[0], projected)
+            debiased = wpm.debiased_average(draws[1], linear)
+            likeliest = wpm.likeliest_population(draws[1], linear)
+            found = [
+                projection.reaching_cost(truth, matrix, average.distribution),
+                average.error_bound,
+                debiased.bias_bound,
+                debiased.error_bound,
+                projection.reaching_cost(truth, matrix, likeliest),
+            ]
+            values = "".join(f"{value:>18.3f}" for value in found)
+            print(f"{epsilon:>5g}{count:>8}{values}", flush=True)
 
 
 # Data of the real files' shape, for who has none.
@@ -403,8 +511,10 @@ def draw_lines(
     picture: pathlib.Path,
 ) -> None:
     curves = [
-        drawing.Curve(name, epsilons, column.tolist(), style=look)
-        for name, column, look in zip(names, table.T, LOOKS, strict=False)
+        drawing.Curve(name, epsilons, mean + error, mean - error, look)
+        for name, (mean, error), look in zip(
+            names, table.transpose(1, 2, 0), LOOKS, strict=False
+        )
     ]
     panel = drawing.Panel("", "ε (nats)", label, curves, "", (0.0, None))
     save(drawing.Picture(label, [panel]), picture)
@@ -421,14 +531,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     jobs = parser.add_subparsers(dest="job", required=True)
-    for name in ("ring", "movielens", "gowalla"):
+    for name in ("ring", "population", "movielens", "gowalla"):
         job = jobs.add_parser(name)
         if name == "ring":
             job.add_argument("--epsilon", type=float, default=5.0)
+        elif name == "population":
+            job.add_argument("--seed", type=int, default=0)
         else:
             job.add_argument("--picture", type=pathlib.Path)
             job.add_argument("path", type=pathlib.Path, nargs="?")
             job.add_argument("--seed", type=int, default=0)
+            job.add_argument("--regularization", type=float, default=REGULARIZATION)
         if name == "gowalla":
             job.add_argument("--heat-map", type=pathlib.Path)
             job.add_argument("--learn-rounds", type=int, default=40)
@@ -436,10 +549,13 @@ def main() -> None:
     if options.job == "ring":
         run_ring(options.epsilon)
         return
+    if options.job == "population":
+        run_population(seed=options.seed)
+        return
     with tempfile.TemporaryDirectory() as folder:
         path = options.path or made_up(options.job, pathlib.Path(folder))
         if options.job == "movielens":
-            run_movielens(path, options.picture, options.seed)
+            run_movielens(path, options.picture, options.seed, options.regularization)
         else:
             run_gowalla(
                 path,
@@ -447,6 +563,7 @@ def main() -> None:
                 options.seed,
                 learn_rounds=options.learn_rounds,
                 heat_map=options.heat_map,
+                regularization=options.regularization,
             )
 
 

@@ -66,7 +66,7 @@ ELSEWHERE = {
     "validation/inheritance": "test_unknown_host.py",
     "verify": "verify/test_verify.py and referee/, against the package",
     "wpm/checks": "test_messages.py",
-    "wpm/projections": "test_exact_projection.py, whatever solves it",
+    "wpm/projections": "test_projections.py, whatever solves it",
     "wpm/worst_cases": "test_base_measures.py and test_mechanism.py",
 }
 

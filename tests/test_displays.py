@@ -63,6 +63,7 @@ ONE = dataclasses.replace(RUN, sampling="Poisson sampling")
 MATRIX = ext.MatrixAllocationEvent(np.array([1.0, 0.5]), 2.0, 4, 1)
 ALLOCATION = ext.RandomAllocationEvent(STEP, 1, 5)
 ON_LINE = ext.wpm.from_points(np.arange(70.0), 2.0)
+LINEAR = ext.wpm.from_points(np.arange(70.0), 2.0, linear=True)
 MASSES = np.full(70, 1 / 70)
 
 # One of each kind of object that users get.
@@ -86,6 +87,9 @@ HELD = {
     "mechanism": lambda: ON_LINE,
     "plan": ON_LINE.expected_cost,
     "cost": lambda: ON_LINE.cost,
+    "average": lambda: ext.wpm.average_of_draws([1, 2], ON_LINE),
+    "mean": lambda: ext.wpm.estimate_mean([1, 2], LINEAR, np.arange(70.0)),
+    "sphere": lambda: ext.wpm.SphereMechanism(3, 1.0),
     "measure": lambda: ext.wpm.uniform_base_measure(ON_LINE.cost, 2.0),
     "projection": lambda: ext.wpm.project(
         MASSES, ON_LINE.cost, ON_LINE.base_measure, 2.0

@@ -103,6 +103,8 @@ def test_a_small_city(capsys, tmp_path):
     assert picture.stat().st_size > 1000
     private_places.main(arguments[:4])
     assert capsys.readouterr().out == first
+    private_places.main([*arguments[:4], "--linear"])
+    assert "a draw is 4-private" in capsys.readouterr().out
 
 
 def test_traces_are_around_two_places():

@@ -1,11 +1,12 @@
 """A private place for each of 200 phones of a made-up city, and the map of them.
 
-    python docs/examples/private_places.py [--users 200] [--picture city.png]
+    python docs/examples/private_places.py [--users 200] [--linear] [--picture city.png]
 
 Each phone has a trace of latitudes and longitudes. It is binned to the nearest of 1500
 public places, and one place is released under ε, for whoever changes a whole trace:
 the Wasserstein projection mechanism with distances in kilometres. The map of the draws
-shows where people are, and no trace leaves its phone.
+shows where people are, and no trace leaves its phone. With --linear a phone draws one
+of its own places first, and the map is the likeliest population.
 """
 
 import argparse
@@ -44,6 +45,7 @@ def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--epsilon", type=float, default=4.0)
+    parser.add_argument("--linear", action="store_true")
     parser.add_argument("--picture", type=pathlib.Path)
     parser.add_argument("--seed", type=int, help="of draws: for tests alone")
     return parser.parse_args(arguments)
@@ -54,7 +56,9 @@ def main(arguments=None):
     options = parsed(arguments)
     city, traces = make_city(np.random.default_rng(0), options.users)
 
-    mechanism = wpm.from_points(city, options.epsilon, metric="haversine")
+    mechanism = wpm.from_points(
+        city, options.epsilon, metric="haversine", linear=options.linear
+    )
     before, after = released(city, traces, mechanism, options.seed)
     relation = ext.PLDAccountant().neighboring_relation.REPLACE_ONE
     accountant = ext.PLDAccountant(relation).compose(mechanism.dp_event)
@@ -72,11 +76,13 @@ def main(arguments=None):
 
 
 def released(city, traces, mechanism, seed):
-    """Returns shares of the phones at each place before, and of their draws."""
+    """Returns shares of the phones at each place before, and by their draws."""
     counts = [wpm.counts_at(city, trace, metric="haversine") for trace in traces]
     places = draw_all(mechanism, np.array(counts), seed)
     before = np.mean([count / count.sum() for count in counts], axis=0)
-    return before, np.bincount(places, minlength=len(city)) / len(traces)
+    if mechanism.is_linear:
+        return before, wpm.likeliest_population(places, mechanism)
+    return before, wpm.average_of_draws(places, mechanism).distribution
 
 
 def draw_all(mechanism, counts, seed):

@@ -11,7 +11,6 @@ from typing import Any
 if TYPE_CHECKING:
     from dp_accounting_ext.wpm.base_measures import learn_base_measure
     from dp_accounting_ext.wpm.base_measures import minimax_base_measure
-    from dp_accounting_ext.wpm.base_measures import sphere_scale
     from dp_accounting_ext.wpm.base_measures import uniform_base_measure
     from dp_accounting_ext.wpm.baselines import ExponentialMechanism
     from dp_accounting_ext.wpm.baselines import KLProjectionMechanism
@@ -19,6 +18,12 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.costs import PointCost
     from dp_accounting_ext.wpm.costs import TransportCost
     from dp_accounting_ext.wpm.costs import counts_at
+    from dp_accounting_ext.wpm.estimates import DistributionEstimate
+    from dp_accounting_ext.wpm.estimates import MeanEstimate
+    from dp_accounting_ext.wpm.estimates import average_of_draws
+    from dp_accounting_ext.wpm.estimates import debiased_average
+    from dp_accounting_ext.wpm.estimates import estimate_mean
+    from dp_accounting_ext.wpm.estimates import likeliest_population
     from dp_accounting_ext.wpm.far_places import check_public_trace
     from dp_accounting_ext.wpm.mechanism import WassersteinProjectionMechanism
     from dp_accounting_ext.wpm.mechanism import from_points
@@ -26,21 +31,30 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.sampling_event import PrivateSamplingEvent
     from dp_accounting_ext.wpm.sampling_mechanism import ExpectedCost
     from dp_accounting_ext.wpm.sampling_mechanism import NotForRelease
+    from dp_accounting_ext.wpm.sphere import SphereMechanism
+    from dp_accounting_ext.wpm.sphere import sphere_scale
 
 __all__ = [
+    "DistributionEstimate",
     "ExpectedCost",
     "ExponentialMechanism",
     "GraphCost",
     "KLProjectionMechanism",
+    "MeanEstimate",
     "NotForRelease",
     "PointCost",
     "PrivateSamplingEvent",
+    "SphereMechanism",
     "TransportCost",
     "WassersteinProjectionMechanism",
+    "average_of_draws",
     "check_public_trace",
     "counts_at",
+    "debiased_average",
+    "estimate_mean",
     "from_points",
     "learn_base_measure",
+    "likeliest_population",
     "minimax_base_measure",
     "project",
     "sphere_scale",
@@ -57,6 +71,8 @@ _HOMES = (
     "baselines",
     "projections.certified_projection",
     "mechanism",
+    "estimates",
+    "sphere",
 )
 
 

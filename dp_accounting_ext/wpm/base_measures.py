@@ -12,19 +12,16 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 from scipy import sparse
-from scipy import special
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
-from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 
@@ -294,7 +291,7 @@ def _add_users(
     """
     least = math.exp(-epsilon)
     allowed = ldp_polytope.LdpPolytope(least * most, most)
-    solver = exact_projection.make_solver(cost, allowed, _USER_GAP)
+    solver = certified_projection.make_solver(cost, allowed, _USER_GAP)
     values = []
     for place in range(len(users)):
         inputs, masses = users.row(place)
@@ -376,47 +373,3 @@ class _Cuts:
         # One unit of mass is required; further mass is added only if it lowers the sum.
         least = float(order[0] + np.minimum(order[1:], 0.0) @ room[1:])
         return float(shares @ self._intercepts) + least
-
-
-def sphere_scale(dimension: int, epsilon: float, order: float) -> float:
-    """Returns the scale of the optimal base measure on the unit sphere.
-
-    Let t be the cosine of a cap's angle, and x = (1 − t) / 2. With the regularized
-    incomplete beta function I, the cap has the mass S = I_x(d/2, d/2) and the integral
-    of costs U = H I_x((d + p)/2, d/2). Divided by 4^{p/2} e^{−ε/2}, the optimality
-    condition is (e^ε − 1)(x^{p/2} S − U') = h − x^{p/2}, with h = H / 4^{p/2} and
-    U' = U / 4^{p/2}. The root is computed in log x, as x may be tiny.
-
-    Args:
-        dimension: The dimension d of the sphere S^d, whose points have d + 1
-            coordinates.
-        epsilon: The privacy parameter ε.
-        order: The order p ≥ 1 of the Wasserstein distance, with Euclidean distances.
-
-    Returns:
-        α* such that α* times the uniform probability is optimal. It decreases in p.
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
-
-    Source:
-        https://arxiv.org/abs/2605.10015, Proposition H.1.
-    """
-    privacy, power = checks.epsilon(epsilon), checks.order(order) / 2
-    half = fields.positive_integer("dimension", dimension) / 2
-    whole = math.exp(special.betaln(half + power, half) - special.betaln(half, half))
-
-    def condition(log_place: float) -> float:
-        place = math.exp(log_place)
-        cost = place**power
-        cap = special.betainc(half, half, place)
-        inside = whole * special.betainc(half + power, half, place)
-        return float(math.expm1(privacy) * (cost * cap - inside) - (whole - cost))
-
-    least = -1.0
-    while condition(least) > 0:
-        least *= 2
-    root = optimize.brentq(condition, least, 0.0, xtol=1e-16, rtol=1e-15)
-    cap = float(special.betainc(half, half, math.exp(root)))
-    return 1 / (math.exp(-privacy / 2) + 2 * math.sinh(privacy / 2) * cap)

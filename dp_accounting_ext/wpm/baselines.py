@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import mechanism
+from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
@@ -58,18 +58,20 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
             measure = mechanism.resolve_base_measure(base_measure, paid, privacy)
         super().__init__(paid, privacy, measure)
 
-    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
-        allowed = self._base_measure > 0
-        everywhere = np.zeros(self._base_measure.size)
-        everywhere[inputs] = masses
-        held = everywhere[allowed]
+    def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
+        allowed = np.flatnonzero(self._base_measure > 0)
         floor = np.log(self._base_measure[allowed]) + _LOG_OF_NOTHING
-        with np.errstate(divide="ignore"):
-            logs = np.where(held > 0, np.log(held), floor)
-        inner = self._polytope.of(np.flatnonzero(allowed))
-        law = np.zeros(allowed.size)
-        law[allowed] = ldp_polytope.kl_projection(logs, inner)
-        return law
+        inner = self._polytope.of(allowed)
+        laws = np.zeros((len(users), self._base_measure.size))
+        for user, law in enumerate(laws):
+            inputs, masses = users.row(user)
+            everywhere = np.zeros(law.size)
+            everywhere[inputs] = masses
+            held = everywhere[allowed]
+            with np.errstate(divide="ignore"):
+                logs = np.where(held > 0, np.log(held), floor)
+            law[allowed] = ldp_polytope.kl_projection(logs, inner)
+        return laws
 
 
 class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
@@ -110,9 +112,9 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
             least = np.minimum(least, self._laws(paid.rows(part)).min(axis=0))
         super().__init__(paid, privacy, math.exp(privacy / 2) * least)
 
-    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
-        mean_costs = masses @ self._cost.rows(inputs)
-        return np.asarray(self._laws(mean_costs[np.newaxis])[0])
+    def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
+        rows = map(users.row, range(len(users)))
+        return self._laws(np.stack([mass @ self._cost.rows(at) for at, mass in rows]))
 
     def _laws(self, mean_costs: FloatArray) -> FloatArray:
         logs = -self._rate * mean_costs

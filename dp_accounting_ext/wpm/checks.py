@@ -94,8 +94,8 @@ def metric(value: Any) -> str:
     return value
 
 
-def largest_distance(name: str, distance: float, power: float) -> None:
-    """Checks that the largest distance, to the order, is a cost that can be summed.
+def largest_distance(name: str, distance: float, power: float) -> float:
+    """Returns the largest distance, to the order: a cost that can be summed.
 
     Raises:
         ValueError: If it is above `MOST_COST`, or positive and below `LEAST_COST`.
@@ -108,6 +108,7 @@ def largest_distance(name: str, distance: float, power: float) -> None:
             f"{LEAST_COST:g} to {MOST_COST:g}. Found a distance of up to {distance:g}; "
             "take another unit, or a smaller order."
         )
+    return float(largest)
 
 
 def points(name: str, value: Any) -> FloatArray:
@@ -207,6 +208,16 @@ def relative_gap(value: Any) -> float:
     if not 0 < number < 1:
         raise ValueError(f"relative_gap must be in (0, 1). Found {value}.")
     return number
+
+
+def regularization(value: Any) -> float | None:
+    """Returns λ as a float, or None.
+
+    Raises:
+        TypeError: If it is neither None nor a real number.
+        ValueError: If it is not positive and finite.
+    """
+    return None if value is None else fields.positive("regularization", value)
 
 
 def base_measure(value: Any, size: int, privacy: float) -> FloatArray:

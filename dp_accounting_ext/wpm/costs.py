@@ -6,6 +6,7 @@ rows of the inputs that hold mass. All costs are public.
 """
 
 import abc
+import math
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,20 @@ class TransportCost(abc.ABC):
             f"Found a {type(self).__name__} without one."
         )
 
+    def largest(self) -> float:
+        """Returns the largest cost, or an upper bound that is not far above it."""
+        return max(float(self.rows([place]).max()) for place in range(self.shape[0]))
+
+    def output_cells(self) -> list[tuple[float, int]]:
+        """Returns diameters and numbers of nested cells of the outputs, from one on.
+
+        They are at least the largest distance d of two outputs of a cell, and fall to
+        zero. For a metric alone.
+        """
+        # Outputs are as far apart as by way of an input.
+        order = self.metric_order or 1.0
+        return [(2 * self.largest() ** (1 / order), 1), (0.0, self.shape[1])]
+
     def near_order(self) -> IndexArray:
         """Returns the outputs in an order in which outputs that are near are adjacent.
 
@@ -94,6 +109,9 @@ class DenseCost(TransportCost):
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         return np.asarray(self._matrix[np.asarray(inputs, dtype=np.intp)])
+
+    def largest(self) -> float:
+        return float(self._matrix.max())
 
 
 def as_cost(value: Any) -> TransportCost:
@@ -152,7 +170,7 @@ class PointCost(TransportCost):
             low = np.min([np.min(part, axis=0) for part in both], axis=0)
             high = np.max([np.max(part, axis=0) for part in both], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
-        checks.largest_distance("points", extent, self._order)
+        self._largest = checks.largest_distance("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         return self._powers(np.asarray(inputs, dtype=np.intp), self._outputs)
@@ -160,11 +178,27 @@ class PointCost(TransportCost):
     def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
         return self._powers(inputs, self._outputs[outputs])
 
+    def largest(self) -> float:
+        return self._largest
+
     def between_inputs(self, place: int) -> FloatArray:
         if self.metric_order is None:
             return super().between_inputs(place)
         here = self._points[place : place + 1]
         return np.asarray(self._distances(here, self._points)[0])
+
+    def output_cells(self) -> list[tuple[float, int]]:
+        placed, size, found = self._outputs[self.near_order()], self.shape[1], []
+        widest = math.inf
+        for number in [1 << level for level in range(size.bit_length())] + [size]:
+            starts = np.arange(number) * size // number
+            low = np.minimum.reduceat(placed, starts)
+            high = np.maximum.reduceat(placed, starts)
+            # No two points of a cell are further apart than corners of a box around it.
+            across = self._distances(np.zeros((1, placed.shape[1])), high - low)
+            widest = min(widest, float(across.max()))
+            found.append((widest, number))
+        return found
 
     def near_order(self) -> IndexArray:
         return np.asarray(spatial.cKDTree(self._outputs).indices, dtype=np.intp)
@@ -348,7 +382,7 @@ class GraphCost(TransportCost):
         self.shape = (size, size)
         # No two nodes are further apart than along a path through the first one.
         furthest = 2 * float(self.between_inputs(0).max())
-        checks.largest_distance("lengths", furthest, self._order)
+        self._largest = checks.largest_distance("lengths", furthest, self._order)
 
     @classmethod
     def from_edges(
@@ -390,6 +424,9 @@ class GraphCost(TransportCost):
         chosen = np.asarray(inputs, dtype=np.intp)
         found = np.atleast_2d(self._paths(chosen))
         return found if self._order == 1 else np.asarray(found**self._order)
+
+    def largest(self) -> float:
+        return self._largest
 
     def between_inputs(self, place: int) -> FloatArray:
         return np.asarray(self._paths(np.array([place]))[0])

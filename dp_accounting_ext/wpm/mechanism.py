@@ -1,6 +1,7 @@
 """The Wasserstein Projection Mechanism."""
 
 import functools
+import math
 from typing import Any
 import warnings
 
@@ -9,16 +10,24 @@ import numpy.typing as npt
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.common_types import IntArray
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import base_measures
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import far_places
+from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm.projections import certified_projection
+from dp_accounting_ext.wpm.projections import entropic
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 BaseMeasure = str | npt.ArrayLike
 
+# The bits of the number that chooses a place of a user: those of a float.
+_BITS = 53
 _DEGREES = (
     "metric should be haversine, for kilometres: points look like latitudes and "
     "longitudes in degrees, and distances are taken as in a plane. If that is meant, "
@@ -40,13 +49,23 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             least one of a private law, as a share of it. For example, with 1e-6 a draw
             that is 1 km away on average may be 1 mm further away than necessary. It is
             public.
+        regularization: None for exact projections; or λ > 0, in the unit of costs, for
+            Algorithm 1. It is faster for many places, and further from the input, by
+            how much `project` proves. Draws are as private.
+        iterations: The number of passes of Algorithm 1, the same for all users.
+        linear: Whether to draw one of a user's own places first, and then from the law
+            of users who have all mass there. No program is solved. ε and the
+            worst-case cost are the same; the cost of other users is larger. A server
+            can estimate more from such draws, as their law is linear in the
+            distribution (up to rounding of 2^-50): see `likeliest_population`.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range, or λ below 1/600 of the largest
+            cost, or a linear mechanism is to be regularized.
 
     Source:
-        https://arxiv.org/abs/2605.10015, Definition 3.1.
+        https://arxiv.org/abs/2605.10015, Definition 3.1 and Algorithm 1.
     """
 
     def __init__(
@@ -56,36 +75,99 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         base_measure: BaseMeasure = "uniform",
         *,
         relative_gap: float = 1e-6,
+        regularization: float | None = None,
+        iterations: int = 40,
+        linear: bool = False,
     ) -> None:
         paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
         self._gap = checks.relative_gap(relative_gap)
+        strength = checks.regularization(regularization)
+        passes = fields.positive_integer("iterations", iterations)
         measure = resolve_base_measure(base_measure, paid, privacy)
         super().__init__(paid, privacy, measure)
+        self._is_linear = fields.flag("linear", linear)
+        self._entropic: entropic.EntropicSolver | None = None
+        if strength is not None:
+            if self._is_linear:
+                raise ValueError(
+                    "linear must be False with regularization, as linear draws need no "
+                    "projection. Found True."
+                )
+            self._entropic = entropic.EntropicSolver(
+                paid, self._polytope, strength, passes
+            )
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the law of a draw is linear in the distribution."""
+        return self._is_linear
+
+    @property
+    def regularization(self) -> float | None:
+        """The regularization λ of Algorithm 1, or None."""
+        return None if self._entropic is None else self._entropic.regularization
 
     @functools.cached_property
     def worst_case_cost(self) -> float:
-        """The largest cost of any input: W_p to the power p.
+        """The largest cost of any input, with regularization of any single point.
 
-        For more than 10^7 pairs of inputs and outputs and a metric, it is an upper
-        bound.
+        It is W_p to the power p. For more than 10^7 pairs of inputs and outputs and a
+        metric, it is an upper bound.
         """
-        return worst_cases.worst_case_cost(
+        inputs, outputs = self._cost.shape
+        if self._entropic is not None and inputs * outputs <= worst_cases.MOST_PAIRS:
+            return float(self._point_costs(np.arange(inputs)).max())
+        worst = worst_cases.worst_case_cost(
             self._base_measure, self._cost, self._epsilon
         )
+        if self._entropic is None:
+            return worst
+        # One pass finds the regularized law of a point, and entropies are below log k.
+        return worst + self._entropic.regularization * math.log(outputs)
 
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
+        if self._entropic is not None:
+            return super()._point_costs(inputs)
         points = worst_cases.PointCosts(self._cost, self._epsilon)
         return points.values(self._polytope.upper, inputs)
 
     def _excess(self, cost: float) -> float:
-        return cost * self._gap / (1 - self._gap)
+        is_solved = self._entropic is None and not self._is_linear
+        return cost * self._gap / (1 - self._gap) if is_solved else 0.0
 
     @functools.cached_property
-    def _exact(self) -> exact_projection.ExactSolver:
-        return exact_projection.make_solver(self._cost, self._polytope, self._gap)
+    def _exact(self) -> certified_projection.ExactSolver:
+        return certified_projection.make_solver(self._cost, self._polytope, self._gap)
 
-    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+    def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
+        if self._entropic is not None:
+            return self._entropic.solve(users)[0]
+        law = self._mixed if self._is_linear else self._projected
+        return np.stack([law(*users.row(user)) for user in range(len(users))])
+
+    def _projected(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         return self._exact.solve(inputs, masses).distribution
+
+    def _mixed(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+        """Returns the mixture of the nearest laws of single inputs."""
+        rows = self._cost.rows(inputs)
+        return masses @ [ldp_polytope.cheapest(row, self._polytope) for row in rows]
+
+    def _draws(
+        self, users: private_rows.PrivateRows, source: np.random.Generator | None
+    ) -> IntArray:
+        if not self._is_linear:
+            return super()._draws(users, source)
+        # Any law of these places is private, as the draw from each of them is.
+        places = np.empty(len(users), dtype=np.intp)
+        for user in range(len(users)):
+            inputs, masses = users.row(user)
+            shares = np.cumsum(masses)
+            chance = integer_weights.uniform(_BITS, source) / 2.0**_BITS
+            place = int(np.searchsorted(shares, chance * shares[-1], side="right"))
+            places[user] = inputs[min(place, inputs.size - 1)]
+        points = private_rows.PrivateRows.of_points(places, self._cost.shape[0])
+        return super()._draws(points, source)
 
 
 def resolve_base_measure(
@@ -119,6 +201,9 @@ def from_points(
     *,
     outputs: npt.ArrayLike | None = None,
     relative_gap: float = 1e-6,
+    regularization: float | None = None,
+    iterations: int = 40,
+    linear: bool = False,
 ) -> WassersteinProjectionMechanism:
     """Returns the mechanism for distances between points, without a matrix.
 
@@ -131,6 +216,10 @@ def from_points(
         base_measure: As for `WassersteinProjectionMechanism`.
         outputs: (k_v, dimensions) points that may be released; None for `points`.
         relative_gap: As for `WassersteinProjectionMechanism`.
+        regularization: As for `WassersteinProjectionMechanism`, in the unit of
+            distances to the power p.
+        iterations: As for `WassersteinProjectionMechanism`.
+        linear: As for `WassersteinProjectionMechanism`.
 
     Warnings, which depend on public values alone, are issued if points look like
     degrees and no metric is named, if some points seem to have latitude and longitude
@@ -152,7 +241,13 @@ def from_points(
     for words in filter(None, found):
         warnings.warn(words, stacklevel=2)
     return WassersteinProjectionMechanism(
-        cost, epsilon, base_measure, relative_gap=relative_gap
+        cost,
+        epsilon,
+        base_measure,
+        relative_gap=relative_gap,
+        regularization=regularization,
+        iterations=iterations,
+        linear=linear,
     )
 
 

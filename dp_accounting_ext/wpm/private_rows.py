@@ -44,13 +44,20 @@ class PrivateRows:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} of {self.size} inputs, private)"
 
+    @classmethod
+    def of_points(cls, inputs: IndexArray, size: int) -> "PrivateRows":
+        """Returns a user for each of some inputs, who has all mass there."""
+        starts = np.arange(inputs.size + 1)
+        return cls(starts, inputs, np.ones(inputs.size), size, True)
+
     def row(self, user: int) -> tuple[IndexArray, FloatArray]:
         """Returns the inputs and the masses of one user."""
         part = slice(self.starts[user], self.starts[user + 1])
         return self.inputs[part], self.masses[part]
 
     def part(self, begin: int, end: int) -> "PrivateRows":
-        """Returns some consecutive users, as a batch."""
+        """Returns some consecutive users, as a batch; `end` may be beyond the last."""
+        end = min(end, len(self))
         first, last = self.starts[begin], self.starts[end]
         return PrivateRows(
             self.starts[begin : end + 1] - first,

@@ -44,10 +44,10 @@ class ExpectedCost(displays.Displayed):
     Costs are those of the mechanism, distances to the power p.
 
     Attributes:
-        worst: The largest expected cost over users whose mass is on one input. With a
-            Wasserstein projection no other user has a larger one.
+        worst: The largest expected cost over users whose mass is on one input. With an
+            exact projection no other user has a larger one.
         average: The mean, over all inputs, of the expected cost of a user whose mass is
-            on that input. With a Wasserstein projection it is an upper bound on the
+            on that input. With an exact projection it is an upper bound on the
             mean over users whose distributions average to the uniform distribution.
         most_likely: The largest probability that any output has under any law. It is an
             upper bound on the mass of a user that can stay in one place.
@@ -144,29 +144,18 @@ class SamplingMechanism(displays.Displayed):
 
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
         """Returns the (n,) expected costs of draws of users with a single input."""
+        points = private_rows.PrivateRows.of_points(inputs, self._cost.shape[0])
         found = []
-        for place in inputs:
-            point = np.array([place])
-            law = self._propose(point, np.ones(1))
-            found.append(float(law @ self._cost.rows(point)[0]))
-        return np.array(found)
+        for begin in range(0, inputs.size, self._at_once):
+            laws = self._propose(points.part(begin, begin + self._at_once))
+            rows = self._cost.rows(inputs[begin : begin + self._at_once])
+            found.append((laws * rows).sum(axis=1))
+        return np.concatenate(found)
 
     @functools.cached_property
     def dp_event(self) -> sampling_event.PrivateSamplingEvent:
         """The event of one draw, for an accountant."""
-        # The masses are computed from the integer bounds, which every draw satisfies;
-        # the base measure may differ from them by rounding.
-        most_mass = math.exp(self._epsilon / 2)
-        whole = self._bounds.total
-        shares = [int(weight) / whole for weight in self._bounds.lower.tolist()]
-        measure = most_mass * np.sort(shares)[::-1]
-        # The sum is rounded down, so that no mass is left for one more output.
-        mass = math.nextafter(math.fsum(measure), 0.0)
-        mass = min(max(mass, 1 / most_mass), most_mass)
-        largest = measure[measure > 0][: checks.MOST_MASSES]
-        return sampling_event.PrivateSamplingEvent(
-            self._epsilon, mass, largest.tolist()
-        )
+        return event_of(self._bounds, self._epsilon)
 
     def project(self, mu: Any) -> NotForRelease:
         """Returns the law of a draw, which is not for release: see the class.
@@ -234,7 +223,7 @@ class SamplingMechanism(displays.Displayed):
         Guarantees:
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
         """
-        source = _generator(rng)
+        source = generator_of(rng)
         if executor is not None and not hasattr(executor, "submit"):
             raise TypeError(
                 "executor must be None or have a method submit. "
@@ -267,7 +256,7 @@ class SamplingMechanism(displays.Displayed):
         step = max(_FEWEST_USERS, math.ceil(len(users) / _PARTS))
         jobs = []
         for begin in range(0, len(users), step):
-            part = users.part(begin, min(begin + step, len(users)))
+            part = users.part(begin, begin + step)
             seed = None if source is None else int(source.integers(2**63))
             try:
                 jobs.append(executor.submit(_draw_part, self, part, seed))
@@ -283,30 +272,38 @@ class SamplingMechanism(displays.Displayed):
         return np.concatenate([np.empty(0, dtype=np.int64), *drawn])
 
     @abc.abstractmethod
-    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
-        """Returns a (k_v,) law for a user's masses of some inputs, or raises."""
+    def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
+        """Returns (n, k_v) laws, each of which depends on its user alone, or raises."""
+
+    @property
+    def _at_once(self) -> int:
+        """The number of users whose laws are held in memory at once."""
+        return max(1, _TOGETHER // self._cost.shape[1])
 
     def _weights(self, users: private_rows.PrivateRows) -> Iterator[npt.NDArray[Any]]:
         """Yields checked weights, for as many users at once as memory allows."""
-        step = max(1, _TOGETHER // self._cost.shape[1])
-        for begin in range(0, len(users), step):
-            rows = range(begin, min(begin + step, len(users)))
-            proposed = np.stack([self._attempt(*users.row(row)) for row in rows])
+        for begin in range(0, len(users), self._at_once):
+            proposed = self._attempt(users.part(begin, begin + self._at_once))
             yield integer_weights.round_to_weights(proposed, self._bounds)
 
-    def _attempt(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
-        """Returns a law, which is NaN if the proposal failed.
+    def _attempt(self, users: private_rows.PrivateRows) -> FloatArray:
+        """Returns laws, which are NaN for the users whose proposals failed.
 
         No error may reveal anything about an input.
         """
-        size = self._base_measure.size
+        shape = len(users), self._base_measure.size
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = np.asarray(self._propose(inputs, masses), dtype=np.float64)
+                found = np.asarray(self._propose(users), dtype=np.float64)
+            if found.shape == shape:
+                return found
         except Exception:
-            return np.full(size, np.nan)
-        return found if found.shape == (size,) else np.full(size, np.nan)
+            pass
+        if len(users) == 1:
+            return np.full(shape, np.nan)
+        alone = [users.part(user, user + 1) for user in range(len(users))]
+        return np.concatenate([self._attempt(user) for user in alone])
 
     def _display(self) -> displays.Table:
         rows = [
@@ -324,7 +321,24 @@ class SamplingMechanism(displays.Displayed):
         )
 
 
-def _generator(rng: Any) -> np.random.Generator | None:
+def event_of(
+    bounds: integer_weights.IntegerBounds, epsilon: float
+) -> sampling_event.PrivateSamplingEvent:
+    """Returns the event of one draw whose weights are within bounds."""
+    # The masses are computed from the integer bounds, which every draw satisfies;
+    # the base measure may differ from them by rounding.
+    most_mass = math.exp(epsilon / 2)
+    whole = bounds.total
+    shares = [int(weight) / whole for weight in bounds.lower.tolist()]
+    measure = most_mass * np.sort(shares)[::-1]
+    # The sum is rounded down, so that no mass is left for one more output.
+    mass = math.nextafter(math.fsum(measure), 0.0)
+    mass = min(max(mass, 1 / most_mass), most_mass)
+    largest = measure[measure > 0][: checks.MOST_MASSES]
+    return sampling_event.PrivateSamplingEvent(epsilon, mass, largest.tolist())
+
+
+def generator_of(rng: Any) -> np.random.Generator | None:
     """Returns a generator unchanged, or the generator of a seed.
 
     Raises:
@@ -344,7 +358,7 @@ def _draw_part(
     mechanism: SamplingMechanism, users: private_rows.PrivateRows, seed: int | None
 ) -> IntArray:
     """Returns draws of some users, in a worker."""
-    return mechanism._draws(users, _generator(seed))
+    return mechanism._draws(users, generator_of(seed))
 
 
 def _result(job: Any) -> IntArray:

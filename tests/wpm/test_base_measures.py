@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import settings
-import mpmath
 import numpy as np
 import pytest
 import wpm_oracles
@@ -134,59 +133,3 @@ def test_learned_measure_beats_the_others_on_its_users():
         reached = np.mean(wpm.project(users, cost, other, 2.0).value)
         assert found.lower_bound <= reached
         assert found.value < 0.9 * reached
-
-
-def sphere_truth(dimension, epsilon, order):
-    """α* by root finding in 40 digits, to 20 of them."""
-    with mpmath.workdps(40):
-        d, p = mpmath.mpf(dimension), mpmath.mpf(order)
-        low, high = (
-            mpmath.exp(-mpmath.mpf(epsilon) / 2),
-            mpmath.exp(mpmath.mpf(epsilon) / 2),
-        )
-
-        def cap(x):
-            return mpmath.betainc(d / 2, d / 2, 0, x, regularized=True)
-
-        whole = mpmath.mpf(4) ** (p / 2) * mpmath.beta((d + p) / 2, d / 2)
-        whole /= mpmath.beta(d / 2, d / 2)
-
-        def inside(x):
-            return whole * mpmath.betainc((d + p) / 2, d / 2, 0, x, regularized=True)
-
-        def condition(x):
-            left = (high - low) * inside(x) + low * whole
-            return left - (4 * x) ** (p / 2) * (low + (high - low) * cap(x))
-
-        lower, upper = mpmath.mpf(10) ** -30, mpmath.mpf(1)
-        for _ in range(80):
-            middle = mpmath.sqrt(lower * upper)
-            if condition(middle) > 0:
-                lower = middle
-            else:
-                upper = middle
-        return float(1 / (low + (high - low) * cap(lower)))
-
-
-@pytest.mark.parametrize("dimension", [1, 2, 50])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
-@pytest.mark.parametrize("order", [1, 3.5])
-def test_sphere_to_twelve_digits(dimension, epsilon, order):
-    scale = sphere_truth(dimension, epsilon, order)
-    assert wpm.sphere_scale(dimension, epsilon, order) == pytest.approx(
-        scale, rel=1e-12
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((0, 1.0, 2), ValueError, "dimension must be at least 1. Found 0"),
-        ((2.5, 1.0, 2), TypeError, "dimension must be an integer. Found 2.5"),
-        ((2, 1.0, 0.5), ValueError, "order must be at least 1 and finite. Found 0.5"),
-        ((2, 0.0, 2), ValueError, "epsilon must be positive and finite. Found 0.0"),
-    ],
-)
-def test_bad_spheres(arguments, error, message):
-    with pytest.raises(error, match=message):
-        wpm.sphere_scale(*arguments)

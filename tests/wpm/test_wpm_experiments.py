@@ -2,6 +2,7 @@
 
 import matplotlib
 import numpy as np
+import pytest
 import wpm_experiments as experiments
 
 
@@ -13,8 +14,11 @@ def test_films(tmp_path):
     task = experiments.make_task(films, 0, candidates=8, size=5)
     assert task.cost.shape == (64, 8) and task.genre_films.shape == (19, 8)
     low, high = (experiments.hit_rates(task, epsilon) for epsilon in (0.2, 8.0))
-    assert set(low) == {"WPM", "KL by genre", "exponential"}
-    assert high["WPM"] > 1.1 * low["WPM"]
+    assert set(low) == {"WPM", "WPM, Alg. 1", "KL by genre", "exponential"}
+    for name in ("WPM", "WPM, Alg. 1"):
+        assert high[name][0] > 1.1 * low[name][0]
+        assert 0 < high[name][1] < 0.2
+    assert high["WPM, Alg. 1"][0] == pytest.approx(high["WPM"][0], rel=0.1)
 
 
 def test_ring(capsys):
@@ -41,3 +45,12 @@ def test_made_up_data_go_through(tmp_path, capsys, monkeypatch):
     assert maps.stat().st_size > 1000
     assert "WPM, learned" in captured.out and "exponential" in captured.out
     assert "learning: 1" in captured.err and "movielens: ε = 2" in captured.err
+
+
+def test_a_population_is_found_from_linear_draws(capsys, monkeypatch):
+    monkeypatch.setattr(experiments, "GRID", 6)
+    experiments.run_population((5_000,), (4.0,))
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    average, bound, bias, other, likeliest = map(float, row[2:])
+    assert average <= bound and bias <= other
+    assert likeliest < 0.7 * average

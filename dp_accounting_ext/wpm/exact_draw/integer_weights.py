@@ -253,11 +253,11 @@ def draw(
         operating system's bits are uniform.
     """
     sums = np.cumsum(weights, axis=1)
-    places = [np.searchsorted(row, _uniform(bits, rng), side="right") for row in sums]
+    places = [np.searchsorted(row, uniform(bits, rng), side="right") for row in sums]
     return np.array(places, dtype=np.int64)
 
 
-def _uniform(bits: int, rng: np.random.Generator | None) -> int:
+def uniform(bits: int, rng: np.random.Generator | None) -> int:
     """Returns an integer below 2^bits."""
     if rng is None:
         return secrets.randbits(bits)

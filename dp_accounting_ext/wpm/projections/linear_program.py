@@ -22,7 +22,13 @@ class SolverError(RuntimeError):
 
 
 def solve(
-    costs: FloatArray, matrix: Any, sides: FloatArray, bounds: Any, *, equal: bool
+    costs: FloatArray,
+    matrix: Any,
+    sides: FloatArray,
+    bounds: Any,
+    *,
+    equal: bool,
+    interior: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the x of the least c·x, subject to bounds on x and A x = b or A x ≤ b.
 
@@ -34,6 +40,8 @@ def solve(
         sides: (rows,) the vector b.
         bounds: (n, 2) least and greatest values.
         equal: Whether rows are equalities.
+        interior: Whether the interior-point method is tried first, which is faster for
+            programs of many dense rows.
 
     Raises:
         SolverError: If no attempt succeeds.
@@ -41,7 +49,8 @@ def solve(
     rows = {"A_eq": matrix, "b_eq": sides} if equal else {"A_ub": matrix, "b_ub": sides}
     # SciPy's type stubs have one signature for each method.
     linprog: Any = optimize.linprog
-    for method, presolve, tolerance in _ATTEMPTS:
+    attempts = _ATTEMPTS[::-1] if interior else _ATTEMPTS
+    for method, presolve, tolerance in attempts:
         options = {
             "presolve": presolve,
             "primal_feasibility_tolerance": tolerance,

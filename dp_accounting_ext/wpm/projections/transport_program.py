@@ -1,6 +1,12 @@
 """Transport along chosen arcs to outputs between bounds, by POT or by HiGHS."""
 
 import dataclasses
+import functools
+import importlib
+from importlib import metadata
+import re
+from typing import Any
+import warnings
 
 import numpy as np
 from scipy import sparse
@@ -9,12 +15,25 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
-from dp_accounting_ext.wpm.projections import network_simplex
 
 # HiGHS has absolute tolerances, which are negligible for masses in units of 1e-5 and
 # for costs of at most 100.
 _MASS_SCALE = 1e5
 _COST_SCALE = 1e2
+
+
+# A limit that no problem of the sizes here comes near.
+_MOST_PIVOTS = 10**7
+
+
+@functools.cache
+def has_simplex() -> bool:
+    """Returns whether a version of POT that supports chosen arcs is installed."""
+    try:
+        found = metadata.version("POT")
+    except metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in re.findall(r"\d+", found)[:3]) >= (0, 9, 7)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -57,9 +76,9 @@ def solve(
     inputs, outputs = np.divmod(arcs, columns)
     program = inputs, outputs, cost.ravel()[arcs], masses, polytope
     try:
-        if not network_simplex.is_installed():
+        if not has_simplex():
             raise linear_program.SolverError("POT is not installed.")
-        amounts, potentials, prices = network_simplex.solve(*program)
+        amounts, potentials, prices = _by_simplex(*program)
     except linear_program.SolverError:  # HiGHS may solve problems that POT cannot.
         amounts, potentials, prices = _by_program(*program)
     sums = np.bincount(inputs, amounts, minlength=rows)
@@ -74,6 +93,62 @@ def solve(
     return Plan(amounts, potentials, prices, value, held)
 
 
+def _by_simplex(
+    inputs: IndexArray,
+    outputs: IndexArray,
+    paid: FloatArray,
+    masses: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns the mass moved on each arc, and the duals of inputs and outputs.
+
+    Each output is two sources: one of its least mass, and one of the difference of its
+    most and its least mass. The unused part of the second moves to a sink at no cost.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Appendix I.
+    """
+    size, rest = polytope.upper.size, masses.size
+    sent = np.append(polytope.lower, polytope.upper - polytope.lower)
+    taken = np.append(masses, max(float(sent.sum() - masses.sum()), 0.0))
+    held, largest = np.arange(size), float(paid.max()) or 1.0
+    table = sparse.coo_matrix(
+        (
+            np.concatenate([paid / largest, paid / largest, np.zeros(size)]),
+            (
+                np.concatenate([outputs, size + outputs, size + held]),
+                np.concatenate([inputs, inputs, np.full(size, rest)]),
+            ),
+        ),
+        shape=(sent.size, taken.size),
+    )
+    with warnings.catch_warnings():
+        # A warning would reveal information about a private distribution. Those of
+        # POT's compiled code carry none.
+        warnings.simplefilter("ignore")
+        ot: Any = importlib.import_module("ot")
+        flows, found = ot.emd(
+            sent * (taken.sum() / sent.sum()),
+            taken,
+            table,
+            _MOST_PIVOTS,
+            log=True,
+            center_dual=False,
+            check_marginals=False,
+        )
+    if found["result_code"] != 1:
+        raise linear_program.SolverError("The network simplex found no plan.")
+    moved = flows.col < rest
+    keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
+    places = np.searchsorted(inputs * size + outputs, keys)
+    amounts = np.zeros(paid.size)
+    np.add.at(amounts, places, flows.data[moved])
+    potentials = largest * found["v"][:rest]
+    prices = np.full(size, np.inf)
+    np.minimum.at(prices, outputs, paid - potentials[inputs])
+    return amounts, potentials, prices
+
+
 def _by_program(
     inputs: IndexArray,
     outputs: IndexArray,
@@ -81,7 +156,7 @@ def _by_program(
     masses: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns the same as `network_simplex.solve`, by a linear program for HiGHS.
+    """Returns the same as `_by_simplex`, by a linear program for HiGHS.
 
     Its variables are the masses on arcs and the masses of outputs. Its constraints are
     that each input's mass is moved, and that each output holds the mass that arrives.

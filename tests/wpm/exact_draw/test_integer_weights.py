@@ -352,5 +352,5 @@ def test_every_integer_has_as_many_octets(bits):
             return (self.count - 1).to_bytes(length, "little")
 
     rng, spare = Octets(), -bits % 8
-    found = [integer_weights._uniform(bits, rng) for _ in range(2 ** (bits + spare))]
+    found = [integer_weights.uniform(bits, rng) for _ in range(2 ** (bits + spare))]
     assert found == [number >> spare for number in range(2 ** (bits + spare))]

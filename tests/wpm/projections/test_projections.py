@@ -12,13 +12,13 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import column_generation
-from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import grouped_outputs
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
 from dp_accounting_ext.wpm.projections import linear_program
-from dp_accounting_ext.wpm.projections import network_simplex
+from dp_accounting_ext.wpm.projections import transport_program
 
 GAP = 1e-6
 KINDS = list(wpm_oracles.kinds_of_masses(np.random.default_rng(0), 5))
@@ -30,7 +30,7 @@ WAYS = ["POT", "HiGHS"]
 def solved_by(way, alone=4):
     """Programs are solved in a way, whatever is installed; few outputs stand alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network_simplex, "is_installed", lambda: way == "POT")
+        patch.setattr(transport_program, "has_simplex", lambda: way == "POT")
         patch.setattr(grouped_outputs, "_ALONE", alone)
         yield
 
@@ -53,7 +53,9 @@ def scene(name, generator, inputs, outputs):
 def solve(masses, cost, polytope, gap=GAP):
     """The projection of one user, of all outputs in their order."""
     rows, outputs = np.flatnonzero(masses), np.arange(cost.shape[1])
-    solver = exact_projection.ExactSolver(costs.as_cost(cost), polytope, gap, outputs)
+    solver = certified_projection.ExactSolver(
+        costs.as_cost(cost), polytope, gap, outputs
+    )
     return solver.solve(rows, masses[rows])
 
 
@@ -181,7 +183,7 @@ def test_what_the_simplex_cannot_solve_goes_to_a_program(monkeypatch):
     masses, cost = generator.dirichlet(np.ones(9)), generator.random((9, 7))
     polytope = wpm_oracles.polytope_of(np.full(7, 1 / 7), 1.0)
     by_simplex = solve(masses, cost, polytope)
-    monkeypatch.setattr(network_simplex, "_MOST_PIVOTS", 1)
+    monkeypatch.setattr(transport_program, "_MOST_PIVOTS", 1)
     otherwise = solve(masses, cost, polytope)
     assert by_simplex.value == pytest.approx(otherwise.value, rel=GAP)
 
@@ -208,7 +210,7 @@ def test_the_sweep_of_a_line_is_exact(seed):
     truth = wpm_oracles.transport_program(
         masses, cost.matrix(), polytope.lower, polytope.upper
     )
-    solver = exact_projection.make_solver(cost, polytope, GAP)
+    solver = certified_projection.make_solver(cost, polytope, GAP)
     found = solver.solve(rows, masses[rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_sweep, "_MANY", 8)
