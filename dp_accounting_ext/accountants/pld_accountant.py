@@ -52,9 +52,10 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             Losses are composed on cells that are a share of their own spread, whatever
             that is in nats: about 144 cells in a standard deviation at 1e-4, and
             144 √(1e-4 / interval) at another interval, but no fewer than 32 and no more
-            than 512. The width of a bracket grows in proportion to the interval. Random
-            allocation and matrix mechanisms have lattices of their own, which do not
-            depend on it. Bounds are as certain whatever the interval is.
+            than 512. The width of a bracket grows in proportion to the interval. The
+            steps of 1 of t are added on cells that are as fine as at 1e-4, or finer;
+            k of t steps, replaced records, groups and matrix mechanisms have lattices
+            of their own. Bounds are as certain whatever the interval is.
 
     Guarantees:
         `get_epsilon` and `get_delta` are never below the truth. The truth lies between

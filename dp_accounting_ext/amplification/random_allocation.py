@@ -11,6 +11,7 @@ from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import output_pairs
 
+Accuracy = accuracy.Accuracy
 Axis = lattice_law.Axis
 DominatingPair = dominating_pair.DominatingPair
 
@@ -32,10 +33,7 @@ class Steps:
 
 
 def random_allocation(
-    pair: DominatingPair,
-    num_steps: int,
-    *,
-    tail_mass: float,
+    pair: DominatingPair, num_steps: int, accuracy: Accuracy
 ) -> DominatingPair:
     """Returns the pair of 1-out-of-t random allocation.
 
@@ -45,8 +43,8 @@ def random_allocation(
     Args:
         pair: Any realization of one step, with n atoms; upper or lower.
         num_steps: The number of steps t ≥ 1.
-        tail_mass: The probability that may be moved to the sinks (of an upper bound) or
-            dropped (of a lower one).
+        accuracy: The probability that may be moved to the sinks (of an upper bound) or
+            dropped (of a lower one), and the resolution of sums.
 
     Guarantees:
         An upper (lower) pair of the step gives an upper (lower) pair of the allocation.
@@ -56,19 +54,15 @@ def random_allocation(
         Theorem 4.6 and Remark 4.7 for the computation.
     """
     steps = [Steps(pair, num_steps)]
-    return uneven_allocation(steps, tail_mass=tail_mass)
+    return uneven_allocation(steps, accuracy)
 
 
-def uneven_allocation(
-    steps: Sequence[Steps],
-    *,
-    tail_mass: float,
-) -> DominatingPair:
+def uneven_allocation(steps: Sequence[Steps], accuracy: Accuracy) -> DominatingPair:
     """Returns the pair of 1-out-of-t allocation over steps that differ.
 
     Args:
         steps: The steps, all upper or all lower. The sum of their weights is t.
-        tail_mass: As in `random_allocation`.
+        accuracy: As in `random_allocation`.
 
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 4.4, whose proof also holds for steps
@@ -80,7 +74,7 @@ def uneven_allocation(
     summed = law_sums.sum_of(
         [(functools.partial(_weighted, each), each.count) for each in steps],
         steps[0].pair.bound,
-        accuracy.Accuracy(tail_mass),
+        accuracy,
         both=False,
     )
     return output_pairs.of_losses(law_sums.read(summed, total))

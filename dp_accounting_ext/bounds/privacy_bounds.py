@@ -23,6 +23,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
 
 Accuracy = accuracy.Accuracy
+CELLS = accuracy.CELLS
 Counts = Mapping[interface.Mechanism, int]
 
 # Tuning: compute lower bounds for at most this many scenarios, those with the largest
@@ -284,8 +285,9 @@ def composition_of(
     share = accuracy.tail_mass / max(sum(parts.values()), 1)
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
+    one = Accuracy(tail).with_cells(max(accuracy.resolution.cells, CELLS))
     made = [
-        (functools.partial(interface.pairs_of, part, bound, Accuracy(tail)), count)
+        (functools.partial(interface.pairs_of, part, bound, one), count)
         for part, count in parts.items()
     ]
     return composed_losses.ComposedLosses(made, bound, accuracy)

@@ -92,7 +92,7 @@ class RandomAllocation(Mechanism):
         if self.num_selected == 1:
             return step.map(
                 lambda pair: random_allocation.random_allocation(
-                    pair, self.num_steps, tail_mass=accuracy.tail_mass
+                    pair, self.num_steps, accuracy
                 )
             )
         if bound is Bound.UPPER:
@@ -359,7 +359,7 @@ class ScheduledAllocation(Mechanism):
                         random_allocation.Steps(pair, count)
                         for pair, count in zip(steps, counts, strict=True)
                     ],
-                    tail_mass=accuracy.tail_mass,
+                    accuracy,
                 ),
                 sum(counts) / self.num_steps,
             )

@@ -115,3 +115,19 @@ def test_next_to_the_largest_loss_of_a_sample(rate: float, runs: int) -> None:
         assert truth <= upper < 1.05 * truth
         # Merged cells have smaller losses by some 1e-6, of these 5e-6.
         assert 0.3 * truth < lower
+
+
+def test_allocations_are_narrower_at_a_finer_interval() -> None:
+    event = ext.RandomAllocationEvent(Gaussian(1.0), 1, 100)
+    at = {
+        interval: ext.PLDAccountant(value_discretization_interval=interval)
+        .compose(event)
+        .get_epsilon_bounds(1e-6)
+        for interval in (1e-2, 1e-4, 2e-5)
+    }
+    widths = {interval: upper - lower for interval, (lower, upper) in at.items()}
+    assert widths[2e-5] < 0.5 * widths[1e-4]
+    assert widths[1e-4] <= widths[1e-2]
+    assert max(lower for lower, _ in at.values()) <= min(
+        upper for _, upper in at.values()
+    )

@@ -14,6 +14,7 @@ import strategies
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 
 kinds = st.tuples(
     strategies.pairs(Bound.UPPER, most_atoms=2, sinks=False),
@@ -31,7 +32,7 @@ def test_truth_is_between(kinds):
                 random_allocation.Steps(dataclasses.replace(pair, bound=bound), *rest)
                 for pair, *rest in kinds
             ],
-            tail_mass=1e-12,
+            accuracy.Accuracy(1e-12),
         )
         for bound in (Bound.LOWER, Bound.UPPER)
     )

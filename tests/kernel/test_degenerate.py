@@ -46,7 +46,7 @@ def chained(pair, number):
 OPERATIONS = {
     "runs": composed,
     "allocation": lambda pair, number: DirectedPairs.same(
-        random_allocation.random_allocation(pair, number, tail_mass=1e-20)
+        random_allocation.random_allocation(pair, number, accuracy.Accuracy(1e-20))
     ),
     "mixture": lambda pair, number: DirectedPairs.same(
         dominating_pair.mixture([pair] * number, [1 / number] * number)

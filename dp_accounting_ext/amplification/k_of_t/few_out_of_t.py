@@ -25,6 +25,7 @@ from dp_accounting_ext.amplification.k_of_t import group_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -67,7 +68,7 @@ def few_out_of_t(
     sink = 0.0
     for size in set(sizes):
         mean = random_allocation.random_allocation(
-            pair, size, tail_mass=tail_mass / groups / 2
+            pair, size, accuracy.Accuracy(tail_mass / groups / 2)
         )
         mean = dominating_pair.without_tails(mean, tail_mass / groups / 2)
         laws[size,] = group_laws.of_one_group(mean, size)

@@ -217,7 +217,7 @@ def _blocks_below(
         if pair is None:
             return None
         steps.append(random_allocation.Steps(pair, number, block.length))
-    return random_allocation.uneven_allocation(steps, tail_mass=tail_mass)
+    return random_allocation.uneven_allocation(steps, interface.Accuracy(tail_mass))
 
 
 @functools.lru_cache(maxsize=16)

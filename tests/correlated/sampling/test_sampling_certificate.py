@@ -17,6 +17,7 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.correlated.sampling import bets
 from dp_accounting_ext.correlated.sampling import moment_tilts
 from dp_accounting_ext.correlated.sampling import sampling_certificate
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.pairs import gaussian
 
 GRAM = np.array([[1.0, 0.6], [0.6, 1.0]])
@@ -74,7 +75,7 @@ def test_many_bins_with_one_thing_in_common(bins, common, own):
 
     def epsilon(bound):
         step = gaussian.dominating_pair_of(own**-0.5, bound, tail_mass=1e-25)
-        pair = random_allocation.random_allocation(step, bins, tail_mass=1e-22)
+        pair = random_allocation.random_allocation(step, bins, accuracy.Accuracy(1e-22))
         profile = pair.profile(Direction.REMOVE)
 
         def excess(goal):
