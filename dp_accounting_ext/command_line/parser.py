@@ -113,9 +113,11 @@ _SCHEMES = ", ".join(studies_training_run.OPTIONS)
 _OF_RUNS: dict[str, tuple[type, str]] = {
     "dataset_size": (int, "records that are trained on"),
     "batch_size": (int, "records of a batch, on average"),
-    "epochs": (float, "passes over the dataset; 2.5 ends amid the third"),
-    "steps_per_epoch": (int, "steps of one epoch, in place of dataset and batch size"),
+    "sampling_rate": (float, "in place of both: probability of a record, in a step"),
+    "steps_per_epoch": (int, "in place of them: steps of one epoch"),
     "batches_per_record": (int, "with it: steps of an epoch that a record is in"),
+    "epochs": (float, "passes over the dataset; 2.5 ends amid the third; default: 1"),
+    "num_steps": (int, "in place of epochs: steps of the run"),
     "sampling": (str, f"how batches are drawn: {_SCHEMES}; default: each"),
     "noise_multiplier": (float, "standard deviation of the noise, over the clip"),
     "delta": (float, "δ, well below 1 / the dataset size"),

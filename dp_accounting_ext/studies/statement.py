@@ -207,16 +207,16 @@ def warnings(
 
 def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
     """Returns the assumptions of a scheme about batches, and what violates them."""
-    k, steps = run.batches_per_record, run.num_samples
+    k, steps = run.batches_per_record, run.run_steps
     found = _ASSUMPTIONS[scheme].format(
         once="one batch" if k == 1 else f"{k} batches",
-        t=run.num_steps,
+        t=run.epoch_steps,
         rate=run.rate_in_words,
         steps=f"{steps} step{'s' * (steps > 1)}",
     )
     _, part = run.whole_and_part
     if part and scheme == training_run.RANDOM_ALLOCATION:
-        found += f" The last epoch ended after {part} of its {run.num_steps} "
+        found += f" The last epoch ended after {part} of its {run.epoch_steps} "
         found += "steps; more of them break it, too."
     return found
 

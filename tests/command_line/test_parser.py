@@ -19,7 +19,7 @@ def whole():
 def test_the_options_of_a_training_have_defaults(whole):
     options = whole.parse_args(["train", "--steps-per-epoch", "7", "--delta", "1e-6"])
     assert (options.steps_per_epoch, options.delta) == (7, 1e-6)
-    assert (options.batches_per_record, options.epochs, options.group_size) == (1, 1, 1)
+    assert (options.batches_per_record, options.group_size) == (1, 1)
     assert options.json is False
     assert options.prog == "prog train"
     assert options.run(options) == ({}, "")
