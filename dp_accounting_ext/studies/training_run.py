@@ -148,7 +148,7 @@ class TrainingRun(displays.Displayed):
                 )
             others, instead = [*_RATES][1:], "sampling_rate is"
         else:
-            name = "dataset_size and batch_size, sampling_rate, or steps_per_epoch"
+            name = "dataset_size and batch_size, or sampling_rate or steps_per_epoch,"
             steps = given(name, self.steps_per_epoch)
             fields.positive_integer("steps_per_epoch", steps)
             return

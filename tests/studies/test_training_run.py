@@ -141,7 +141,7 @@ def test_epochs_of_given_steps_cover_those_of_every_loader(size, batch, steps):
             {"steps_per_epoch": 10, "batches_per_record": 2, "num_steps": 25},
             "num_steps must be whole epochs .* round it up to 30, whose",
         ),
-        ({"num_steps": 25}, "dataset_size and batch_size, sampling_rate, or steps_per"),
+        ({"num_steps": 25}, "dataset_size and batch_size, or sampling_rate or steps"),
     ],
 )
 def test_rates_and_steps_that_contradict_are_refused(fields, words):
