@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Sequence
 import difflib
 import pathlib
 import re
@@ -37,6 +38,12 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
+        chosen = re.search(r"argument (\S+): invalid choice: '(.*)' \((.*)\)", message)
+        if chosen:
+            name, found, choices = chosen.groups()
+            known = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
+            message = f"{name} must be one of {', '.join(known)}. Found {found!r}."
+            message += _meant(found, known)
         text.complain(self.prog, message)
         sys.exit(BAD_INPUT)
 
@@ -70,10 +77,14 @@ def unrecognized(typed: str, options: Collection[str]) -> str:
     """Returns an error for an unknown word, with options that may have been meant."""
     known = [option(name) for name in options if name not in _NO_OPTIONS]
     name = typed.partition("=")[0]
-    near = [each for each in known if name[:2] == "--" and each.startswith(name)]
-    near = near or difflib.get_close_matches(name, known)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"unrecognized arguments: {name}.{hint}"
+    return f"unrecognized arguments: {name}.{_meant(name, known)}"
+
+
+def _meant(typed: str, known: Sequence[str]) -> str:
+    """Returns a question with those of the known words that may have been meant."""
+    near = [each for each in known if typed[:2] == "--" and each.startswith(typed)]
+    near = near or difflib.get_close_matches(typed, known)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def add_command(

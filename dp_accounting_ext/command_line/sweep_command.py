@@ -44,7 +44,7 @@ Each row is added as soon as it is found, so that a stopped run goes on where it
 stopped when it is started again. Rows that the output has are left out,
 wherever they stand in the grid; those without bounds are tried again.
 
-With --scheduler, the workers of a Dask cluster do it (pip install distributed);
+With --scheduler, the workers of a Dask cluster do it (pip install '.[dask]');
 the package must be installed where they are. Where one dies, others take over.
 
 Exit status: 0; 1 if a row has no bounds, and a note that says why; 2 for bad

@@ -80,6 +80,6 @@ def test_without_matplotlib(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, out, err = run(capsys, f"profile {RUN} --output profile.png")
     assert (status, out) == (2, "")
-    assert "python -m pip install matplotlib" in err
+    assert err.endswith("run python -m pip install '.[plot]'.\n")
     assert len(err.splitlines()) == 1
     assert run(capsys, f"profile {RUN} --json")[0] == 0
