@@ -591,6 +591,11 @@ CASES = [
         "delta must be left out with mu. Found 0.1.",
     ),
     (
+        lambda: risk.largest_rho(501.0, 1e-5),
+        "epsilon must be at most 500, above which nothing is promised. Found 501.0.",
+    ),
+    (lambda: risk.largest_mu(1.0, 1.0), "delta must be in (0, 1). Found 1.0."),
+    (
         lambda: risk.published(mu=-1.0),
         "mu must be non-negative and finite. Found -1.0.",
     ),
