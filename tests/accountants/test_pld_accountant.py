@@ -115,3 +115,31 @@ def test_next_to_the_largest_loss_of_a_sample(rate: float, runs: int) -> None:
         assert truth <= upper < 1.05 * truth
         # Merged cells have smaller losses by some 1e-6, of these 5e-6.
         assert 0.3 * truth < lower
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "rho"),
+    [
+        (dp_accounting.GaussianDpEvent(2.0), 7, 7 / 8),
+        (dp_accounting.LaplaceDpEvent(2.0), 1, 1 / 8),
+        (ext.risk.ConcentratedParameterEvent(0.7), 2, 1.4),
+        (dp_accounting.NonPrivateDpEvent(), 1, math.inf),
+        (dp_accounting.NoOpDpEvent(), 1, 0.0),
+    ],
+)
+def test_the_parameter_of_concentrated_privacy(event, count, rho):
+    """Gaussian noise has 1 / (2 σ²), and a loss of at most l has l² / 2."""
+    accountant = ext.PLDAccountant().compose(event, count)
+    lower, upper = accountant.get_zcdp_parameter_bounds()
+    assert rho <= upper <= rho * (1 + 1e-9) if rho else upper == 0
+    if isinstance(event, dp_accounting.LaplaceDpEvent):
+        # D_α of Laplace noise with the parameter b, in closed form.
+        b, alphas = 2.0, np.linspace(1.01, 60, 4000)
+        grown = alphas * np.exp((alphas - 1) / b) + (alphas - 1) * np.exp(-alphas / b)
+        exact = (np.log(grown / (2 * alphas - 1)) / (alphas - 1) / alphas).max()
+        assert 0.97 * exact < lower <= exact
+    elif math.isfinite(rho):
+        assert 0.99 * rho <= lower <= upper
+    group = ext.GroupSubsampledEvent(2, dp_accounting.GaussianDpEvent(2.0))
+    found = ext.PLDAccountant().compose(group).get_zcdp_parameter_bounds()
+    assert 0.49 < found[0] <= 0.5 <= found[1] < 0.5 + 1e-9
