@@ -143,3 +143,23 @@ def test_the_parameter_of_concentrated_privacy(event, count, rho):
     group = ext.GroupSubsampledEvent(2, dp_accounting.GaussianDpEvent(2.0))
     found = ext.PLDAccountant().compose(group).get_zcdp_parameter_bounds()
     assert 0.49 < found[0] <= 0.5 <= found[1] < 0.5 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("rho", "rate", "count"), [(0.5, 0.01, 1000), (2.0, 0.1, 10), (0.5, 0.01, 1)]
+)
+def test_samples_of_what_is_known_by_divergences_have_the_smaller_bound(
+    rho, rate, count
+):
+    """Divergences of many runs add up, and the pair of one run is tighter."""
+    sample = dp_accounting.PoissonSampledDpEvent(
+        rate, ext.risk.ConcentratedParameterEvent(rho)
+    )
+    lower, upper = ext.PLDAccountant().compose(sample, count).get_epsilon_bounds(1e-6)
+    by_divergences = ext.RdpAccountant().compose(sample, count).get_epsilon(1e-6)
+    assert 0 < lower <= upper <= 1.005 * by_divergences
+    # One that is as private is the Gaussian mechanism.
+    gaussian = dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * rho))
+    gaussian = dp_accounting.PoissonSampledDpEvent(rate, gaussian)
+    found = ext.PLDAccountant().compose(gaussian, count).get_epsilon_bounds(1e-6)
+    assert found[0] <= upper
