@@ -11,8 +11,11 @@ from scipy import stats
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import schedules
+from dp_accounting_ext.mechanisms import subsampled
 
 SHIFTS = st.floats(0.05, 4.0)
 
@@ -57,6 +60,17 @@ def test_one_run_is_between_the_coins(high, width, place, scale):
         least, most = delta(low, epsilon, end), delta(high, epsilon, kept)
         assert least <= most  # So that more heads are more.
         assert (1 - lower) * least + lower * most <= delta(shift, epsilon)
+
+
+@hypothesis.given(SHIFTS, st.floats(0, 1e-9))
+def test_alike_shifts_are_far_from_the_ends_of_their_cell(shift, apart):
+    """Differences of areas would have no digits otherwise."""
+    runs = {shift: 1, shift * (1 - 1e-15 - apart): 3}
+    for bound in Bound:
+        cell = schedules._cell_of(0.9, 0.1, runs, bound)
+        assert cell.high.p[-1][0] > shift * 1.00009
+        assert cell.low.p[-1][0] < shift * 0.99991
+        assert cell.weight == pytest.approx(0.5, abs=0.01)
 
 
 @hypothesis.given(
@@ -155,3 +169,12 @@ def test_ten_thousand_runs_are_composed_beside_others():
     alone = ext.PLDAccountant().compose(_schedule(10_000)).get_epsilon_bounds(1e-6)
     assert alone[1] < upper < alone[1] + 0.2
     assert upper - lower < 1e-3 * upper
+
+
+def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():
+    """What is one for an upper bound alone must not have a lower one."""
+    gaussian = additive_noise.Gaussian(2.0)
+    assert schedules.is_scheduled(gaussian.on_a_sample(0.1))
+    above = known_bounds.UpperOnly(gaussian)
+    for inner in (above, compositions.Composition(((gaussian, 2),))):
+        assert not schedules.is_scheduled(subsampled.poisson_sampled(0.1, inner))
