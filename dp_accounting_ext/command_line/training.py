@@ -358,7 +358,7 @@ def _shown(
     sizes = options.group_size or [1]
     runs = [dataclasses.replace(run, group_size=size) for size in sizes]
     picture = _picture(options.output) if options.output else None
-    with text.Progress("steps") as progress:
+    with text.Progress("curves") as progress:
         found = question(*runs, num_points=_points(options), progress=progress, **asked)
     title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
     if picture:
