@@ -167,7 +167,7 @@ CASES = [
         "steps_per_epoch times epochs must be at most 1000000000. Found 1000000 times",
     ),
     (run(delta=1.0), "delta must be in (0, 1). Found 1.0."),
-    (run(steps_per_epoch=None), "batch_size, must be given. Found it missing."),
+    (run(steps_per_epoch=None), "steps_per_epoch, must be given. Found it missing."),
     (
         run(dataset_size=10, batch_size=2),
         "steps_per_epoch must be left out where dataset_size and batch_size are given.",
@@ -175,6 +175,18 @@ CASES = [
     (
         run(steps_per_epoch=None, dataset_size=10, batch_size=20),
         "batch_size must be at most dataset_size. Found 20 of 10.",
+    ),
+    (
+        run(steps_per_epoch=None, sampling_rate=0.0),
+        "sampling_rate must be a probability, from 1e-09 to 1. Found 0.0.",
+    ),
+    (
+        run(num_steps=9, epochs=2),
+        "epochs must be left out where num_steps is given. Found 2.",
+    ),
+    (
+        run(batches_per_record=2, num_steps=25),
+        "num_steps must be whole epochs where batches_per_record is above 1. Found 25:",
     ),
     (run(sampling="shuffle"), "no-amplification, shuffled. Found 'shuffle'."),
     (
@@ -582,6 +594,11 @@ CASES = [
         lambda: risk.published(mu=1.0, delta=0.1),
         "delta must be left out with mu. Found 0.1.",
     ),
+    (
+        lambda: risk.largest_rho(501.0, 1e-5),
+        "epsilon must be at most 500, above which nothing is promised. Found 501.0.",
+    ),
+    (lambda: risk.largest_mu(1.0, 1.0), "delta must be in (0, 1). Found 1.0."),
     (
         lambda: risk.published(mu=-1.0),
         "mu must be non-negative and finite. Found -1.0.",

@@ -1,4 +1,4 @@
-"""Privacy budgets: noise for a target, runs that remain, and privacy filters.
+"""Privacy budgets: noise for a target, runs that remain, filters and an odometer.
 
 - `calibrate`: the smallest noise, or common factor of several noises, for which a bound
   on ε or on a risk is at most a target.
@@ -6,6 +6,7 @@
 - `RenyiFilter`, `GaussianFilter`: budgets for events that are chosen adaptively, after
   seeing the outputs of earlier events. The ε of a `PLDAccountant` does not hold for
   these.
+- `RenyiOdometer`: what such events have spent so far, valid at every time.
 """
 
 import abc
@@ -39,6 +40,7 @@ __all__ = [
     "MOST_RUNS",
     "GaussianFilter",
     "RenyiFilter",
+    "RenyiOdometer",
     "calibrate",
     "least_noise",
     "remaining",
@@ -49,6 +51,8 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 # Tuning: the limit of the search for runs.
 MOST_RUNS = 10**7
+# Tuning: few orders, as each has its share of δ.
+_ODOMETER_ORDERS = tuple(1 + 2.0**power for power in range(-1, 8))
 # Certified: above the relative rounding error of a few terms.
 _ROUNDING = 64 * 2.0**-53
 
@@ -234,11 +238,7 @@ class RenyiFilter(_Filter):
         if orders is None:
             best = _best_order(limit, tail)
             orders = [1 + 0.6 * (best - 1), best]
-        self.orders = tuple(fields.real_number("orders", order) for order in orders)
-        if not self.orders or not all(1.01 <= order < 1e6 for order in self.orders):
-            raise ValueError(
-                f"orders must be one or more in [1.01, 1e6). Found {self.orders}."
-            )
+        self.orders = _checked_orders(orders)
         share = tail / len(self.orders)
         limits = [_divergence(limit, share, order) for order in self.orders]
         super().__init__(limits, limit, tail)
@@ -251,17 +251,81 @@ class RenyiFilter(_Filter):
         self._costs(stock.NoOpDpEvent())  # It checks the relation.
 
     def _costs(self, event: stock.DpEvent) -> list[float]:
-        event_trees.event_tree(event)
-        if group_events.largest(event).size > 1:
-            raise ValueError(
-                "event must be that of single records: the size of a group is one for "
-                "all that runs. Found a GroupSubsampledEvent."
-            )
-        accountant = rdp_accountant.RdpAccountant(self.orders, self._relation)
-        accountant.compose(event)
-        if accountant.extra_delta:
-            raise ValueError(f"event must have no δ of its own. Found {event!r:.80}.")
-        return [float(divergence) for divergence in accountant.rdp]
+        return _divergences(event, self.orders, self._relation)
+
+
+class RenyiOdometer(displays.Displayed):
+    """What events have spent so far, where each is chosen after seeing earlier outputs.
+
+        spent = RenyiOdometer(delta=1e-6)
+        spent.spend(event)  # Choose the next one, or stop, by what it released.
+        spent.epsilon
+
+    Args:
+        delta: δ, in (0, 1).
+        orders: The orders, in [1.01, 1e6). They must not depend on the data.
+        neighboring_relation: As in `RdpAccountant`.
+
+    Raises:
+        TypeError: If an argument is not a number.
+        ValueError: If one is outside of its range.
+
+    Guarantees:
+        The probability that the privacy loss ever exceeds the `epsilon` of its time is
+        at most δ. So what stops, for whatever reason, while `epsilon` is at most a
+        number is private with that number at δ. A filter knows the number in advance,
+        and lets more run within it.
+
+    Source:
+        https://arxiv.org/abs/2103.01379 (odometers by Rényi divergences). For an order
+        α, exp((α − 1) (L − R)), with the loss L and the sum R of divergences so far, is
+        a nonnegative supermartingale, whatever is chosen. By Ville's inequality it ever
+        exceeds m / δ with a probability of at most δ / m, of m orders.
+    """
+
+    def __init__(
+        self,
+        delta: float,
+        *,
+        orders: Sequence[float] = _ODOMETER_ORDERS,
+        neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+    ) -> None:
+        _, self._delta = _budget(1.0, delta)
+        self.orders = _checked_orders(orders)
+        self._relation = neighboring_relation
+        self._spent = _divergences(stock.NoOpDpEvent(), self.orders, self._relation)
+
+    def _display(self) -> displays.Table:
+        title = f"RenyiOdometer, at δ = {self._delta:.12g}"
+        shown = decimals.rounded_up(self.epsilon)
+        return displays.Table(title, ("", "ε"), [("spent so far", shown)])
+
+    def spend(self, event: stock.DpEvent, count: int = 1) -> None:
+        """Counts `count` runs of an event. Threads may share an odometer.
+
+        Raises:
+            TypeError, ValueError, UnsupportedEventError: As `RenyiFilter.may_run` does;
+                then nothing changes.
+        """
+        runs = fields.positive_integer("count", count)
+        costs = _divergences(event, self.orders, self._relation)
+        with _SPENDING:
+            self._spent = [
+                (used + runs * cost) * (1 + _ROUNDING)
+                for used, cost in zip(self._spent, costs, strict=True)
+            ]
+
+    @property
+    def epsilon(self) -> float:
+        """The ε of all that has run so far, at δ, in nats, rounded up."""
+        spent = self._spent
+        if not any(spent):
+            return 0.0
+        share = math.log(len(spent)) - math.log(self._delta)
+        return min(
+            (used + share / (order - 1)) * (1 + _ROUNDING)
+            for used, order in zip(spent, self.orders, strict=True)
+        )
 
 
 class GaussianFilter(_Filter):
@@ -328,6 +392,30 @@ def _budget(epsilon: float, delta: float) -> tuple[float, float]:
     if not 0 < tail < 1:
         raise ValueError(f"delta must be in (0, 1). Found {delta}.")
     return limit, tail
+
+
+def _checked_orders(orders: Sequence[float]) -> tuple[float, ...]:
+    found = tuple(fields.real_number("orders", order) for order in orders)
+    if not found or not all(1.01 <= order < 1e6 for order in found):
+        raise ValueError(f"orders must be one or more in [1.01, 1e6). Found {found}.")
+    return found
+
+
+def _divergences(
+    event: stock.DpEvent, orders: Sequence[float], relation: NeighborRel
+) -> list[float]:
+    """Returns an event's Rényi divergence of each order, rounded up."""
+    event_trees.event_tree(event)
+    if group_events.largest(event).size > 1:
+        raise ValueError(
+            "event must be that of single records: the size of a group is one for "
+            "all that runs. Found a GroupSubsampledEvent."
+        )
+    accountant = rdp_accountant.RdpAccountant(orders, relation)
+    accountant.compose(event)
+    if accountant.extra_delta:
+        raise ValueError(f"event must have no δ of its own. Found {event!r:.80}.")
+    return [float(divergence) for divergence in accountant.rdp]
 
 
 def _divergence(epsilon: float, delta: float, order: float) -> float:

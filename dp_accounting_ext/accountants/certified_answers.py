@@ -22,10 +22,15 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import fields
 
+# Tuning: the orders by which a lower bound on ρ is found.
+_ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0)
+# Certified: above the relative error of a quotient.
+_ROUNDING = 2.0**-52
 # The most characters of a description of what was composed, in a message.
 _LONGEST = 600
 Question = Callable[
@@ -202,6 +207,21 @@ class CertifiedAnswers:
             return math.inf, math.inf
         with self._explained():
             return self._trade_off(least).gaussian_parameter(least)
+
+    def concentrated_parameter(self) -> tuple[float, float]:
+        """Returns bounds on ρ, over Rényi divergences of all orders."""
+        if self.composed.is_non_private():
+            return math.inf, math.inf
+        lower = upper = 0.0
+        with self._explained():
+            for each in self._scenarios:
+                whole = compositions.compose(each)
+                both = renyi_of_pairs.divergences(whole, _ORDERS, Bound.LOWER)
+                least = float(np.max(np.maximum(*both) / _ORDERS)) * (1 - _ROUNDING)
+                lower = max(lower, least)
+                upper = max(upper, interface.claims_of(each).rho)
+        privacy_bounds.in_order(np.array([lower]), np.array([upper]))
+        return lower, upper
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -408,6 +408,22 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             )
         return self._answers().gaussian_parameter(least)
 
+    def get_zcdp_parameter_bounds(self) -> tuple[float, float]:
+        """Returns certified bounds on ρ: lower ≤ the true ρ ≤ upper.
+
+        The true ρ is the smallest such that the Rényi divergence of every order α > 1
+        is at most ρα, in both directions. Sampling hardly lowers it: a large order sees
+        rare losses. The upper bound is the sum of those of all parts, by their noise,
+        their largest losses, or their own ρ; infinite if no such bound is known.
+
+        Raises:
+            ArithmeticError: If the bounds cross, which is a fault of this package.
+
+        Source:
+            https://arxiv.org/abs/1605.02065, Definition 1.1 (ρ-zCDP).
+        """
+        return self._answers().concentrated_parameter()
+
 
 inheritance.refuse_what_is_inherited(
     PLDAccountant, keep={"neighboring_relation", "CompositionErrorDetails"}

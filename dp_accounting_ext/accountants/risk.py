@@ -23,6 +23,7 @@ from dp_accounting import privacy_accountant
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.accountants import noise_search
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.kernel import floats
@@ -30,17 +31,22 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import fields
 
 __all__ = [
+    "LARGEST_EPSILON",
+    "ConcentratedParameterEvent",
     "GaussianParameterEvent",
     "ParametersEvent",
     "advantage",
     "attack_success",
     "gaussian_regret",
     "in_words",
+    "largest_mu",
+    "largest_rho",
     "membership_success",
     "positive_predictive_value",
     "published",
@@ -57,6 +63,8 @@ _ROUNDING = 16 * 2.0**-53
 _LEAST_PRIOR = 1e-300
 _RATES = (0.001, 0.01, 0.1)
 _DIGITS = 3
+# A limit: the losses of what is known by ρ are bounded up to 690 nats.
+LARGEST_EPSILON = 500.0
 # Certified: the rounding error of a Gaussian trade-off curve is below this.
 _CURVE = 1e-11
 # Tuning: the rates at which curves are compared, and the number of halvings.
@@ -113,6 +121,40 @@ def _gaussian_parameter(
 pld_accountant.PLDAccountant.register(GaussianParameterEvent, _gaussian_parameter)
 
 
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ConcentratedParameterEvent(stock.DpEvent):
+    """Represents any mechanism that is ρ-zero-concentrated differentially private.
+
+    Attributes:
+        rho: ρ, which is 0 or from 1e-60 to 1e60.
+    """
+
+    rho: float
+
+
+def _concentrated_parameter(
+    event: ConcentratedParameterEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a mechanism of which only ρ is known.
+
+    One of them is the Gaussian mechanism with the noise 1 / √(2ρ), which is a lower
+    bound. A quotient and a root are rounded, which the allowance covers twice.
+    """
+    reader.require_own_relation(event)
+    rho = fields.scale("rho", event.rho)
+    if rho == 0:
+        return compositions.NO_OP
+    noise = (1 + 4 * floats.UNIT_ROUNDOFF) / math.sqrt(2 * rho)
+    return known_bounds.Between(
+        below=additive_noise.Gaussian(noise), above=renyi_bounded.Concentrated(rho)
+    )
+
+
+pld_accountant.PLDAccountant.register(
+    ConcentratedParameterEvent, _concentrated_parameter
+)
+
+
 def published(
     *,
     epsilon: float | None = None,
@@ -154,12 +196,80 @@ def published(
         raise ValueError(f"delta must be left out with {names[0]}. Found {delta}.")
     event: stock.DpEvent
     if rho is not None:
-        event = stock.ZCDpEvent(rho)
+        event = ConcentratedParameterEvent(rho)
     elif mu is not None:
         event = GaussianParameterEvent(mu)
     else:
         event = ParametersEvent(fields.real_number("epsilon", epsilon), delta)
     return pld_accountant.PLDAccountant(neighboring_relation).compose(event)
+
+
+def largest_rho(epsilon: float, delta: float) -> Bounds:
+    """Returns bounds on the largest ρ that is enough for (ε, δ).
+
+    Every mechanism that is zero-concentrated with the first number is (ε, δ)-private.
+    Some mechanism with the second is not: Gaussian noise.
+
+    Args:
+        epsilon: ε, in nats, positive.
+        delta: δ, in (0, 1).
+
+    Raises:
+        TypeError: If one is not a real number.
+        ValueError: If one is out of its range, or ε above 500.
+    """
+    return _largest(lambda noise: noise**-2 / 2, _of_rho, epsilon, delta)
+
+
+def largest_mu(epsilon: float, delta: float) -> Bounds:
+    """Returns bounds on the largest μ that is enough for (ε, δ).
+
+    Every mechanism that is Gaussian differentially private with the first number is
+    (ε, δ)-private. The Gaussian mechanism with the second is not.
+
+    Args:
+        epsilon: As in `largest_rho`.
+        delta: As in `largest_rho`.
+
+    Raises:
+        TypeError, ValueError: As in `largest_rho`.
+    """
+    return _largest(lambda noise: 1 / noise, _of_mu, epsilon, delta)
+
+
+def _of_rho(rho: float) -> pld_accountant.PLDAccountant:
+    return published(rho=rho)
+
+
+def _of_mu(mu: float) -> pld_accountant.PLDAccountant:
+    return published(mu=mu)
+
+
+def _largest(
+    parameter: Callable[[float], float],
+    known: Callable[[float], pld_accountant.PLDAccountant],
+    epsilon: float,
+    delta: float,
+) -> Bounds:
+    """Returns bounds on the largest parameter, a function of a noise, for (ε, δ)."""
+    limit = fields.positive("epsilon", epsilon)
+    if limit > LARGEST_EPSILON:
+        raise ValueError(
+            f"epsilon must be at most {LARGEST_EPSILON:g}, above which nothing is "
+            f"promised. Found {epsilon}."
+        )
+    target = fields.real_number("delta", delta)
+    if not 0 < target < 1:
+        raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+
+    def bounds(noise: float) -> Bounds:
+        return known(parameter(noise)).get_epsilon_bounds(target)
+
+    enough = noise_search.least_noise(bounds, limit)
+    short = noise_search.least_noise(lambda noise: bounds(noise)[0], limit)
+    while bounds(short)[0] <= limit:
+        short *= 1 - 1e-6
+    return parameter(enough), parameter(short)
 
 
 def advantage(accountant: pld_accountant.PLDAccountant) -> Bounds:

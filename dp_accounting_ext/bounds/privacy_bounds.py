@@ -161,6 +161,7 @@ class PrivacyBounds:
         key = bound, other
         if key not in self._composed:
             parts = compositions.flatten(self._counts, bound, other=other)
+            parts = compositions.in_cells(parts, bound)
             most = _ROUGH_LOSSES if self._is_rough else None
             self._composed[key] = _Composed(
                 parts, bound, self._directions, self._cells, most

@@ -40,7 +40,10 @@ class TradeOffBounds:
         least: float,
         interval: float,
     ) -> None:
-        self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
+        self._parts = {
+            bound: compositions.in_cells(compositions.flatten(counts, bound), bound)
+            for bound in Bound
+        }
         claims = interface.claims_of(counts)
         self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
         self._largest_loss = claims.largest_loss

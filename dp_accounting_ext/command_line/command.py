@@ -13,6 +13,7 @@ from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import training
 from dp_accounting_ext.command_line import verify_command
 from dp_accounting_ext.command_line import wpm_command
+from dp_accounting_ext.validation import extras
 
 _PROG = "dp-accounting-ext"
 _INCOMPLETE, _INTERRUPTED = 1, 130
@@ -83,10 +84,8 @@ def _reason(error: Exception, options: argparse.Namespace) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         path = repr(error.filename)
         return f"{path} must be a file that can be opened. Found: {error.strerror}."
-    # Some say which extra to install.
-    if isinstance(error, ModuleNotFoundError) and "pip install" not in error.msg:
-        wanted = f"{error.name} must be installed. Found none; run python -m pip "
-        return f"{wanted}install {error.name}."
+    if isinstance(error, ModuleNotFoundError):
+        return extras.missing(error)
     # Bounds that cross raise ArithmeticError itself. Python raises only its subclasses.
     special = isinstance(error, ArithmeticError) and type(error) is not ArithmeticError
     if special or isinstance(error, MemoryError):

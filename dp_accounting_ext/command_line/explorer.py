@@ -166,10 +166,11 @@ def heading_of(run: training_run.TrainingRun, target: float | None) -> str:
     batches = training_run.given("batch_size", run.batch_size)
     records = training_run.given("dataset_size", run.dataset_size)
     delta = written(training_run.given("delta", run.delta))
+    epochs = training_run.given("epochs", run.epochs)
     shown = f"Noise for ε = {written(target)}" if target is not None else "ε"
     parts = [
         f"{written(records)} records in batches of {written(batches)}",
-        f"{written(run.epochs)} epoch{'s' * (run.epochs != 1)}",
+        f"{written(epochs)} epoch{'s' * (epochs != 1)}",
         f"{run.group_size} record{'s' * (run.group_size != 1)} of one user",
     ]
     if run.noise_multiplier is not None:
@@ -215,8 +216,8 @@ def table_of(
         cells.append(line)
     notes.append(
         f"Found: the largest share of members that a membership test finds at a "
-        f"false positive rate of {_RATE:g}. An epoch has {written(run.num_steps)} "
-        f"steps; Poisson sampling draws {written(run.num_samples)} batches at most."
+        f"false positive rate of {_RATE:g}. An epoch has {written(run.epoch_steps)} "
+        f"steps; Poisson sampling draws {written(run.run_steps)} batches at most."
     )
     table = displays.Table(heading_of(run, target), heads, cells, notes).html()
     return f'<div class="wide">{table.replace("e^ε", "e<sup>ε</sup>")}</div>'

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Sequence
 import difflib
 import pathlib
 import re
@@ -37,6 +38,12 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
+        chosen = re.search(r"argument (\S+): invalid choice: '(.*)' \((.*)\)", message)
+        if chosen:
+            name, found, choices = chosen.groups()
+            known = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
+            message = f"{name} must be one of {', '.join(known)}. Found {found!r}."
+            message += _meant(found, known)
         text.complain(self.prog, message)
         sys.exit(BAD_INPUT)
 
@@ -70,10 +77,14 @@ def unrecognized(typed: str, options: Collection[str]) -> str:
     """Returns an error for an unknown word, with options that may have been meant."""
     known = [option(name) for name in options if name not in _NO_OPTIONS]
     name = typed.partition("=")[0]
-    near = [each for each in known if name[:2] == "--" and each.startswith(name)]
-    near = near or difflib.get_close_matches(name, known)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"unrecognized arguments: {name}.{hint}"
+    return f"unrecognized arguments: {name}.{_meant(name, known)}"
+
+
+def _meant(typed: str, known: Sequence[str]) -> str:
+    """Returns a question with those of the known words that may have been meant."""
+    near = [each for each in known if typed[:2] == "--" and each.startswith(typed)]
+    near = near or difflib.get_close_matches(typed, known)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def add_command(
@@ -113,9 +124,11 @@ _SCHEMES = ", ".join(studies_training_run.OPTIONS)
 _OF_RUNS: dict[str, tuple[type, str]] = {
     "dataset_size": (int, "records that are trained on"),
     "batch_size": (int, "records of a batch, on average"),
-    "epochs": (float, "passes over the dataset; 2.5 ends amid the third"),
-    "steps_per_epoch": (int, "steps of one epoch, in place of dataset and batch size"),
+    "sampling_rate": (float, "in place of both: probability of a record, in a step"),
+    "steps_per_epoch": (int, "in place of them: steps of one epoch"),
     "batches_per_record": (int, "with it: steps of an epoch that a record is in"),
+    "epochs": (float, "passes over the dataset; 2.5 ends amid the third; default: 1"),
+    "num_steps": (int, "in place of epochs: steps of the run"),
     "sampling": (str, f"how batches are drawn: {_SCHEMES}; default: each"),
     "noise_multiplier": (float, "standard deviation of the noise, over the clip"),
     "delta": (float, "δ, well below 1 / the dataset size"),

@@ -16,12 +16,16 @@ from dp_accounting_ext.studies import training_run
 _EPILOG = """\
 example:
   python -m dp_accounting_ext risk --epsilon 1 --delta 1e-5
+  python -m dp_accounting_ext risk --rho 2.56 --delta 1e-10
   python -m dp_accounting_ext risk --dataset-size 60000 --batch-size 256 \\
       --epochs 10 --noise-multiplier 1.1 --sampling poisson-sampling
 
 What the best attack achieves, in words. The guarantee is a published one, as
 --epsilon with --delta, as --rho or as --mu, or that of a training run, for each
 way of drawing batches. Upper bounds are certified.
+
+With --delta, ρ and μ are converted to ε, and (ε, δ) to the largest ρ and the
+largest μ that are enough for it; both ends are certified.
 
 For a run it also states μ: at every false positive rate from 1e-12 to 1/2, the
 best test finds at most as many members as for a Gaussian mechanism with μ. The
@@ -71,12 +75,24 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
             raise ValueError(
                 f"{name} must be left out with --{next(iter(known))}. Found {value}."
             )
-    if options.delta is not None:
-        known["delta"] = options.delta
-    accountant = risk.published(**known)
-    of = ", ".join(f"{name} = {value:g}" for name, value in known.items())
-    found = {of: _of(accountant, options.prior, with_gaussian=False)}
-    return {"setting": known, "results": found}, _all(found).lstrip()
+    ((name, value),) = known.items()
+    delta = options.delta
+    is_epsilon = name == "epsilon"
+    if delta is not None:
+        known["delta"] = delta
+        if not is_epsilon and not 0 < delta < 1:
+            raise ValueError(f"delta must be in (0, 1). Found {delta:g}.")
+    accountant = risk.published(**(known if is_epsilon else {name: value}))
+    of = ", ".join(f"{each} = {number:g}" for each, number in known.items())
+    about = _of(accountant, options.prior, with_gaussian=False)
+    if delta is not None and not is_epsilon:
+        about["epsilon"] = accountant.get_epsilon_bounds(delta)
+        about["words"] += "\n" + _converted(about, delta)
+    elif delta and delta < 1 and 0 < value <= risk.LARGEST_EPSILON:
+        about["largest_rho"] = risk.largest_rho(value, delta)
+        about["largest_mu"] = risk.largest_mu(value, delta)
+        about["words"] += "\n" + _converted(about, delta)
+    return {"setting": known, "results": {of: about}}, _all({of: about})
 
 
 def _of(
@@ -92,6 +108,23 @@ def _of(
         found["mu"] = mu
         found["regret"] = risk.gaussian_regret(accountant, mu[1])
     return found
+
+
+def _converted(found: dict[str, Any], delta: float) -> str:
+    """Returns a sentence on the bounds of the other parameters."""
+    if "epsilon" not in found:
+        rho, mu = found["largest_rho"], found["largest_mu"]
+        enough, short = zip(rho, mu, strict=True)
+        rho_enough, mu_enough = map(decimals.rounded_down, enough)
+        rho_short, mu_short = map(decimals.rounded_up, short)
+        sentence = f"So private is every mechanism with ρ ≤ {rho_enough}, and with "
+        sentence += f"μ ≤ {mu_enough}; not every one with ρ = {rho_short}, or with "
+        sentence += f"μ = {mu_short}."
+    else:
+        least, most = found["epsilon"]
+        sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(most)}; of "
+        sentence += f"some such mechanism, at least {decimals.rounded_down(least)}."
+    return textwrap.fill(f"- {sentence}", text.WIDTH, subsequent_indent="  ")
 
 
 def _printed(begin: str, run: training_run.TrainingRun) -> str:

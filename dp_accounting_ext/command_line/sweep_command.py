@@ -27,11 +27,12 @@ example:
   python -m dp_accounting_ext sweep --grid grid.csv --output table.csv
 
 The grid is a CSV file with a setting a row. Its columns are noise_multiplier,
-delta, epochs, dataset_size and batch_size (or steps_per_epoch and
-batches_per_record); sampling: random-allocation, poisson-sampling,
-no-amplification or shuffled; or in its place strategy, of correlated noise:
-"1,0.5,0.25" for a banded Toeplitz matrix, blt:DECAYS:SCALES for a BLT; and, if
-you like, group_size. Other columns, as run here, are passed through.
+delta, epochs (or num_steps), dataset_size and batch_size (or sampling_rate; or
+steps_per_epoch and batches_per_record); sampling: random-allocation,
+poisson-sampling, no-amplification or shuffled; or in its place strategy, of
+correlated noise: "1,0.5,0.25" for a banded Toeplitz matrix, blt:DECAYS:SCALES
+for a BLT; and, if you like, group_size. Other columns, as run here, are passed
+through.
 
 --results are epsilon: bounds on ε; noise: the least noise_multiplier that meets
 the ε in the column epsilon; risks: bounds on the advantage of a membership test
@@ -43,7 +44,7 @@ Each row is added as soon as it is found, so that a stopped run goes on where it
 stopped when it is started again. Rows that the output has are left out,
 wherever they stand in the grid; those without bounds are tried again.
 
-With --scheduler, the workers of a Dask cluster do it (pip install distributed);
+With --scheduler, the workers of a Dask cluster do it (pip install '.[dask]');
 the package must be installed where they are. Where one dies, others take over.
 
 Exit status: 0; 1 if a row has no bounds, and a note that says why; 2 for bad

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp_accounting_ext.validation import extras
+
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 # The beginning of a point, or another shape, in a text; as Takeout writes points, too.
 SHAPE = re.compile(
@@ -83,10 +85,9 @@ def read(
         content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         frame = _data_frame(content, pd)
     except ImportError as failure:
-        raise ModuleNotFoundError(
-            "pandas must be installed to read files, and pyarrow for Parquet. Found "
-            "none; in the checkout, run python -m pip install '.[files]'."
-        ) from failure
+        # Parquet needs pyarrow, whose absence pandas reports without a name.
+        name = failure.name or "pyarrow"
+        raise ModuleNotFoundError(extras.missing(failure), name=name) from failure
     except Exception as failure:  # Libraries raise errors of any kind at broken files.
         why = "" if is_private else f" ({failure})"
         raise error(option, f"one that cannot be read{why}, {path}") from None

@@ -34,9 +34,12 @@ _COMPARE = """\
 example:
   python -m dp_accounting_ext compare --noise-multiplier 1 \\
       --dataset-size 60000 --batch-size 60 --epochs 10 --delta 1e-6
+  python -m dp_accounting_ext compare --noise-multiplier 1 \\
+      --sampling-rate 0.004 --num-steps 14062 --delta 1e-6
 
-Each record is in one batch of each epoch, or in --batches-per-record. The ways
-of drawing batches, and their names for --sampling:
+Each record is in one batch of each epoch, or in --batches-per-record; at a
+sampling rate q, epochs have 1 / q steps, rounded down. The ways of drawing
+batches, and their names for --sampling:
   random allocation  each record draws its batch on its own, uniformly
                      (random-allocation; balls and bins)
   Poisson sampling   each batch draws its records, each with one probability
@@ -355,7 +358,7 @@ def _shown(
     sizes = options.group_size or [1]
     runs = [dataclasses.replace(run, group_size=size) for size in sizes]
     picture = _picture(options.output) if options.output else None
-    with text.Progress("steps") as progress:
+    with text.Progress("curves") as progress:
         found = question(*runs, num_points=_points(options), progress=progress, **asked)
     title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
     if picture:

@@ -16,6 +16,7 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.mechanisms import schedules
 
 Accuracy = interface.Accuracy
 _WHOLE_CELLS = accuracy.WHOLE_CELLS
@@ -33,7 +34,7 @@ class Composition(Mechanism):
     items: tuple[tuple[Mechanism, int], ...]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        parts = flatten(dict(self.items), bound)
+        parts = in_cells(flatten(dict(self.items), bound), bound)
         copies = sum(parts.values())
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
@@ -126,6 +127,20 @@ def flatten(
         additive_noise.Gaussian((1 + rounding) / math.sqrt(precision)): 1
     }
     return merged | {m: n for m, n in flat.items() if m not in gaussians}
+
+
+def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
+    """Returns mechanisms whose composition bounds another, with few for a schedule.
+
+    Args:
+        counts: The mechanisms to compose, none of which has parts, with counts.
+        bound: The side of the bound.
+    """
+    found, repeated = schedules.in_cells(counts, bound)
+    for cells, count in repeated:
+        whole = Composition(tuple(cells.items()))
+        found[whole] = found.get(whole, 0) + count
+    return found
 
 
 def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:

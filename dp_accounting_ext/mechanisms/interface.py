@@ -61,6 +61,9 @@ class Claims:
         tail: (loss, 1/σ²) of two mechanisms whose composition dominates the run: one
             whose loss is at most `loss`, and a Gaussian mechanism. By default it is
             derived from the other attributes.
+        rho: ρ, such that the Rényi divergences of all orders α > 1 are at most ρα, in
+            either direction. By default it is derived from the tail: a bounded loss l
+            has l² / 2 (https://arxiv.org/abs/1605.02065, Proposition 3.3).
     """
 
     loss: float = math.inf
@@ -68,12 +71,17 @@ class Claims:
     gaussian_precision: float = math.inf
     is_symmetric: bool = False
     tail: tuple[float, float] = (math.inf, math.inf)
+    rho: float = math.inf
 
     def __post_init__(self) -> None:
         if math.isfinite(self.gaussian_precision):
             object.__setattr__(self, "tail", (0.0, self.gaussian_precision))
         elif math.isfinite(self.largest_loss):
             object.__setattr__(self, "tail", (self.largest_loss, 0.0))
+        if self.rho == math.inf:
+            loss, precision = min(self.tail[0], 1e150), self.tail[1]
+            known = (loss**2 + precision) / 2 * (1 + 4 * floats.UNIT_ROUNDOFF)
+            object.__setattr__(self, "rho", known if loss < 1e150 else math.inf)
 
     @property
     def largest_loss(self) -> float:
@@ -269,6 +277,7 @@ def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
             _sum_of_losses([(c.tail[0], n) for c, n in known]),
             tails * (1 + 4 * floats.UNIT_ROUNDOFF),
         ),
+        math.fsum(n * c.rho for c, n in known) * (1 + 4 * floats.UNIT_ROUNDOFF),
     )
 
 
@@ -304,6 +313,7 @@ def claims_of_either(known: list[Claims]) -> Claims:
         max(each.gaussian_precision for each in known),
         all(each.is_symmetric for each in known),
         (max(each.tail[0] for each in known), max(each.tail[1] for each in known)),
+        max(each.rho for each in known),
     )
 
 

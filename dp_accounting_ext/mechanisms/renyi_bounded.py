@@ -104,7 +104,8 @@ class Concentrated(interface.OnePairMechanism):
         return self._bounded().basis(bound)
 
     def claims(self) -> interface.Claims:
-        return interface.Claims(is_symmetric=True)
+        rho = math.inf if self.xi else self.rho
+        return interface.Claims(is_symmetric=True, rho=rho)
 
     def _bounded(self) -> RenyiBounded:
         return RenyiBounded.of(self.rdp(ORDERS).values)

@@ -1,7 +1,9 @@
 """Mechanisms on a sample of the records."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 from dp_accounting_ext.amplification import poisson_subsampling
@@ -12,6 +14,7 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import profile_pairs
@@ -77,6 +80,17 @@ class PoissonSampled(Mechanism):
         sample = on_poisson_sample(self.sampling_probability, noise)
         return None if sample == self else renyi_curves.of(sample, orders)
 
+    def other_parts(self) -> Mapping[Mechanism, int]:
+        """Returns what divergences say, if nothing else is known of what is sampled.
+
+        Divergences of many runs add up, while the pairs of runs, which are made of
+        divergences, lose some in every run.
+        """
+        inner = compositions.flatten({self.inner: 1}, Bound.UPPER)
+        if not inner or not all(part.is_known_by_divergences for part in inner):
+            return super().other_parts()
+        return {_of_divergences(self.sampling_probability, self.inner): 1}
+
     def basis(self, bound: Bound) -> str:
         return f"a Poisson sample of {self.inner.basis(bound)}"
 
@@ -98,6 +112,18 @@ class PoissonSampled(Mechanism):
         return interface.Claims(
             loss, gaussian_precision=inner.gaussian_precision, tail=inner.tail
         )
+
+
+@functools.lru_cache(maxsize=16)
+def _of_divergences(rate: float, inner: Mechanism) -> renyi_bounded.RenyiBounded:
+    """Returns what a theorem on samples says of a mechanism's Rényi divergences."""
+    orders = renyi_bounded.ORDERS
+    values = subsampling.poisson_rdp(
+        orders, lambda asked: renyi_curves.of(inner, asked).values, rate
+    )
+    failure_probability = renyi_curves.of(inner, orders).failure_probability
+    rounded = rate * failure_probability * (1 + 4 * floats.UNIT_ROUNDOFF)
+    return renyi_bounded.RenyiBounded.of(values, min(rounded, 1.0))
 
 
 def _two_point(probability: float, shift: float) -> tuple[tuple[float, float], ...]:

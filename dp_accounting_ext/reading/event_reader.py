@@ -15,6 +15,7 @@ from dp_accounting import privacy_accountant
 from dp_accounting_ext.mechanisms import allocated_replacements
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import schedules
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
@@ -278,11 +279,15 @@ def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
 
 
 def count_distinct(parts: Iterable[interface.Mechanism]) -> int:
-    """Returns the number of mechanisms that are not Gaussian.
+    """Returns the number of mechanisms that are neither Gaussian nor in a schedule.
 
-    All Gaussian mechanisms of a composition are merged into one.
+    All Gaussian mechanisms of a composition are merged into one, and Gaussian ones on
+    samples into few.
     """
-    return sum(part.gaussian_noise is None for part in parts)
+    return sum(
+        part.gaussian_noise is None and not schedules.is_scheduled(part)
+        for part in parts
+    )
 
 
 def check_distinct(number: int) -> None:

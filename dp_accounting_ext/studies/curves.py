@@ -251,8 +251,8 @@ def profiles(
         epsilons: Values of ε, in nats. By default each profile has its own grid, up to
             its end.
         num_points: The largest number of points of such a grid, at least 3.
-        progress: Called after each step with the number of steps that are done, and of
-            all. Each curve is a step, and so is its grid if `epsilons` is not given.
+        progress: Called after each curve with the number of curves that are done, and
+            of all.
 
     Raises:
         TypeError, ValueError: If an argument has the wrong type or is out of range, or
@@ -264,8 +264,7 @@ def profiles(
     number = _checked_number(num_points, 3)
     accountants = [each.accountant() for each in schemes]
     if epsilons is None:
-        first = progress_of.counted(accountants, progress_of.part_of(progress, 0, 2))
-        grids = list(_grids(first, smallest, number))
+        grids = list(_grids(accountants, smallest, number))
     else:
         grid = np.unique(fields.real_numbers("epsilons", list(epsilons)))
         if not grid.size or not 0 <= grid[0] <= grid[-1] < np.inf:
@@ -284,10 +283,9 @@ def profiles(
         return x[kept], lower, np.minimum.accumulate(upper[kept])
 
     of_all = list(zip(schemes, accountants, grids, strict=True))
-    last = progress if epsilons is not None else progress_of.part_of(progress, 1, 2)
     return Curves(
         _curve("epsilon", "delta", points, *each)
-        for each in progress_of.counted(of_all, last)
+        for each in progress_of.counted(of_all, progress)
     )
 
 

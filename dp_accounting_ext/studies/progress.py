@@ -8,7 +8,6 @@ from typing import TypeVar
 __all__ = [
     "Progress",
     "counted",
-    "part_of",
 ]
 __dir__ = __all__.copy
 
@@ -30,21 +29,3 @@ def counted(items: Sequence[T], progress: Progress | None) -> Iterator[T]:
         yield item
     if progress is not None:
         progress(len(items), len(items))
-
-
-def part_of(progress: Progress | None, part: int, parts: int) -> Progress | None:
-    """Returns the progress function for one of several passes over the same items.
-
-    Args:
-        progress: The function that is called with the items of all passes, or None.
-        part: The index of the pass, from zero.
-        parts: The number of passes.
-    """
-    if progress is None:
-        return None
-    report = progress
-
-    def report_part(done: int, total: int) -> None:
-        report(part * total + done, parts * total)
-
-    return report_part

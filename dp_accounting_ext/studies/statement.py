@@ -54,18 +54,19 @@ _ASSUMPTIONS = {
     ),
 }
 _ALWAYS = (
-    "All rows hold for the release of every step's noisy gradient, so of all "
-    "checkpoints and the final model. They ask that each example's gradient be clipped "
+    "{hold} for the release of every step's noisy gradient, so of all checkpoints and "
+    "the final model. {ask} that each example's gradient be clipped "
     "on its own (not a microbatch's mean), that fresh Gaussian noise of the multiplier "
     "times the clip be added to the sum in every step, also of an empty batch, and "
     "that the sum be divided, if at all, by a number that was fixed beforehand, such "
     "as the expected batch size: dividing by the size of the batch that was drawn "
-    "breaks each row in which batches differ in size, for the noise then reveals "
-    "that size; and so does a number made of the number of examples, where one is "
+    "breaks each bound for batches that differ in size, as the noise then reveals that "
+    "size; and so does a number made of the number of examples, where one is "
     "added or removed. Dataset size, batch size, noise and number of epochs must not "
     "be chosen by looking at this data. Runs that tuned them on it count as "
     "releases, too."
 )
+_ONE_ROW = "This holds", "It asks"
 _NO_USER = (
     "Nothing is promised to a user with several examples: that takes a bound on their "
     "number, the group size."
@@ -147,7 +148,8 @@ def privacy_statement(
     parts += [_NO_USER] * (run.group_size == 1)
     for number, scheme in enumerate(schemes, start=1):
         parts.append(f"({number}) {_assumptions(scheme, run)}")
-    parts.append(_ALWAYS)
+    hold, ask = ("All rows hold", "They ask") if len(schemes) > 1 else _ONE_ROW
+    parts.append(_ALWAYS.format(hold=hold, ask=ask))
     paragraphs = "\n\n".join(
         part if part.startswith("|") else textwrap.fill(part, _WIDTH) for part in parts
     )
@@ -207,16 +209,16 @@ def warnings(
 
 def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
     """Returns the assumptions of a scheme about batches, and what violates them."""
-    k, steps = run.batches_per_record, run.num_samples
+    k, steps = run.batches_per_record, run.run_steps
     found = _ASSUMPTIONS[scheme].format(
         once="one batch" if k == 1 else f"{k} batches",
-        t=run.num_steps,
+        t=run.epoch_steps,
         rate=run.rate_in_words,
         steps=f"{steps} step{'s' * (steps > 1)}",
     )
     _, part = run.whole_and_part
     if part and scheme == training_run.RANDOM_ALLOCATION:
-        found += f" The last epoch ended after {part} of its {run.num_steps} "
+        found += f" The last epoch ended after {part} of its {run.epoch_steps} "
         found += "steps; more of them break it, too."
     return found
 

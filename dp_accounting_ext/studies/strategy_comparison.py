@@ -97,10 +97,8 @@ def event_of(
             raise ValueError(
                 f"{name} must be left out with a strategy. Found {getattr(run, name)}."
             )
-    if not isinstance(run.epochs, int):
-        raise ValueError(f"epochs must be whole with a strategy. Found {run.epochs}.")
     noise = training_run.given("noise_multiplier", run.noise_multiplier)
-    of_run = noise, run.num_steps, run.epochs
+    of_run = noise, run.epoch_steps, run.whole_epochs("with a strategy")
     if not isinstance(strategy, str):
         return events.MatrixAllocationEvent(strategy, *of_run)
     try:

@@ -38,9 +38,11 @@ _TAKEN = {
     "epochs": "epochs",
     "group": "group_size",
     "groups": "group_size",
+    "iterations": "num_steps",
     "sampler": "sampling",
     "sampling": "sampling",
     "scheme": "sampling",
+    "steps": "num_steps",
     "strategies": "strategy",
     "strategy": "strategy",
 }

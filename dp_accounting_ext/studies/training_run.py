@@ -45,35 +45,45 @@ SHUFFLED = "shuffled or fixed batches"
 SMALLEST_NOISE = 1e-60
 LARGEST_NOISE = 1e9
 
+# Fields that can be given in place of a dataset and batches, and their default values.
+_RATES = {"sampling_rate": None, "steps_per_epoch": None, "batches_per_record": 1}
+
 NeighborRel = privacy_accountant.NeighboringRelation
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRun(displays.Displayed):
-    """A training run, by its dataset and batches or by the steps of its epochs.
+    """A training run: how often a record is in a batch, for how long, and the noise.
 
         TrainingRun(
             dataset_size=60_000, batch_size=256, epochs=60,
             noise_multiplier=1.1, sampling="Poisson sampling", delta=1e-6,
         )
+        TrainingRun(sampling_rate=0.004, num_steps=14_062, noise_multiplier=1.1)
+
+    Batches are given by `dataset_size` and `batch_size`, by `sampling_rate`, or by
+    `steps_per_epoch`; the length by `epochs` or by `num_steps`.
 
     Attributes:
         noise_multiplier: Standard deviation of the noise over the clipping norm,
             positive; None if it is to be calibrated.
         steps_per_epoch: Number of steps of an epoch, not of the run.
-        batches_per_record: Number k of the steps of an epoch that each record is in. It
-            is 1 if `dataset_size` and `batch_size` are given.
-        epochs: Number of epochs, not necessarily an integer. If it is 2.5, the run ends
-            in the middle of the third epoch, and its number of steps is rounded up. It
-            must be an integer if `batches_per_record` is above 1.
+        batches_per_record: With it, number k of the steps of an epoch that each record
+            is in.
+        epochs: Number of epochs, not necessarily an integer; 1 if `num_steps` is not
+            given, either. If it is 2.5, the run ends in the middle of the third epoch,
+            and its number of steps is rounded up. It must be an integer if
+            `batches_per_record` is above 1.
         delta: δ, in (0, 1); None if no ε is requested.
         group_size: Number of records that are protected together.
         sampling: How batches are drawn: a name in `SCHEMES` or in `OPTIONS`. If it is
             None, studies compute all of them.
         dataset_size: Number of records, N.
-        batch_size: Average number of records of a batch, at most N. It is given in
-            place of `steps_per_epoch`, and together with `dataset_size`.
+        batch_size: Average number of records of a batch, at most N.
+        sampling_rate: Probability q that a record is in a step, in (0, 1]. Schemes with
+            epochs have ⌊1 / q⌋ steps in each.
+        num_steps: Number of steps of the run. The last epoch may end early.
 
     Raises:
         TypeError, ValueError: If a field has the wrong type or is out of range. Fields
@@ -83,17 +93,22 @@ class TrainingRun(displays.Displayed):
     noise_multiplier: float | None = None
     steps_per_epoch: int | None = None
     batches_per_record: int = 1
-    epochs: float = 1
+    epochs: float | None = None
     delta: float | None = None
     group_size: int = 1
     sampling: str | None = None
     dataset_size: int | None = None
     batch_size: int | None = None
+    sampling_rate: float | None = None
+    num_steps: int | None = None
 
     def __post_init__(self) -> None:
-        epochs = fields.positive("epochs", self.epochs)
-        whole = int(epochs) if epochs.is_integer() else epochs
-        object.__setattr__(self, "epochs", whole)  # 2.0 becomes 2, also in tables.
+        if self.num_steps is None:
+            epochs = fields.positive(
+                "epochs", 1 if self.epochs is None else self.epochs
+            )
+            whole = int(epochs) if epochs.is_integer() else epochs
+            object.__setattr__(self, "epochs", whole)  # 2.0 becomes 2, also in tables.
         if self.sampling is not None:
             object.__setattr__(self, "sampling", scheme_named(self.sampling))
         if self.noise_multiplier is not None:
@@ -112,43 +127,61 @@ class TrainingRun(displays.Displayed):
         self._check_steps()
 
     def _check_batches(self) -> None:
-        if self.dataset_size is None and self.batch_size is None:
-            name = "steps_per_epoch, or dataset_size and batch_size,"
+        if self.dataset_size is not None or self.batch_size is not None:
+            size, batch = (
+                fields.positive_integer(name, given(name, getattr(self, name)))
+                for name in ("dataset_size", "batch_size")
+            )
+            if batch > size:
+                raise ValueError(
+                    f"batch_size must be at most dataset_size. Found {batch} of {size}."
+                )
+            others, instead = [*_RATES], "dataset_size and batch_size are"
+        elif self.sampling_rate is not None:
+            rate = fields.real_number("sampling_rate", self.sampling_rate)
+            object.__setattr__(self, "sampling_rate", rate)
+            least = 1 / fields.MOST_RUNS
+            if not least <= rate <= 1:
+                raise ValueError(
+                    f"sampling_rate must be a probability, from {least:g} to 1. Found "
+                    f"{rate!r}."
+                )
+            others, instead = [*_RATES][1:], "sampling_rate is"
+        else:
+            name = "dataset_size and batch_size, or sampling_rate or steps_per_epoch,"
             steps = given(name, self.steps_per_epoch)
             fields.positive_integer("steps_per_epoch", steps)
             return
-        size, batch = (
-            fields.positive_integer(name, given(name, getattr(self, name)))
-            for name in ("dataset_size", "batch_size")
-        )
-        for name in ("steps_per_epoch", "batches_per_record"):
-            if getattr(self, name) not in (None, 1):
+        for name in others:
+            if getattr(self, name) != _RATES[name]:
                 raise ValueError(
-                    f"{name} must be left out where dataset_size and batch_size are "
-                    f"given. Found {getattr(self, name)!r}."
+                    f"{name} must be left out where {instead} given. Found "
+                    f"{getattr(self, name)!r}."
                 )
-        if batch > size:
-            raise ValueError(
-                f"batch_size must be at most dataset_size. Found {batch} of {size}."
-            )
 
     def _check_steps(self) -> None:
-        count, epochs = self.batches_per_record, self.epochs
-        if fields.positive_integer("batches_per_record", count) > self.num_steps:
+        count = fields.positive_integer("batches_per_record", self.batches_per_record)
+        if count > self.epoch_steps:
             raise ValueError(
                 f"batches_per_record must be at most steps_per_epoch. Found {count} of "
-                f"{self.num_steps}."
+                f"{self.epoch_steps}."
             )
-        if count > 1 and not isinstance(epochs, int):
-            raise ValueError(
-                f"epochs must be whole where batches_per_record is above 1. Found "
-                f"{epochs}: round it up to {math.ceil(epochs)}, whose ε is no smaller."
-            )
-        steps = math.ceil(self._batches_of_epoch)
-        if steps * max(epochs, 1) > fields.MOST_RUNS:
+        if self.num_steps is not None:
+            fields.positive_integer("num_steps", self.num_steps)
+            if self.epochs is not None:
+                raise ValueError(
+                    f"epochs must be left out where num_steps is given. Found "
+                    f"{self.epochs}."
+                )
+        if count > 1:
+            self.whole_epochs("where batches_per_record is above 1")
+        if max(self.run_steps, self.epoch_steps) > fields.MOST_RUNS:
             raise ValueError(
                 f"steps_per_epoch times epochs must be at most {fields.MOST_RUNS}. "
-                f"Found {steps} times {epochs}."
+                f"Found {self.epoch_steps} times {self.epochs}."
+                if self.num_steps is None
+                else f"num_steps must be at most {fields.MOST_RUNS}. Found "
+                f"{self.num_steps}."
             )
 
     @property
@@ -156,25 +189,34 @@ class TrainingRun(displays.Displayed):
         """The number of batches of one pass over the dataset."""
         if self.dataset_size is not None and self.batch_size is not None:
             return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
+        if self.sampling_rate is not None:
+            whole = round(1 / self.sampling_rate)
+            # The float 1 / 11 is a little larger than the number, and means it.
+            if 1 / whole == self.sampling_rate:
+                return fractions.Fraction(whole)
+            return 1 / fractions.Fraction(repr(self.sampling_rate))
         return fractions.Fraction(int(given("steps_per_epoch", self.steps_per_epoch)))
 
     @property
-    def num_steps(self) -> int:
+    def epoch_steps(self) -> int:
         """The number t of steps of an epoch, ⌊N / B⌋. For more steps ε is no larger."""
         return math.floor(self._batches_of_epoch)
 
     @property
-    def sampling_rate(self) -> float:
+    def rate(self) -> float:
         """The probability that a record is in a step."""
         return float(self.batches_per_record / self._batches_of_epoch)
 
     @property
-    def num_samples(self) -> int:
+    def run_steps(self) -> int:
         """The number of steps of the run, with those of each epoch rounded up.
 
-        This is the number of steps of a loop that ends each epoch with a smaller batch.
-        A loop that fills this batch with records of the next epoch has fewer steps.
+        If epochs are given, this is the number of steps of a loop that ends each epoch
+        with a smaller batch. A loop that fills this batch with records of the next
+        epoch has fewer steps.
         """
+        if self.num_steps is not None:
+            return int(self.num_steps)
         whole, part = self._whole_and_rest
         return whole * math.ceil(self._batches_of_epoch) + part
 
@@ -184,38 +226,69 @@ class TrainingRun(displays.Displayed):
 
         The number of steps is rounded up. If the batch size does not divide the
         dataset, some loaders have one more batch in an epoch than others. The number
-        is then that of a loader with this batch. This many of `num_steps` steps are an
-        upper bound for both kinds of loaders.
+        is then that of a loader with this batch. This many of `epoch_steps` steps are
+        an upper bound for both kinds of loaders.
         """
         whole, part = self._whole_and_rest
-        return (whole, part) if part < self.num_steps else (whole + 1, 0)
+        return (whole, part) if part < self.epoch_steps else (whole + 1, 0)
 
     @property
     def _whole_and_rest(self) -> tuple[int, int]:
+        if self.num_steps is not None:
+            return divmod(int(self.num_steps), self.epoch_steps)
         # Decimals are read as they are printed, so that 0.07 of 100 steps are 7 steps.
         # (The float 0.07 is a little larger, so that 8 steps would be needed.)
         whole, rest = divmod(fractions.Fraction(repr(self.epochs)), 1)
         return int(whole), math.ceil(rest * math.ceil(self._batches_of_epoch))
 
+    def whole_epochs(self, where: str) -> int:
+        """Returns the number of epochs.
+
+        Args:
+            where: Why it must be whole, in words for the error.
+
+        Raises:
+            ValueError: If it is not whole.
+        """
+        whole, rest = self._whole_and_rest
+        if isinstance(self.epochs, int) or (self.epochs is None and not rest):
+            return whole
+        name, found, more = "epochs", self.epochs, whole + 1
+        if self.num_steps is not None:
+            name, found, more = "num_steps", self.num_steps, more * self.epoch_steps
+        raise ValueError(
+            f"{name} must be whole{' epochs' * (name != 'epochs')} {where}. Found "
+            f"{found}: round it up to {more}, whose ε is no smaller."
+        )
+
     @property
     def rate_in_words(self) -> str:
         """The exact probability that a record is in a step, as "256/60000"."""
+        if self.sampling_rate is not None:
+            return repr(self.sampling_rate)
         if self.dataset_size is not None:
             return f"{self.batch_size}/{self.dataset_size}"
-        return f"{self.batches_per_record}/{self.num_steps}"
+        return f"{self.batches_per_record}/{self.epoch_steps}"
 
     @property
     def in_words(self) -> str:
-        """The dataset or steps, the batches and the epochs; groups, if any."""
-        words, counted = f"{self.batches_per_record} of {self.num_steps} steps", ""
+        """The batches, the epochs or steps of the run; groups, if any."""
+        words, counted = f"{self.batches_per_record} of {self.epoch_steps} steps", []
         if self.dataset_size is not None:
             words = f"{self.dataset_size} records in batches of {self.batch_size}"
-            counted = f" (t = {self.num_steps}"
-            if self.sampling in (None, POISSON_SAMPLING):
-                counted += f"; Poisson: {self.num_samples} steps at most, "
-                counted += f"q = {self.rate_in_words}"
-            counted += ")"
-        words += f", {self.epochs} epoch{'s' * (self.epochs != 1)}{counted}"
+        elif self.sampling_rate is not None:
+            words = f"sampling rate {self.rate_in_words}"
+        if self.steps_per_epoch is None:
+            counted.append(f"t = {self.epoch_steps}")
+            if self.sampling in (None, POISSON_SAMPLING) and self.num_steps is None:
+                counted.append(f"Poisson: {self.run_steps} steps at most")
+            if self.sampling in (None, POISSON_SAMPLING) and self.sampling_rate is None:
+                counted[-1] += f", q = {self.rate_in_words}"
+        if self.num_steps is not None:
+            words += f", {self.num_steps} steps in all"
+        else:
+            words += f", {self.epochs} epoch{'s' * (self.epochs != 1)}"
+        words += f" ({'; '.join(counted)})" * bool(counted)
         return words + f", groups of {self.group_size}" * (self.group_size > 1)
 
     @property
@@ -285,14 +358,15 @@ class TrainingRun(displays.Displayed):
         return displays.Table("training run", ("", "value"), rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields that are known, and numbers that are computed from them.
+        """Returns the fields that are known; and the steps and the rate in any case.
 
-        These are `num_steps`, of an epoch; `num_samples`, an upper bound on the number
-        of steps of the run; and `sampling_rate`.
+        `num_steps` is then an upper bound on the number of steps of the run.
         """
-        known = dataclasses.asdict(self)
-        for name in ("num_steps", "num_samples", "sampling_rate"):
-            known[name] = getattr(self, name)
+        known = dataclasses.asdict(self) | {
+            "steps_per_epoch": self.epoch_steps,
+            "num_steps": self.run_steps,
+            "sampling_rate": self.rate,
+        }
         return {name: value for name, value in known.items() if value is not None}
 
 
@@ -332,7 +406,7 @@ def _step(run: TrainingRun) -> stock.GaussianDpEvent:
 
 def _random_allocation(run: TrainingRun) -> stock.DpEvent:
     """Returns an allocation of each record to k uniformly drawn steps of each epoch."""
-    k, t = run.batches_per_record, run.num_steps
+    k, t = run.batches_per_record, run.epoch_steps
     whole, part = run.whole_and_part
     if k == t:
         return stock.SelfComposedDpEvent(_step(run), t * whole)
@@ -346,8 +420,8 @@ def _random_allocation(run: TrainingRun) -> stock.DpEvent:
 
 def _poisson_sampling(run: TrainingRun) -> stock.DpEvent:
     """Returns samples that each record is in with probability k / t, or B / N."""
-    sampled = stock.PoissonSampledDpEvent(run.sampling_rate, _step(run))
-    return stock.SelfComposedDpEvent(sampled, run.num_samples)
+    sampled = stock.PoissonSampledDpEvent(run.rate, _step(run))
+    return stock.SelfComposedDpEvent(sampled, run.run_steps)
 
 
 def _known_batches(run: TrainingRun) -> stock.DpEvent:

@@ -8,6 +8,7 @@ import pickle
 import time
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -249,3 +250,53 @@ def test_runs_that_cost_no_epsilon_at_first():
     runs = budget.remaining(ext.PLDAccountant(), Gaussian(100.0), 0.0, 0.1)
     mean = 2 * stats.norm.ppf(0.55)
     assert runs == math.floor((100 * mean) ** 2)
+
+
+def most_often_exceeded(delta, depth):
+    """The probability that a loss ever exceeds what is told, for the best adversary."""
+    start = budget.RenyiOdometer(delta, neighboring_relation=Relation.REPLACE_ONE)
+
+    @functools.cache
+    def told(path):
+        spent = copy.copy(start)
+        for parameter in path:
+            spent.spend(bit(parameter))
+        return spent.epsilon
+
+    def best(path, p, q):
+        if p > q * math.exp(told(tuple(sorted(path)))):
+            return p
+        if len(path) == depth:
+            return 0.0
+        return max(
+            sum(best((*path, each), p * x, q * y) for x, y in chances(each))
+            for each in PARAMETERS[::2]
+        )
+
+    return best((), 1.0, 1.0)
+
+
+def test_the_loss_hardly_ever_exceeds_what_the_odometer_says():
+    """However the events are chosen, and whenever one looks."""
+    for delta in (0.3, 0.05, 0.01):
+        assert most_often_exceeded(delta, 6) <= delta
+    assert most_often_exceeded(0.3, 6) > 0
+
+
+def test_the_odometer_says_what_renyi_divergences_do():
+    spent = budget.RenyiOdometer(DELTA)
+    assert spent.epsilon == 0
+    spent.spend(Gaussian(10.0), 30)
+    spent.spend(Gaussian(5.0))
+    precision = mpmath.mpf(30) / 100 + mpmath.mpf(1) / 25
+    share = mpmath.log(len(spent.orders) / mpmath.mpf(DELTA))
+    known = min(a * precision / 2 + share / (a - 1) for a in spent.orders)
+    assert known <= spent.epsilon <= known * (1 + 1e-9)
+    planned = ext.PLDAccountant().compose(Gaussian(10.0), 30).compose(Gaussian(5.0))
+    assert planned.get_epsilon(DELTA) < spent.epsilon
+    assert "spent so far" in repr(spent)
+    again = pickle.loads(pickle.dumps(spent))
+    assert again.epsilon == spent.epsilon
+    with pytest.raises(ValueError, match="event must have no δ of its own"):
+        spent.spend(dp_accounting.NonPrivateDpEvent())
+    assert again.epsilon == spent.epsilon

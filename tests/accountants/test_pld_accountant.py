@@ -131,3 +131,51 @@ def test_allocations_are_narrower_at_a_finer_interval() -> None:
     assert max(lower for lower, _ in at.values()) <= min(
         upper for _, upper in at.values()
     )
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "rho"),
+    [
+        (dp_accounting.GaussianDpEvent(2.0), 7, 7 / 8),
+        (dp_accounting.LaplaceDpEvent(2.0), 1, 1 / 8),
+        (ext.risk.ConcentratedParameterEvent(0.7), 2, 1.4),
+        (dp_accounting.NonPrivateDpEvent(), 1, math.inf),
+        (dp_accounting.NoOpDpEvent(), 1, 0.0),
+    ],
+)
+def test_the_parameter_of_concentrated_privacy(event, count, rho):
+    """Gaussian noise has 1 / (2 σ²), and a loss of at most l has l² / 2."""
+    accountant = ext.PLDAccountant().compose(event, count)
+    lower, upper = accountant.get_zcdp_parameter_bounds()
+    assert rho <= upper <= rho * (1 + 1e-9) if rho else upper == 0
+    if isinstance(event, dp_accounting.LaplaceDpEvent):
+        # D_α of Laplace noise with the parameter b, in closed form.
+        b, alphas = 2.0, np.linspace(1.01, 60, 4000)
+        grown = alphas * np.exp((alphas - 1) / b) + (alphas - 1) * np.exp(-alphas / b)
+        exact = (np.log(grown / (2 * alphas - 1)) / (alphas - 1) / alphas).max()
+        assert 0.97 * exact < lower <= exact
+    elif math.isfinite(rho):
+        assert 0.99 * rho <= lower <= upper
+    group = ext.GroupSubsampledEvent(2, dp_accounting.GaussianDpEvent(2.0))
+    found = ext.PLDAccountant().compose(group).get_zcdp_parameter_bounds()
+    assert 0.49 < found[0] <= 0.5 <= found[1] < 0.5 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("rho", "rate", "count"), [(0.5, 0.01, 1000), (2.0, 0.1, 10), (0.5, 0.01, 1)]
+)
+def test_samples_of_what_is_known_by_divergences_have_the_smaller_bound(
+    rho, rate, count
+):
+    """Divergences of many runs add up, and the pair of one run is tighter."""
+    sample = dp_accounting.PoissonSampledDpEvent(
+        rate, ext.risk.ConcentratedParameterEvent(rho)
+    )
+    lower, upper = ext.PLDAccountant().compose(sample, count).get_epsilon_bounds(1e-6)
+    by_divergences = ext.RdpAccountant().compose(sample, count).get_epsilon(1e-6)
+    assert 0 < lower <= upper <= 1.005 * by_divergences
+    # One that is as private is the Gaussian mechanism.
+    gaussian = dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * rho))
+    gaussian = dp_accounting.PoissonSampledDpEvent(rate, gaussian)
+    found = ext.PLDAccountant().compose(gaussian, count).get_epsilon_bounds(1e-6)
+    assert found[0] <= upper

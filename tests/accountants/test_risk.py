@@ -247,3 +247,34 @@ def test_a_regret_holds_the_truth():
         risk.gaussian_regret(gaussian(1.0), -1.0)
     with pytest.raises(TypeError, match="PLDAccountant"):
         risk.gaussian_regret("accountant", 1.0)
+
+
+def _gaussian_delta(mu, epsilon):
+    mu, epsilon = mpmath.mpf(mu), mpmath.mpf(epsilon)
+    ends = mpmath.ncdf(mu / 2 - epsilon / mu), mpmath.ncdf(-mu / 2 - epsilon / mu)
+    return ends[0] - mpmath.exp(epsilon) * ends[1]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1.0, 1e-5), (0.01, 1e-3), (20.0, 1e-10), (499.0, 1e-6)]
+)
+def test_the_largest_parameters_are_between_what_is_enough_and_what_is_not(
+    epsilon, delta
+):
+    """By the closed δ of Gaussian noise, and by the conversion of 2004.00010."""
+    with mpmath.workdps(50):
+        enough, short = risk.largest_mu(epsilon, delta)
+        assert _gaussian_delta(enough, epsilon) <= delta
+        assert delta < _gaussian_delta(short, epsilon)
+        assert short < enough * 1.0001
+        enough, short = risk.largest_rho(epsilon, delta)
+        assert delta < _gaussian_delta(mpmath.sqrt(2 * short), epsilon)
+        orders = 1 + mpmath.mpf(epsilon) / enough / 2 * np.geomspace(0.05, 5, 4001)
+        found = min(
+            (a - 1) * (a * enough - epsilon)
+            - mpmath.log(a - 1)
+            + a * mpmath.log1p(-1 / a)
+            for a in orders
+        )
+        assert found <= mpmath.log(delta) + 1e-3
+        assert short < enough * (2 if epsilon < 0.1 else 1.25)

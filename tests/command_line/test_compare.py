@@ -1,6 +1,9 @@
 """compare as a shell user meets it."""
 
+import json
+
 from command_runner import run
+import dp_accounting
 import pytest
 
 import dp_accounting_ext
@@ -19,6 +22,24 @@ def test_rows_and_notes_fit_a_terminal(capsys, command):
     assert max(map(len, out.splitlines())) <= 80
     assert out.count("(1) ") == 1
     assert "wide" not in "".join(out.splitlines()[:8])
+
+
+def test_a_rate_and_steps_are_counted_exactly(capsys):
+    """14,062 steps stay as many, whichever command they are given to."""
+    typed = "--noise-multiplier 1 --sampling-rate .004 --num-steps 14062"
+    typed += " --delta 1e-6 --sampling poisson-sampling"
+    step = dp_accounting.PoissonSampledDpEvent(
+        0.004, dp_accounting.GaussianDpEvent(1.0)
+    )
+    accountant = dp_accounting_ext.PLDAccountant().compose(step, 14_062)
+    _, out, _ = run(capsys, f"compare {typed} --json")
+    (row,) = json.loads(out)["results"]
+    assert (row["epsilon_lower"], row["epsilon_upper"]) == (
+        accountant.get_epsilon_bounds(1e-6)
+    )
+    _, out, _ = run(capsys, f"statement {typed}")
+    assert "Each of 14062 steps draws" in out
+    assert "q = 0.004" in " ".join(out.split())
 
 
 def test_the_version(capsys, monkeypatch):

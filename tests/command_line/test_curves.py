@@ -28,7 +28,7 @@ def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
     status, out, err = run(capsys, f"{command} {RUN} --group-size 1 2 --json")
     assert (status, err) == (0, "")
     whole = json.loads(out)
-    assert whole["setting"]["num_steps"] == 6
+    assert whole["setting"]["steps_per_epoch"] == 6
     assert whole["setting"]["group_size"] == [1, 2]
     assert [each["sampling"] for each in whole["results"]] == 2 * SCHEMES
     assert [each["group_size"] for each in whole["results"]] == 4 * [1] + 4 * [2]
@@ -80,6 +80,6 @@ def test_without_matplotlib(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, out, err = run(capsys, f"profile {RUN} --output profile.png")
     assert (status, out) == (2, "")
-    assert "python -m pip install matplotlib" in err
+    assert err.endswith("run python -m pip install '.[plot]'.\n")
     assert len(err.splitlines()) == 1
     assert run(capsys, f"profile {RUN} --json")[0] == 0

@@ -19,7 +19,7 @@ def whole():
 def test_the_options_of_a_training_have_defaults(whole):
     options = whole.parse_args(["train", "--steps-per-epoch", "7", "--delta", "1e-6"])
     assert (options.steps_per_epoch, options.delta) == (7, 1e-6)
-    assert (options.batches_per_record, options.epochs, options.group_size) == (1, 1, 1)
+    assert (options.batches_per_record, options.group_size) == (1, 1)
     assert options.json is False
     assert options.prog == "prog train"
     assert options.run(options) == ({}, "")
@@ -50,9 +50,19 @@ def test_messages_name_what_was_typed(message, typed):
         ("--batch=5", "Did you mean --batch-size or --batches-per-record?"),
         ("--epoks", "Did you mean --epochs?"),
         ("x", "unrecognized arguments: x."),
+        ("--sampling-rat", "Did you mean --sampling-rate?"),
     ],
 )
 def test_what_may_have_been_meant_is_named(capsys, typed, meant):
     status, out, err = command_runner.run(capsys, f"compare {typed} 1")
     assert (status, out) == (2, "")
     assert meant in err and err.count("\n") == 1
+
+
+def test_a_command_that_may_have_been_meant_is_named(capsys):
+    status, out, err = command_runner.run(capsys, "compaer --delta 1")
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert "COMMAND must be one of compare, calibrate, " in err
+    assert "Found 'compaer'. Did you mean compare?" in err
+    err = command_runner.run(capsys, "wpm plann --epsilon 1 --num-places 3")[2]
+    assert err.endswith("Found 'plann'. Did you mean plan?\n")

@@ -21,6 +21,8 @@ def printed(capsys, command):
     [
         ("--epsilon 1 --delta 1e-5", {"epsilon": 1.0, "delta": 1e-5}),
         ("--epsilon 1", {"epsilon": 1.0}),
+        ("--epsilon 1 --delta 0", {"epsilon": 1.0}),
+        ("--epsilon 501 --delta 1e-5", {"epsilon": 501.0, "delta": 1e-5}),
         ("--rho 0.5", {"rho": 0.5}),
         ("--mu 0.7", {"mu": 0.7}),
     ],
@@ -53,12 +55,25 @@ def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
     assert 0 < low <= high < 0.1
 
 
+def test_parameters_are_converted_to_each_other(capsys):
+    status, out, _ = printed(capsys, "--rho 2.56 --delta 1e-10")
+    assert status == 0 and "ε at δ = 1e-10 is at most 17.15890; of" in out
+    (found,) = json.loads(printed(capsys, "--mu 1 --delta 1e-5 --json")[1])[
+        "results"
+    ].values()
+    known = risk.published(mu=1.0).get_epsilon_bounds(1e-5)
+    assert tuple(found["epsilon"]) == known
+    status, out, _ = printed(capsys, "--epsilon 1 --delta 1e-5")
+    assert "every mechanism with ρ ≤ 0.03055327, and" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     ("command", "told"),
     [
         ("--mu 1 --noise-multiplier 1", "--noise-multiplier must be left out"),
+        ("--mu 1 --delta 2", "--delta must be in (0, 1). Found 2."),
         ("--mu 1 --dataset-size 9", "--dataset-size must be left out with --mu"),
-        ("--mu 1 --delta 0.1", "--delta must be left out with mu"),
         ("--mu -1", "--mu must be non-negative"),
         ("--epsilon -1", "--epsilon must be non-negative"),
         ("--mu 1 --rho 1", "not allowed with"),

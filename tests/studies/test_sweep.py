@@ -41,6 +41,10 @@ def test_rows_are_those_of_the_accountant():
             **{"delta": 1e-9, "sampling": "random allocation"},
         },
         {**ROW, "sampling": "shuffled", "dataset_size": math.nan},
+        {
+            **{"noise_multiplier": 2, "sampling_rate": "0.004", "num_steps": 1006.0},
+            **{"delta": 1e-9, "sampling": "poisson-sampling", "epochs": None},
+        },
     ]
     runs = [
         training_run.TrainingRun(1, 10, 2, 4, 1e-6, 1, "random allocation"),
@@ -49,6 +53,9 @@ def test_rows_are_those_of_the_accountant():
             2, delta=1e-9, dataset_size=90, batch_size=9, sampling="random allocation"
         ),
         training_run.TrainingRun(1, 10, delta=1e-6, sampling="shuffled"),
+        training_run.TrainingRun(
+            2, None, 1, None, 1e-9, 1, "Poisson sampling", None, None, 0.004, 1006
+        ),
     ]
     found = {repr(sweep.setting_of(row)): row for row in sweep.sweep(grid, Inline())}
     assert len(found) == len(grid)

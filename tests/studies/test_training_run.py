@@ -66,6 +66,89 @@ def test_batches_of_a_dataset():
     assert run.event == dp_accounting.SelfComposedDpEvent(step, 7)
 
 
+def test_a_rate_and_steps_are_exact():
+    """As every tool states a run: 14,062 steps of a rate that is 1 of 250 steps."""
+    run = training_run.TrainingRun(
+        2.0, sampling_rate=0.004, num_steps=14_062, sampling="Poisson sampling"
+    )
+    step = dp_accounting.GaussianDpEvent(2.0)
+    sampled = dp_accounting.PoissonSampledDpEvent(0.004, step)
+    assert run.event == dp_accounting.SelfComposedDpEvent(sampled, 14_062)
+    run = dataclasses.replace(run, sampling="random allocation")
+    epochs = dp_accounting.SelfComposedDpEvent(
+        ext.RandomAllocationEvent(step, 1, 250), 56
+    )
+    last = ext.ScheduledAllocationEvent([step], [62], 250)
+    assert run.event == dp_accounting.ComposedDpEvent([epochs, last])
+    run = dataclasses.replace(run, sampling="no amplification")
+    assert run.event == dp_accounting.SelfComposedDpEvent(step, 57)
+    assert run.to_dict()["num_steps"] == 14_062
+    assert run.to_dict()["sampling_rate"] == 0.004
+
+
+@hypothesis.given(st.integers(1, 10**9))
+def test_one_over_a_whole_number_has_epochs_of_as_many_steps(steps):
+    run = training_run.TrainingRun(sampling_rate=1 / steps)
+    assert run.epoch_steps == run.run_steps == steps
+    assert run.rate == 1 / steps
+
+
+@hypothesis.given(st.floats(1e-9, 1))
+def test_a_rate_is_no_smaller_than_that_of_epochs(rate):
+    """Poisson's is the float itself; schemes with epochs have no more steps in one."""
+    run = training_run.TrainingRun(sampling_rate=rate, num_steps=7)
+    assert run.rate == rate
+    assert 1 / run.epoch_steps >= rate
+
+
+@hypothesis.given(st.integers(1, 400), st.integers(1, 400), st.integers(1, 5000))
+def test_epochs_of_given_steps_cover_those_of_every_loader(size, batch, steps):
+    batch = min(size, batch)
+    run = training_run.TrainingRun(dataset_size=size, batch_size=batch, num_steps=steps)
+    assert run.run_steps == steps
+    whole, part = run.whole_and_part
+    for length in (size // batch, -(-size // batch)):
+        assert (whole, part / run.epoch_steps) >= (
+            steps // length,
+            steps % length / length,
+        )
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sampling_rate": 0.0}, "sampling_rate must be a probability"),
+        ({"sampling_rate": math.nan}, "sampling_rate must be a number"),
+        ({"sampling_rate": 1.5}, "sampling_rate must be a probability"),
+        ({"sampling_rate": 0.1, "steps_per_epoch": 1}, "steps_per_epoch must be left"),
+        ({"sampling_rate": 0.1, "batches_per_record": 2}, "batches_per_record must be"),
+        ({"sampling_rate": 0.1, "num_steps": 0}, "num_steps must be at least 1"),
+        ({"sampling_rate": 0.1, "num_steps": 2e3}, "num_steps must be an integer"),
+        ({"sampling_rate": 0.1, "num_steps": 2 * 10**9}, "num_steps must be at most"),
+        (
+            {"sampling_rate": 0.1, "num_steps": 9, "epochs": 1},
+            "epochs must be left out where num_steps is given. Found 1",
+        ),
+        (
+            {"dataset_size": 9, "batch_size": 3, "sampling_rate": 1.0},
+            "sampling_rate must be left out where dataset_size and batch_size are",
+        ),
+        (
+            {"dataset_size": 9, "batch_size": 3, "steps_per_epoch": 1},
+            "steps_per_epoch must be left out",
+        ),
+        (
+            {"steps_per_epoch": 10, "batches_per_record": 2, "num_steps": 25},
+            "num_steps must be whole epochs .* round it up to 30, whose",
+        ),
+        ({"num_steps": 25}, "dataset_size and batch_size, or sampling_rate or steps"),
+    ],
+)
+def test_rates_and_steps_that_contradict_are_refused(fields, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        training_run.TrainingRun(1.0, **fields)
+
+
 def test_a_part_of_an_epoch_is_a_schedule_that_was_cut_short():
     step = dp_accounting.GaussianDpEvent(2.0)
     run = training_run.TrainingRun(2.0, 30, epochs=2.4, sampling="random allocation")
@@ -102,8 +185,8 @@ def test_steps_of_a_part_cover_those_of_every_loader(size, batch, thousandths):
     longest = -(-size // batch)
     parts = [min(epochs - i, 1) for i in range(math.ceil(epochs))]
     counted = sum(math.ceil(longest * part) for part in parts)
-    assert run.num_samples == counted
-    assert run.num_samples * batch >= epochs * size
+    assert run.run_steps == counted
+    assert run.run_steps * batch >= epochs * size
     for steps in (size // batch, -(-size // batch)):
-        assert run.num_steps <= steps
+        assert run.epoch_steps <= steps
         assert (whole, part) >= divmod(math.ceil(epochs * steps), steps)

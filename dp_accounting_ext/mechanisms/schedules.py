@@ -1,0 +1,317 @@
+"""Schedules: many runs of sampled Gaussian noise, each with another noise multiplier.
+
+Hundreds of different mechanisms are bounded by a few, in cells of their shifts s = 1/σ.
+Write G_s for Gaussian noise with a record that shifts it by s, and δ_s(ε) for its
+divergence H(N(s, 1) ‖ N(0, 1)) at any real ε. As ∂δ_s/∂s = φ(s/2 − ε/s), with
+u(s) = 2 Φ(s/2) − 1,
+
+    ∂δ_s/∂u = exp(ε/2 − ε² / (2 s²)),                                         (1)
+
+which increases in s. So δ_s is convex in u, and for a < s < b
+
+    δ_s ≤ (1 − r) δ_a + r δ_b  at every ε,  r = (u(s) − u(a)) / (u(b) − u(a)):
+
+G_s is dominated by a public coin that decides between G_a and G_b. From below, by (1),
+
+    δ_s ≥ (1 − λ) δ_a + λ δ_b  for |ε| ≤ E,
+    λ = ∫_a^s exp(−E² / (2 t²)) du(t) / ∫_a^b exp(−E² / (2 t²)) du(t),
+
+as this share falls where |ε| grows.
+
+Let T_b be G_b with outputs above z, and below b − z, each released as one. Then no loss
+of T_b is beyond ±E_b, where E_b = b z − b²/2 − ln(1 − b/z), since the excess of a
+normal variable above z is smaller than an exponential one with the rate z. With
+E = E_b, and T_a alike, a coin with λ between T_a and T_b is dominated by G_s: beyond ±E
+neither reveals anything that the other bound on δ_s, (1 − e^ε)_+, does not.
+
+An inequality that holds at every real ε means that one pair is made of the other by
+post-processing. Sampling a record first keeps this, and so does composition.
+
+Runs in one cell have different r. Of n independent coins with probabilities r_i, the
+number of heads is stochastically at most that of n coins with one probability,
+1 − (Π (1 − r_i))^{1/n}, and at least that of n coins with (Π r_i)^{1/n}. Runs with more
+heads dominate those with fewer: G_b does G_a, and T_b does T_a if E_a is at most the
+loss of b at z. So each part of a cell is one mechanism with a count.
+
+Source:
+    https://arxiv.org/abs/1905.02383, Corollary 2.13 (δ_s of Gaussian noise). The coins
+    are those of Pledger and Proschan 1971, Comparisons of order statistics (sums of
+    independent coins, by their hazards).
+"""
+
+import collections
+from collections.abc import Mapping
+import dataclasses
+import math
+
+import numpy as np
+from scipy import special
+
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import interface
+
+Accuracy = interface.Accuracy
+DominatingPair = dominating_pair.DominatingPair
+Mechanism = interface.Mechanism
+
+# Tuning: a schedule of more than twice as many different mechanisms has at least as
+# many cells. Cells are this much wider at either end than their runs need, relatively:
+# coins that are nearly certain have no good common bound.
+_CELLS, _PLACES, _MARGIN = 160, 64, 0.25
+# Tuning: outputs of T_b are kept apart up to so many standard deviations above b.
+_KEPT = 8.0
+# Tuning: the number of intervals by which each integral of (1) is bounded.
+_INTERVALS = 16
+# Tuning: runs with other shifts are composed as they are.
+_LEAST_SHIFT, _LARGEST_SHIFT = 1e-6, 4.0
+# Certified: where shifts are at least the first number apart from the ends of a cell,
+# relatively, and at most 4, quotients of differences of `erf` over a 16th of that have
+# a relative error below the second number: 16 · 4 · 2^-53 / (1e-4 · 0.2) is 4e-10.
+_NARROWEST, _ROUNDING = 1e-4, 1e-8
+
+
+def is_scheduled(mechanism: Mechanism) -> bool:
+    """Returns whether many mechanisms like this one, with other noise, become few."""
+    return _step_of(mechanism) is not None
+
+
+def in_cells(
+    counts: Mapping[Mechanism, int], bound: Bound
+) -> tuple[dict[Mechanism, int], list[tuple[dict[Mechanism, int], int]]]:
+    """Returns mechanisms whose composition bounds another, with few for a schedule.
+
+    Args:
+        counts: The mechanisms to compose, none of which has parts, with counts.
+        bound: The side of the bound.
+
+    Returns:
+        Mechanisms with counts; and for each schedule mechanisms with counts, all of
+        which run together as often as the second number says.
+    """
+    if len(counts) <= 2 * _CELLS:
+        return dict(counts), []
+    found: dict[Mechanism, int] = {}
+    schedules: dict[tuple[float, float], dict[float, int]] = {}
+    for mechanism, count in counts.items():
+        step = _step_of(mechanism)
+        if step is None:
+            found[mechanism] = count
+        else:
+            shift, absent, present = step
+            schedules.setdefault((absent, present), {})[shift] = count
+    repeated = []
+    for (absent, present), runs in schedules.items():
+        cells: dict[int, collections.Counter[Mechanism]] = {}
+        for some in _bins(runs):
+            size = sum(some.values())
+            cell = _cell_of(absent, present, some, bound)
+            cells.setdefault(size, collections.Counter())[cell] += 1
+        for size, parts in cells.items():
+            # What runs once, or is one cell, needs no composition of its own.
+            if size > 1 and len(parts) > 1:
+                repeated.append((dict(parts), size))
+                continue
+            for cell, number in parts.items():
+                found[cell] = found.get(cell, 0) + size * number
+    return found, repeated
+
+
+def _step_of(mechanism: Mechanism) -> tuple[float, float, float] | None:
+    """Returns the shift of a sampled Gaussian, and its weights without and with it."""
+    known = mechanism.gaussian_steps()
+    if known is None or len(known.steps) != 1 or known.infinity_mass:
+        return None
+    (step,) = known.steps
+    if step.count > 1 or not known.null_probability:
+        return None
+    if not _LEAST_SHIFT <= step.shift <= _LARGEST_SHIFT:
+        return None
+    found = step.shift, known.null_probability, step.probability
+    # Of other mechanisms these steps may be an upper bound alone.
+    return found if mechanism == _sampled(*found) else None
+
+
+def _sampled(
+    shift: float, absent: float, present: float
+) -> additive_noise.GaussianMixture:
+    weights = ((0.0, absent), (shift, present))
+    return additive_noise.GaussianMixture(weights, additive_noise.UNSHIFTED)
+
+
+def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
+    """Returns runs, from shifts to counts, in bins of alike shifts.
+
+    A bin has a power of two of runs: more of them where shifts are small or close to
+    each other. A schedule of few shifts has a bin for each.
+    """
+    if len(runs) <= 2 * _CELLS:
+        return [{shift: count} for shift, count in runs.items()]
+    shifts = np.array(sorted(runs, reverse=True))
+    ends = np.cumsum([runs[shift] for shift in shifts.tolist()])
+    total = int(ends[-1])
+    # Tuning: what a bin loses is about the slope of a run's Rényi divergences, times
+    # the number of runs, times the width. Widths make the sum of this least.
+    places = np.linspace(0, total - 1, _PLACES + 1)
+    found = shifts[np.searchsorted(ends, places, side="right")]
+    slopes = found * np.exp(np.minimum(found**2, 2.0))
+    density = np.sqrt(slopes[:-1] * -np.diff(found))
+    density *= _PLACES * _CELLS / (density.sum() * total)
+    bins = []
+    begin = 0
+    while begin < total:
+        place = int(np.searchsorted(places, begin, side="right")) - 1
+        most = 1 / max(density[min(place, density.size - 1)], _CELLS / (8 * total))
+        size = 1 << max(int(min(most, total - begin)).bit_length() - 1, 0)
+        first, last = np.searchsorted(ends, [begin, begin + size - 1], side="right")
+        inside = ends[first : last + 1].clip(begin, begin + size)
+        counts = np.diff(inside, prepend=begin)
+        bins.append(
+            dict(zip(shifts[first : last + 1].tolist(), counts.tolist(), strict=True))
+        )
+        begin += size
+    return bins
+
+
+def _cell_of(
+    absent: float, present: float, runs: Mapping[float, int], bound: Bound
+) -> Mechanism:
+    """Returns a mechanism that, run as often as some runs in all, bounds these.
+
+    Args:
+        absent: The probability that a run has no shift.
+        present: The probability that it has one.
+        runs: The shifts, with the number of runs of each.
+        bound: The side of the bound.
+    """
+    low, high = min(runs), max(runs)
+    if low == high:
+        return _sampled(low, absent, present)
+    margin = max(_MARGIN * (high - low), _NARROWEST * high)
+    low, high = max(low - margin, low / 2), high + margin
+    counts = np.array(list(runs.values()), dtype=np.float64)
+    coins = _coins(low, high, np.array(list(runs)), bound)
+    below, above = (_sampled(shift, absent, present) for shift in (low, high))
+    return _Cell(below, above, _one_coin(coins, counts, bound))
+
+
+def _coins(low: float, high: float, shifts: FloatArray, bound: Bound) -> FloatArray:
+    """Returns the probability of the higher shift, for each of n shifts between both.
+
+    The integrals of (1) below and above a shift are at least and at most sums over
+    intervals, as the integrand increases.
+    """
+    below = np.linspace(low, shifts, _INTERVALS + 1)
+    above = np.linspace(shifts, high, _INTERVALS + 1)
+    largest = _largest_loss(high, high + _KEPT) if bound is Bound.LOWER else 0.0
+
+    def integrals(points: FloatArray, ends: FloatArray) -> FloatArray:
+        areas = np.diff(special.erf(points / math.sqrt(8)), axis=0)
+        grown = np.exp(largest**2 / 2 * (high**-2 - ends**-2.0))
+        return np.asarray((areas * grown).sum(axis=0))
+
+    least, most = integrals(below, below[:-1]), integrals(above, above[1:])
+    if bound is Bound.LOWER:
+        return np.asarray(least / (least + most) * (1 - _ROUNDING))
+    return np.asarray(np.minimum(least / (least + most) * (1 + _ROUNDING), 1.0))
+
+
+def _one_coin(coins: FloatArray, counts: FloatArray, bound: Bound) -> float:
+    """Returns one probability for n coins, with as many heads at least, or at most."""
+    if bound is Bound.UPPER:
+        with np.errstate(divide="ignore"):  # A coin may be certain.
+            mean = float(np.log1p(-coins) @ counts) / float(counts.sum())
+        return min(-math.expm1(mean) * (1 + _ROUNDING) + _ROUNDING, 1.0)
+    with np.errstate(divide="ignore"):
+        mean = float(np.log(coins) @ counts) / float(counts.sum())
+    return math.exp(mean) * (1 - _ROUNDING)
+
+
+def _largest_loss(shift: float, end: float) -> float:
+    """Returns E, which no loss exceeds where outputs above `end` are one, rounded up.
+
+    Args:
+        shift: The shift s of Gaussian noise.
+        end: The output z, above s.
+    """
+    return floats.raised(shift * end - shift**2 / 2 - math.log1p(-shift / end))
+
+
+def _lower_end(shift: float, kept: float, loss: float) -> float:
+    """Returns the output beyond which all must be one, for losses within ±`loss`.
+
+    Args:
+        shift: The shift a of Gaussian noise.
+        kept: The output z of the higher shift, for a first guess.
+        loss: The largest loss.
+    """
+    end = (loss + shift**2 / 2 + math.log1p(-shift / kept)) / shift
+    while _largest_loss(shift, end) > loss:
+        end -= 0.01
+    return end
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cell(interface.OnePairMechanism):
+    """One of two sampled Gaussians, by a public coin; from below with few outputs.
+
+    Attributes:
+        low: The one with the smaller shift, a.
+        high: The one with the larger shift, b.
+        weight: The probability of the latter.
+    """
+
+    low: additive_noise.GaussianMixture
+    high: additive_noise.GaussianMixture
+    weight: float
+
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
+        low, high = (
+            interface.pairs_of_part(part, bound, accuracy).remove
+            for part in (self.low, self.high)
+        )
+        if bound is Bound.LOWER:
+            (a, _), (b, _) = self.low.p[-1], self.high.p[-1]
+            kept = b + _KEPT
+            seen = floats.lowered(b * kept - b**2 / 2)
+            end = _lower_end(a, kept, seen)
+            low = _with_ends_merged(low, self.low, end)
+            high = _with_ends_merged(high, self.high, kept)
+        return dominating_pair.mixture([low, high], [1 - self.weight, self.weight])
+
+    def claims(self) -> interface.Claims:
+        return self.high.claims()
+
+    def basis(self, bound: Bound) -> str:
+        return self.high.basis(bound)
+
+
+def _with_ends_merged(
+    pair: DominatingPair, mechanism: additive_noise.GaussianMixture, end: float
+) -> DominatingPair:
+    """Returns a lower pair with one atom for all outputs above a point, and one below.
+
+    Args:
+        pair: The lower pair of a sampled Gaussian with the shift s.
+        mechanism: The sampled Gaussian.
+        end: The point z; the other one is s − z.
+    """
+    (_, absent), (shift, present) = mechanism.p
+    loss = shift * end - shift**2 / 2
+    # Beyond these ratios, and in the cell that has either of them, outputs are one.
+    ends = absent + present * np.exp(np.minimum([-loss, loss], floats.LARGEST_LOSS))
+    first = int(np.searchsorted(pair.ratios, ends[0], side="right"))
+    last = int(np.searchsorted(pair.ratios, ends[1])) - 1
+    starts = np.array([0, *range(first + 1, last + 1)])
+    masses = np.add.reduceat(pair.masses, starts)
+    rounding = 2 * pair.ratios.size * floats.UNIT_ROUNDOFF
+    return dataclasses.replace(
+        pair,
+        ratios=np.add.reduceat(pair.p_masses, starts) / masses,
+        masses=masses,
+        mass_error=pair.mass_error + rounding,
+        ratio_error=pair.ratio_error + rounding,
+    )

@@ -1,0 +1,180 @@
+"""Schedules in cells: each step of the proof against closed forms, and the whole."""
+
+import dp_accounting
+import hypothesis
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import schedules
+from dp_accounting_ext.mechanisms import subsampled
+
+SHIFTS = st.floats(0.05, 4.0)
+
+
+def _above(x):
+    return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+
+def delta(shift, epsilon, end=mpmath.inf):
+    """H(N(s, 1) ‖ N(0, 1)) with outputs above `end`, and below s − end, as one."""
+    shift, end = mpmath.mpf(shift), mpmath.mpf(end)
+    point = epsilon / shift + shift / 2
+    kappa = mpmath.exp(epsilon)
+    if point > end:
+        return max(_above(end - shift) - kappa * _above(end), mpmath.mpf(0))
+    if point < shift - end:
+        # All outputs but the lowest atom are in the best set, and it may be.
+        below = shift - end
+        without = _above(below - shift) - kappa * _above(below)
+        return max(without, 1 - kappa)
+    return _above(point - shift) - kappa * _above(point)
+
+
+@hypothesis.given(SHIFTS, st.floats(1e-3, 0.5), st.floats(0.01, 0.99), st.floats(-9, 9))
+def test_one_run_is_between_the_coins(high, width, place, scale):
+    """At every ε, by closed forms with 40 digits."""
+    low = high * (1 - width)
+    shift = low + place * (high - low)
+    epsilon = scale * high
+    with mpmath.workdps(40):
+        one = np.array([shift])
+        upper, lower = (
+            mpmath.mpf(float(schedules._coins(low, high, one, bound)[0]))
+            for bound in (Bound.UPPER, Bound.LOWER)
+        )
+        above = (1 - upper) * delta(low, epsilon) + upper * delta(high, epsilon)
+        assert delta(shift, epsilon) <= above
+        assert 0 < lower <= upper
+        kept = high + schedules._KEPT
+        seen = high * kept - high**2 / 2
+        end = schedules._lower_end(low, kept, seen)
+        least, most = delta(low, epsilon, end), delta(high, epsilon, kept)
+        assert least <= most  # So that more heads are more.
+        assert (1 - lower) * least + lower * most <= delta(shift, epsilon)
+
+
+@hypothesis.given(SHIFTS, st.floats(0, 1e-9))
+def test_alike_shifts_are_far_from_the_ends_of_their_cell(shift, apart):
+    """Differences of areas would have no digits otherwise."""
+    runs = {shift: 1, shift * (1 - 1e-15 - apart): 3}
+    for bound in Bound:
+        cell = schedules._cell_of(0.9, 0.1, runs, bound)
+        assert cell.high.p[-1][0] > shift * 1.00009
+        assert cell.low.p[-1][0] < shift * 0.99991
+        assert cell.weight == pytest.approx(0.5, abs=0.01)
+
+
+@hypothesis.given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(1, 4)), min_size=1, max_size=6)
+)
+def test_one_coin_has_as_many_heads(coins):
+    """The number of heads is ordered at every point, by exact convolution."""
+    law = np.ones(1)
+    for coin, count in coins:
+        for _ in range(count):
+            law = np.convolve(law, [1 - coin, coin])
+    tails = law[::-1].cumsum()[::-1]
+    probabilities, counts = (
+        np.array(each, dtype=float) for each in zip(*coins, strict=True)
+    )
+    numbers = np.arange(law.size)
+    for bound, sign in ((Bound.UPPER, 1), (Bound.LOWER, -1)):
+        coin = schedules._one_coin(probabilities, counts, bound)
+        common = stats.binom.sf(numbers - 1, law.size - 1, coin)
+        # The convolution has a rounding error of its own.
+        assert (sign * (common - tails) >= -1e-13).all()
+
+
+@pytest.mark.parametrize("bound", Bound)
+def test_pairs_of_a_cell_are_those_of_the_coin(bound):
+    """At many ε, against the profile of a sampled coin in closed form."""
+    low, high, rate = 0.9, 1.0, 0.1
+
+    def sampled(shift):
+        weights = ((0.0, 1 - rate), (shift, rate))
+        return additive_noise.GaussianMixture(weights, additive_noise.UNSHIFTED)
+
+    cell = schedules._Cell(sampled(low), sampled(high), 0.25)
+    pair = interface.pairs_of(cell, bound, interface.Accuracy(1e-18)).remove
+    kept = high + schedules._KEPT
+    lower_end = schedules._lower_end(low, kept, high * kept - high**2 / 2)
+    ends = (kept, lower_end) if bound is Bound.LOWER else (mpmath.inf, mpmath.inf)
+    for epsilon in np.linspace(-0.1, 4.0, 42).tolist():
+        found = float(
+            np.maximum(pair.p_masses - np.exp(epsilon) * pair.masses, 0).sum()
+        )
+        found += pair.infinity_mass
+        inner = (np.exp(epsilon) - 1 + rate) / rate
+        with mpmath.workdps(40):
+            inner = mpmath.log(mpmath.mpf(np.exp(epsilon)) - 1 + rate) - mpmath.log(
+                rate
+            )
+            exact = rate * (
+                0.25 * delta(high, inner, ends[0]) + 0.75 * delta(low, inner, ends[1])
+            )
+        assert found == pytest.approx(float(exact), rel=1e-3, abs=1e-12)
+
+
+@hypothesis.given(st.integers(321, 900), st.integers(1, 40), st.randoms())
+def test_every_run_is_in_one_bin(number, most, random):
+    runs = {1 / (1 + i / 300): random.randint(1, most) for i in range(number)}
+    bins = schedules._bins(runs)
+    together = {}
+    for each in bins:
+        assert sum(each.values()).bit_count() == 1
+        for shift, count in each.items():
+            assert count >= 1
+            together[shift] = together.get(shift, 0) + count
+    assert together == runs
+
+
+def _schedule(count):
+    noises = np.linspace(1.0, 2.0, count).tolist()
+    return dp_accounting.ComposedDpEvent(
+        [
+            dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(x))
+            for x in noises
+        ]
+    )
+
+
+def test_a_schedule_is_bounded_as_its_runs_are(monkeypatch):
+    """The bracket is a little wider than that of all runs composed one by one."""
+    event, deltas = _schedule(400), [1e-5, 1e-9]
+    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(deltas)
+    rate = ext.PLDAccountant().compose(event).get_true_positive_rate_bounds(1e-3)
+    monkeypatch.setattr(schedules, "_CELLS", 10**6)
+    exact = ext.PLDAccountant().compose(event).get_epsilon_bounds(deltas)
+    assert (lower <= exact[0]).all()
+    assert (exact[1] <= upper).all()
+    assert (upper - lower <= 1e-3 * upper).all()
+    single = ext.PLDAccountant().compose(event).get_true_positive_rate_bounds(1e-3)
+    assert rate[0] <= single[0] <= single[1] <= rate[1] <= 1.001 * rate[0]
+
+
+def test_ten_thousand_runs_are_composed_beside_others():
+    """More than a few thousand different ones were refused."""
+    accountant = ext.PLDAccountant().compose(_schedule(10_000))
+    accountant.compose(dp_accounting.LaplaceDpEvent(5.0))
+    lower, upper = accountant.get_epsilon_bounds(1e-6)
+    alone = ext.PLDAccountant().compose(_schedule(10_000)).get_epsilon_bounds(1e-6)
+    assert alone[1] < upper < alone[1] + 0.2
+    assert upper - lower < 1e-3 * upper
+
+
+def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():
+    """What is one for an upper bound alone must not have a lower one."""
+    gaussian = additive_noise.Gaussian(2.0)
+    assert schedules.is_scheduled(gaussian.on_a_sample(0.1))
+    above = known_bounds.UpperOnly(gaussian)
+    for inner in (above, compositions.Composition(((gaussian, 2),))):
+        assert not schedules.is_scheduled(subsampled.poisson_sampled(0.1, inner))
