@@ -4,7 +4,7 @@ The likelihood ratio is Z = (1/b) Σ e^{g_i − G_ii/2} with g ~ N(0, G). If eve
 G grows, Z grows in the convex order. So G is replaced by a larger matrix,
 G_ij = v (A r^|i−j| + (1 − A) 1_{i=j}). For this one, g is a Markov chain plus
 independent noise, and `markov_sums` computes the law of Z by a recursion over the
-chain's state and the sum so far. Lower bounds are in `blocks_below`.
+chain's state and the sum so far. Lower bounds are in `filtered_bins`.
 """
 
 import math
@@ -58,7 +58,7 @@ _RENYI = 1 + np.geomspace(0.05, 200.0, 60)
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
 # Tuning: if the independent noise has a smaller share of the variance, that share is
-# added to the chain's in an upper bound, and left out in a lower bound.
+# added to the chain's.
 _NO_NOISE = 1e-9
 
 
@@ -154,7 +154,7 @@ def upper_pairs(
     law = markov_sums.upper_sum(chain)
     if chain_fit.shared:
         each = tail_of_step(_TAILS * tail_mass, 1)
-        of_all = chain_fit.shared, chain_fit.shared, Bound.UPPER, each
+        of_all = chain_fit.shared, chain_fit.shared, each
         values, probabilities, missing, error = factors(*of_all, coarser=coarser)
         law = markov_sums.times(chain, law, values, probabilities, missing)
         factor_error += error
@@ -233,7 +233,6 @@ def _chain_above(
     values, probabilities, lost, error = factors(
         own,
         variance,
-        Bound.UPPER,
         each,
         coarser=coarser * math.sqrt(min(times, _MOST_FACTORS)),
     )
@@ -333,16 +332,16 @@ def states(
 
 
 def factors(
-    own: float, variance: float, bound: Bound, each: float, *, coarser: float = 1.0
+    own: float, variance: float, each: float, *, coarser: float = 1.0
 ) -> tuple[FloatArray, FloatArray, float, float]:
-    """Returns a law with few atoms that bounds that of e^{g − w/2} for g ~ N(0, w).
+    """Returns a law with few atoms that is above that of e^{g − w/2} for g ~ N(0, w).
+
+    Every value is split between the ends of its cell.
 
     Args:
         own: w, the variance of the independent noise of a step.
         variance: The variance of a step's whole exponent. The cells' widths are in
             proportion to its root.
-        bound: For an upper bound every value is split between the ends of its cell. For
-            a lower bound all values in a cell are replaced by their mean.
         each: The probability that may be lost on either side.
         coarser: The factor by which cells are wider than usual.
 
@@ -353,22 +352,13 @@ def factors(
     if own <= _NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0, 0.0
     noise = math.sqrt(own)
-    law = gaussian.dominating_pair_of(1 / noise, bound, tail_mass=each)
+    law = gaussian.dominating_pair_of(1 / noise, Bound.UPPER, tail_mass=each)
     # Cells have one width in the bulk of the noise under P and Q. Further out, their
     # width is in proportion to the distance.
     step, even = _FACTOR_CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
     numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
     error = 4 * (law.mass_error + law.ratio_error)
     error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF
-    if bound is Bound.LOWER:
-        starts = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf))
-        probabilities = np.add.reduceat(law.masses, starts)
-        return (
-            np.add.reduceat(law.p_masses, starts) / probabilities,
-            probabilities,
-            0.0,
-            error,
-        )
     whole = np.arange(math.floor(numbers[0]) + 1, math.ceil(numbers[-1]))
     inner = np.exp(own / 2 + even * np.sinh(whole * step / even))
     lowest, highest = law.ratios[[0, -1]]

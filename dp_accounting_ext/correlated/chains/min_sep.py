@@ -209,7 +209,7 @@ def _chain_of(
         return None
     each = gauss_markov.tail_of_step(tail_mass, chain_fit.length)
     factors, probabilities, lost, error = gauss_markov.factors(
-        own, variance, Bound.UPPER, each, coarser=coarser
+        own, variance, each, coarser=coarser
     )
     scale, correlation = math.sqrt(common), chain_fit.correlation
     chain = _Chain(
@@ -290,7 +290,7 @@ def _times_shared(
     """
     each = gauss_markov.tail_of_step(tail_mass, 1)
     factors, probabilities, lost, error = gauss_markov.factors(
-        shared, shared, Bound.UPPER, each, coarser=coarser
+        shared, shared, each, coarser=coarser
     )
     places = chain.places
     moved, above = sum_additions.split(

@@ -81,30 +81,6 @@ def test_one_step_is_a_lognormal_variable():
         assert truth <= found <= truth * 1.02 + 1e-9
 
 
-@pytest.mark.parametrize("cell", [0.05, 0.3, 0.7, 0.99])
-def test_a_split_variable_is_below_one_of_the_variance_asked_for(cell):
-    """Its calls are chords over cells, all are below those of N(0, 1.7)."""
-    variance = 1.7
-    cell *= math.sqrt(variance)
-    narrow, wide = state_moves.spread_to_split(variance, cell), math.sqrt(variance)
-
-    def calls(strikes, spread):
-        away = strikes / spread
-        density = np.exp(-(away**2) / 2) / math.sqrt(2 * math.pi)
-        return spread * density - strikes * special.ndtr(-away)
-
-    starts = np.linspace(-5.0, 5.0, 201)
-    for share in np.linspace(0.02, 0.98, 33):
-        chord = (1 - share) * calls(starts, narrow) + share * calls(
-            starts + cell, narrow
-        )
-        assert np.all(chord <= calls(starts + share * cell, wide) + 1e-15)
-    # Of an even split hardly less would do.
-    less = math.sqrt(variance - 0.24 * cell**2)
-    chord = (calls(-cell / 2, less) + calls(cell / 2, less)) / 2
-    assert chord > calls(0.0, wide)
-
-
 def test_states_too_far_apart_are_refused():
     coarse = dataclasses.replace(CHAIN, states=np.linspace(-7.0, 8.0, 31))
     with pytest.raises(ValueError, match="at most 0.5 deviations apart. Found 0.6"):
