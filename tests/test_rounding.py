@@ -35,6 +35,7 @@ from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.correlated.chains import bin_grams
+from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import projected
@@ -596,19 +597,19 @@ def two_of_t():
 
 
 def ratios_of_chains():
-    chain = markov_chain.Chain(
-        states=np.linspace(-7.0, 9.0, 81),
-        correlation=0.5,
+    grids = markov_chain.Grids(
+        chain=chain_fits.Chain(2.89, 1.0, 0.5, (1.0,)),
         scale=1.7,
+        states=np.linspace(-7.0, 9.0, 81),
         factors=np.ones(1),
         probabilities=np.ones(1),
         lost_factor=0.0,
+        factor_error=0.0,
         places=np.arange(3.0),
-        length=1,
     )
-    for state, ratio in zip(chain.states.tolist(), chain.ratios.tolist(), strict=True):
+    for state, ratio in zip(grids.states.tolist(), grids.ratios.tolist(), strict=True):
         truth = mpmath.exp(mpf(1.7) * mpf(state) - mpf(1.7) ** 2 / 2)
-        yield off(ratio, truth) / markov_chain.place_error(chain)
+        yield off(ratio, truth) / grids.place_error
 
 
 def divergences_of_pairs():

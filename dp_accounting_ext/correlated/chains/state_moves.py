@@ -15,7 +15,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import floats
 
-Chain = markov_chain.Chain
+Grids = markov_chain.Grids
 
 # Certified: the relative error of Gauss–Legendre quadrature with _NODES nodes is below
 # QUADRATURE_ERROR if the cell is at most LARGEST_CELL standard deviations wide and at
@@ -72,7 +72,7 @@ class Moves:
 
 
 def moves_of(
-    chain: Chain,
+    grids: Grids,
     rows: slice,
     slope: float,
     before: float,
@@ -82,22 +82,22 @@ def moves_of(
     """Returns the moves of one step, without those of negligible probability.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         rows: The states that the moves start from.
         slope: The coefficient of x in the next state. It is 0 if there is no x yet.
         before: The variance of x.
         variance: The variance of the next state.
         reached: The states that the moves may reach.
     """
-    shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
-    means = slope * (chain.states[rows] + shifts[0]) - shifts[1]
-    found = moves(chain, means, math.sqrt(variance - slope**2 * before))
+    shifts = grids.scale * (before - 1) / 2, grids.scale * (variance - 1) / 2
+    means = slope * (grids.states[rows] + shifts[0]) - shifts[1]
+    found = moves(grids, means, math.sqrt(variance - slope**2 * before))
     # Moves of negligible probability under both Q and P count as moves above the grid.
-    to_come = chain.most_to_come()
-    weights = (chain.likelihoods(before) if slope else np.ones(to_come.size))[rows]
+    to_come = grids.most_to_come()
+    weights = (grids.likelihoods(before) if slope else np.ones(to_come.size))[rows]
     most = np.maximum(to_come[rows, np.newaxis], to_come)
     rare = weights[:, np.newaxis] * found.matrix * most
-    left_out = rare < chain.smallest_mass * chain.places.size
+    left_out = rare < grids.smallest_mass * grids.places.size
     left_out[:, : reached.start] = left_out[:, reached.stop :] = True
     gone = np.where(left_out, found.matrix, 0.0)
     return dataclasses.replace(
@@ -109,30 +109,30 @@ def moves_of(
 
 
 def moves_outward(
-    chain: Chain, rows: slice, inner: float, reached: slice, outer: float
+    grids: Grids, rows: slice, inner: float, reached: slice, outer: float
 ) -> Moves:
     """Returns the moves from a state to the next one away from the middle.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         rows: The states that the moves start from.
         inner: The variance of x there.
         reached: The states that the moves may reach.
         outer: The variance of x there.
     """
-    slope = chain.correlation * max(outer / inner, 1.0)
-    return moves_of(chain, rows, slope, inner, outer, reached)
+    slope = grids.chain.correlation * max(outer / inner, 1.0)
+    return moves_of(grids, rows, slope, inner, outer, reached)
 
 
-def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
+def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
     """Returns the moves to N(mean, spread²), split between neighboring states.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         means: (m,) The means of the next x.
         spread: Its standard deviation.
     """
-    states, scale = chain.states, chain.scale
+    states, scale = grids.states, grids.scale
     matrix = hats(states, means, spread)
     below = _ndtr((states[0] - means) / spread)
     matrix[:, 0] += below

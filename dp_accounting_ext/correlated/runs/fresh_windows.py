@@ -7,7 +7,6 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import bin_grams
-from dp_accounting_ext.correlated.chains import gauss_markov
 from dp_accounting_ext.correlated.runs import matrix_allocation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -40,13 +39,7 @@ def allocate(
     below, above = (
         subsampled.on_poisson_sample(
             sampling_probability,
-            _in_window(
-                column,
-                noise_multiplier,
-                window,
-                (num_cycles, sampling_probability),
-                bound,
-            ),
+            _in_window(column, noise_multiplier, window, bound),
         )
         for bound in (Bound.LOWER, Bound.UPPER)
     )
@@ -58,7 +51,6 @@ def _in_window(
     column: tuple[float, ...],
     noise_multiplier: float,
     window: int,
-    cycles: tuple[int, float],
     bound: Bound,
 ) -> interface.Mechanism:
     """Returns a bound for a record that takes part in one step of a window."""
@@ -69,7 +61,7 @@ def _in_window(
         step = additive_noise.Gaussian(noise_multiplier / column[0])
         return allocated.allocate(step, 1, window)
     if window > 1:
-        return Window(column, noise_multiplier, window, 1, *cycles)
+        return Window(column, noise_multiplier, window, 1)
     alone = Window(column, noise_multiplier, 1, 1)
     return matrix_allocation.independent_bins(alone.gram(bound), bound)
 
@@ -81,24 +73,7 @@ class Window(matrix_allocation.MatrixAllocation):
     `num_bins` is the window, and `num_epochs` is 1. The Gram matrix is Toeplitz, with
     entries ρ(d) = ⟨c_i, c_{i+d}⟩. The Gram matrix of a run that ends with the window
     has smaller entries, so lower bounds for that run are valid here, too.
-
-    Attributes:
-        num_cycles: The number of windows of a run.
-        sampling_probability: The probability that a record takes part in a window.
-            Like `num_cycles`, it only decides which upper bound is chosen.
     """
-
-    num_cycles: int = 1
-    sampling_probability: float = 1.0
-
-    def upper_pairs(self, accuracy: interface.Accuracy) -> interface.DirectedPairs:
-        return gauss_markov.of_gram(
-            self.gram(Bound.UPPER),
-            tail_mass=accuracy.tail_mass,
-            delta=accuracy.shared(1 / self.num_cycles).likely_delta,
-            count=self.num_cycles,
-            probability=self.sampling_probability,
-        )
 
     def products(self) -> tuple[FloatArray, float]:
         table, error = by_distance(

@@ -11,6 +11,7 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import bin_grams
+from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import gauss_markov
 from dp_accounting_ext.correlated.chains import projected
@@ -74,17 +75,10 @@ class MatrixAllocation(interface.Mechanism):
         nearest, error = self.products()
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
-    def upper_pairs(self, accuracy: Accuracy) -> DirectedPairs:
-        """Returns the upper pairs, with a chain that is good at the most likely δ."""
-        return gauss_markov.of_gram(
-            self.gram(Bound.UPPER),
-            tail_mass=accuracy.tail_mass,
-            delta=accuracy.likely_delta,
-        )
-
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.UPPER:
-            return self.upper_pairs(accuracy)
+            chain = chain_fits.of_bins(self.gram(bound))
+            return gauss_markov.of_bins(chain, tail_mass=accuracy.tail_mass)
         gram, delta = self.gram(bound), accuracy.likely_delta
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, accuracy)

@@ -15,7 +15,8 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import bin_grams
 from dp_accounting_ext.correlated.chains import block_chains
-from dp_accounting_ext.correlated.chains import min_sep
+from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.correlated.chains import gauss_markov
 from dp_accounting_ext.correlated.chains import strategy_norms
 from dp_accounting_ext.correlated.runs import fresh_windows
 from dp_accounting_ext.correlated.runs import output_sums
@@ -131,29 +132,18 @@ class Block(interface.Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        chain = min_sep.fit(
-            np.array(self.products),
-            self.length,
-            self.probability,
-            self.count,
-            delta=accuracy.shared(1 / self.count).likely_delta,
+        return gauss_markov.of_block(
+            self._chain(), self.probability, tail_mass=accuracy.tail_mass
         )
-        return min_sep.upper_pairs(
-            chain,
-            self.probability,
-            tail_mass=accuracy.tail_mass,
-            coarser=min_sep.coarseness(self.length),
-        )
+
+    def _chain(self) -> chain_fits.Chain:
+        products = np.array(self.products)
+        return block_chains.fit(products, self.length, is_alone=self.count == 1)
 
     def claims(self) -> interface.Claims:
         """Returns the Gaussian precision of any step, with what the cuts add to it."""
-        products = np.array(self.products)
-        ends = block_chains.repair(products).diagonal()[: self.length]
-        added = np.zeros(self.length)
-        if self.count > 1:
-            added[: ends.size] += ends
-            added += added[::-1].copy()
-        largest = float(products[0]) + float(added.max())
+        chain = self._chain()
+        largest = chain.variance * (1 + chain.share * chain.excess) + chain.shared
         return interface.Claims(gaussian_precision=floats.raised(largest))
 
 
