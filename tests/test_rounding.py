@@ -34,7 +34,7 @@ from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.correlated.chains import bin_grams
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import markov_chain
@@ -474,7 +474,8 @@ def gram_matrices():
     for bins, epochs in ((1, 4), (3, 5), (7, 2)):
         steps = bins * epochs
         column = RNG().random(steps)
-        found = bin_grams.of_toeplitz(column, bins, epochs)
+        strategy = strategies.Strategy(tuple(column.tolist()))
+        found, error = strategy.gram(bins, epochs)
         exact = [Fraction(c) for c in column.tolist()]
         moved = [
             [
@@ -486,7 +487,7 @@ def gram_matrices():
         for i in range(bins):
             for j in range(bins):
                 truth = sum(a * b for a, b in zip(moved[i], moved[j], strict=True))
-                yield off(found[i, j], truth) / bin_grams.error(steps)
+                yield off(found[i, j], truth) / error
 
 
 def moves_of_chains():

@@ -10,7 +10,6 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.chains import bin_grams
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import gauss_markov
@@ -39,9 +38,10 @@ def allocate(
     """Returns the mechanism of validated fields, as a simpler mechanism if possible."""
     if noise_multiplier == 0:
         return known_bounds.NonPrivate()
-    if len(strategy) == 1 and not isinstance(strategy[0], tuple):
+    entry = strategy.only_entry
+    if entry is not None:
         # No two bins are correlated: this is plain allocation of the epochs' outputs.
-        one = additive_noise.Gaussian(noise_multiplier / strategy[0])
+        one = additive_noise.Gaussian(noise_multiplier / entry)
         return allocated.allocate(compositions.compose({one: num_epochs}), 1, num_bins)
     run = MatrixAllocation(strategy, noise_multiplier, num_bins, num_epochs)
     gram = run.gram(Bound.UPPER)
@@ -57,8 +57,7 @@ def allocate(
 class MatrixAllocation(interface.Mechanism):
     """A run with correlated noise in which each record draws a bin.
 
-    Its fields are those of the event, with the strategy that `validation.strategies`
-    returns.
+    Its fields are those of the event, with the strategy checked.
     """
 
     strategy: strategies.Strategy
@@ -99,14 +98,10 @@ class MatrixAllocation(interface.Mechanism):
         Steps beyond the last bin are those of the next epoch. p is at most b.
         """
         bins, epochs = self.num_bins, self.num_epochs
-        steps, matrix = bins * epochs, np.array(self.strategy)
-        bands = min(len(matrix), bins)
+        bands = min(self.strategy.bands, bins)
         found = np.zeros((bins + bands - 1, bands))
         for band in range(bands):
-            entries = np.zeros(steps)
-            entries[: steps - band] = (
-                matrix[band] if matrix.ndim == 1 else matrix.diagonal(-band)
-            )
+            entries = self.strategy.diagonal(band, bins * epochs)
             added = entries.reshape(epochs, bins).sum(axis=0)
             met = np.full(bins, float(epochs))
             met[bins - band :] = max(epochs - 1, 1)
@@ -151,11 +146,5 @@ def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
 @functools.lru_cache(maxsize=16)
 def _gram(run: MatrixAllocation) -> tuple[FloatArray, float]:
     """Returns inner products over σ², and a bound on their relative error."""
-    steps = run.num_bins * run.num_epochs
-    matrix = np.array(run.strategy)
-    if matrix.ndim == 1:
-        found = bin_grams.of_toeplitz(matrix, run.num_bins, run.num_epochs)
-    else:
-        found = bin_grams.of_matrix(matrix, run.num_bins)
-    error = bin_grams.error(steps) + 8 * floats.UNIT_ROUNDOFF
+    found, error = run.strategy.gram(run.num_bins, run.num_epochs)
     return found / run.noise_multiplier**2, error

@@ -9,6 +9,7 @@ import pytest
 from scipy import special
 
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.runs import matrix_allocation
 
@@ -84,7 +85,9 @@ def test_laws_are_those_of_every_path():
 
 
 def lower_pairs(column, sigma, bins, epochs, epsilon):
-    run = matrix_allocation.MatrixAllocation(tuple(column), sigma, bins, epochs)
+    run = matrix_allocation.MatrixAllocation(
+        strategies.Strategy(tuple(column)), sigma, bins, epochs
+    )
     return filtered_bins.lower_pairs(run.shifts(), delta=1e-6, epsilon=epsilon)
 
 
@@ -125,7 +128,9 @@ def test_bands_of_bins_are_parts_of_their_moves(epochs):
     steps = bins * epochs
     matrix = np.tril(np.random.default_rng(3).random((steps, steps))) + np.eye(steps)
     rows = tuple(map(tuple, matrix.tolist()))
-    run = matrix_allocation.MatrixAllocation(rows, 2.0, bins, epochs)
+    run = matrix_allocation.MatrixAllocation(
+        strategies.Strategy(rows), 2.0, bins, epochs
+    )
     shifts = run.shifts()
     assert shifts.shape == (2 * bins - 1, bins)
     moves = np.zeros((bins, len(shifts)))
