@@ -1,12 +1,14 @@
 """Correlated noise with fresh windows: one step of a window in each of many cycles."""
 
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.runs import matrix_allocation
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
@@ -74,6 +76,8 @@ class Window(matrix_allocation.MatrixAllocation):
     entries ρ(d) = ⟨c_i, c_{i+d}⟩. The Gram matrix of a run that ends with the window
     has smaller entries, so lower bounds for that run are valid here, too.
     """
+
+    orders: ClassVar[tuple[float, ...]] = (chain_fits.ORDER,)
 
     def products(self) -> tuple[FloatArray, float]:
         table, error = self.strategy.by_distance(self.num_bins)

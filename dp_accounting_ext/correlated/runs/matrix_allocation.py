@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,6 +61,9 @@ class MatrixAllocation(interface.Mechanism):
     Its fields are those of the event, with the strategy checked.
     """
 
+    # The orders of the moments by which chains are chosen.
+    orders: ClassVar[tuple[float, ...]] = chain_fits.ORDERS_OF_RUN
+
     strategy: strategies.Strategy
     noise_multiplier: float
     num_bins: int
@@ -76,8 +80,8 @@ class MatrixAllocation(interface.Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.UPPER:
-            chain = chain_fits.of_bins(self.gram(bound))
-            return gauss_markov.of_bins(chain, tail_mass=accuracy.tail_mass)
+            chains = chain_fits.of_bins(self.gram(bound), self.orders)
+            return gauss_markov.of_bins(chains, tail_mass=accuracy.tail_mass)
         gram, delta = self.gram(bound), accuracy.likely_delta
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, accuracy)
