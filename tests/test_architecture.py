@@ -33,7 +33,6 @@ ELSEWHERE = {
     "correlated/sampling/bets": "test_sampling_certificate.py, which bets",
     "accountants/certified_answers": "laws/",
     "amplification/allocated_group_above": "test_allocated_group.py, by one oracle",
-    "correlated/chains/block_chains": "test_min_sep.py, by one oracle",
     "correlated/chains/markov_chain": "test_markov_sums.py",
     "correlated/chains/state_moves": "test_markov_sums.py and test_rounding.py",
     "correlated/chains/sum_additions": "test_markov_sums.py",

@@ -34,7 +34,8 @@ from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.correlated.chains import bin_grams
+from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import projected
@@ -473,7 +474,8 @@ def gram_matrices():
     for bins, epochs in ((1, 4), (3, 5), (7, 2)):
         steps = bins * epochs
         column = RNG().random(steps)
-        found = bin_grams.of_toeplitz(column, bins, epochs)
+        strategy = strategies.Strategy(tuple(column.tolist()))
+        found, error = strategy.gram(bins, epochs)
         exact = [Fraction(c) for c in column.tolist()]
         moved = [
             [
@@ -485,7 +487,7 @@ def gram_matrices():
         for i in range(bins):
             for j in range(bins):
                 truth = sum(a * b for a, b in zip(moved[i], moved[j], strict=True))
-                yield off(found[i, j], truth) / bin_grams.error(steps)
+                yield off(found[i, j], truth) / error
 
 
 def moves_of_chains():
@@ -497,7 +499,7 @@ def moves_of_chains():
     for cell in (state_moves.LARGEST_CELL, state_moves.NARROW_CELL):
         count = round(10 / cell)
         states = np.arange(-float(count), count + 1) * cell
-        found = state_moves.hats(states, np.zeros(1), 1.0, raised=False)[0]
+        found = state_moves.hats(states, np.zeros(1), 1.0)[0]
         for target in range(1, 2 * count, 3):
             here, width = mpf(float(states[target])), mpf(cell)
             truth = call(here - width) - 2 * call(here) + call(here + width)
@@ -596,19 +598,19 @@ def two_of_t():
 
 
 def ratios_of_chains():
-    chain = markov_chain.Chain(
-        states=np.linspace(-7.0, 9.0, 81),
-        correlation=0.5,
+    grids = markov_chain.Grids(
+        chain=chain_fits.Chain(2.89, 1.0, 0.5, (1.0,)),
         scale=1.7,
+        states=np.linspace(-7.0, 9.0, 81),
         factors=np.ones(1),
         probabilities=np.ones(1),
         lost_factor=0.0,
+        factor_error=0.0,
         places=np.arange(3.0),
-        length=1,
     )
-    for state, ratio in zip(chain.states.tolist(), chain.ratios.tolist(), strict=True):
+    for state, ratio in zip(grids.states.tolist(), grids.ratios.tolist(), strict=True):
         truth = mpmath.exp(mpf(1.7) * mpf(state) - mpf(1.7) ** 2 / 2)
-        yield off(ratio, truth) / markov_chain.place_error(chain)
+        yield off(ratio, truth) / grids.place_error
 
 
 def divergences_of_pairs():

@@ -199,10 +199,10 @@ class CyclicPoissonEvent(dp_event.DpEvent):
 
     The run releases C x + z. The matrix x has one row for each step. A record
     contributes a vector of norm at most 1 to the row of each step in which it takes
-    part. The strategy C is a lower triangular Toeplitz matrix with no negative entry.
-    The noise z is Gaussian with the standard deviation `noise_multiplier`. Later
-    contributions may depend on what was released. With more than b bands, the steps of
-    a record share noise, which costs more.
+    part. The strategy C is a lower triangular matrix with no negative entry. The noise
+    z is Gaussian with the standard deviation `noise_multiplier`. Later contributions
+    may depend on what was released. With more than b bands, the steps of a record share
+    noise, which costs more.
 
     Let c_i be the columns of C, and S the random set of a record's steps: each step of
     its group is in S with probability q. P is the mixture of N(Σ_{i ∈ S} c_i, σ² I)
@@ -212,14 +212,17 @@ class CyclicPoissonEvent(dp_event.DpEvent):
     at most b bands; docs/matrix.md has a proof for any law of a record's steps.
 
     Attributes:
-        strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.
+        strategy: C: the first column (c_0, c_1, …) of a Toeplitz matrix, zeros beyond
+            its end, or the n rows of any matrix.
         noise_multiplier: σ, over the largest norm of a contribution (not of a column).
         sampling_probability: The probability q that a record of the group takes part.
         cycle_length: The number of groups, b ≥ 1.
         num_steps: The number of steps.
     """
 
-    strategy: Sequence[float] = attr.ib(converter=_as_nested_tuple)
+    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
+        converter=_as_nested_tuple
+    )
     noise_multiplier: float
     sampling_probability: float
     cycle_length: int
@@ -238,9 +241,9 @@ class PoissonMatrixEvent(dp_event.DpEvent):
 
     The run releases C x + z. The matrix x has one row for each step. A record
     contributes a vector of norm at most 1 to the row of each step in which it takes
-    part. The strategy C is a lower triangular Toeplitz matrix with no negative
-    entry. The noise z is Gaussian with the standard deviation `noise_multiplier`.
-    Later contributions may depend on what was released.
+    part. The strategy C is a lower triangular matrix with no negative entry. The noise
+    z is Gaussian with the standard deviation `noise_multiplier`. Later contributions
+    may depend on what was released.
 
     Let c_i be the columns of C, and S a random set that holds each step with
     probability q, independently of the others. P is the mixture of
@@ -250,13 +253,16 @@ class PoissonMatrixEvent(dp_event.DpEvent):
     any law of a record's steps.
 
     Attributes:
-        strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.
+        strategy: C: the first column (c_0, c_1, …) of a Toeplitz matrix, zeros beyond
+            its end, or the n rows of any matrix.
         noise_multiplier: σ, over the largest norm of a contribution (not of a column).
         sampling_probability: The probability q that a record takes part in a step.
         num_steps: The number of steps.
     """
 
-    strategy: Sequence[float] = attr.ib(converter=_as_nested_tuple)
+    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
+        converter=_as_nested_tuple
+    )
     noise_multiplier: float
     sampling_probability: float
     num_steps: int

@@ -44,9 +44,9 @@ def cyclic_poisson(
 
     length = fields.positive_integer("cycle_length", event.cycle_length)
     steps = fields.positive_integer("num_steps", event.num_steps)
-    column = strategies.toeplitz_column(event.strategy, steps)
+    matrix = strategies.strategy(event.strategy, steps)
     # Without correlation there is no limit.
-    if len(column) > 1:
+    if matrix.only_entry is None:
         for name, value in (("cycle_length", length), ("num_steps", steps)):
             if value > strategies.MOST_STEPS:
                 raise ValueError(
@@ -54,7 +54,7 @@ def cyclic_poisson(
                 )
     noise = fields.noise_multiplier(event.noise_multiplier)
     rate = fields.sampling_probability(event.sampling_probability)
-    return cyclic.sample(cyclic.Run(column, noise, rate, length, steps))
+    return cyclic.sample(cyclic.Run(matrix, noise, rate, length, steps))
 
 
 def min_sep_sampling(
@@ -81,23 +81,23 @@ def poisson_matrix(
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
     from dp_accounting_ext.correlated.runs import cyclic
 
-    column, noise, rate, steps = poisson_matrix_fields(event)
-    return cyclic.sample(cyclic.Run(column, noise, rate, 1, steps))
+    matrix, noise, rate, steps = poisson_matrix_fields(event)
+    return cyclic.sample(cyclic.Run(matrix, noise, rate, 1, steps))
 
 
 def poisson_matrix_fields(
     event: events.PoissonMatrixEvent,
-) -> tuple[tuple[float, ...], float, float, int]:
+) -> tuple[strategies.Strategy, float, float, int]:
     """Returns the checked fields of a run with correlated noise on Poisson samples.
 
     Raises:
         TypeError, ValueError: If a field has the wrong type or is out of range.
     """
     _, steps = strategies.separated_steps(1, event.num_steps)
-    column = strategies.toeplitz_column(event.strategy, steps)
+    matrix = strategies.strategy(event.strategy, steps)
     noise = fields.noise_multiplier(event.noise_multiplier)
     rate = fields.sampling_probability(event.sampling_probability)
-    return column, noise, rate, steps
+    return matrix, noise, rate, steps
 
 
 def selected_steps_matrix(

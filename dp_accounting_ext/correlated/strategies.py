@@ -1,19 +1,261 @@
-"""Checks of strategy matrices. Errors name the field, the value and the remedy."""
+"""Strategy matrices: checks, inner products, and norms.
 
+Errors name the field, the value and the remedy.
+
+Let C be the strategy and z the noise, of standard deviation σ. Let c_i be the columns
+of C for the steps in which a record can take part, and G their inner products over σ².
+No entry is negative, so that sums and products keep their relative accuracy.
+
+From above: more outputs, whose means have the inner products λ I − G, reveal more. If λ
+is at least the largest eigenvalue of G, all outputs together have the inner products
+λ I. These are steps with independent Gaussian noise of precision λ.
+
+From below: the sum of all outputs has one normal law of noise, and a step of the record
+moves it by the sum of its column. And steps whose noise is independent, with the norms
+of the columns, reveal less, as no entry of G is negative (Kahane's inequality).
+
+Source:
+    docs/matrix.md, "Steps that may be near each other".
+"""
+
+import dataclasses
+import functools
+import math
 from typing import Any
-from typing import TypeAlias
 
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.validation import fields
-
-# The first column of a Toeplitz matrix, or the rows of any matrix.
-Strategy: TypeAlias = "tuple[float, ...] | tuple[tuple[float, ...], ...]"
 
 # Tuning: larger runs take too much time or memory.
 MOST_BINS, MOST_STEPS, MOST_ROWS, MOST_APART = 4096, 1 << 17, 1024, 1024
 SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
+
+
+# Tuning: the largest eigenvalue is found by iteration if an iteration has at most so
+# many products; and the number of iterations.
+_MOST_PRODUCTS, _ITERATIONS = 1 << 24, 24
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstSteps:
+    """What the first steps of a run do to the outputs, at least.
+
+    The last steps are left out, because the end of the run cuts their columns.
+
+    Attributes:
+        number: The number of first steps that count, at least 1.
+        shift: The least amount by which one of them moves the sum of all outputs, in
+            standard deviations of the sum, rounded down.
+        deviation: The noise multiplier of a Gaussian mechanism for the column with the
+            smallest norm among them, rounded up.
+    """
+
+    number: int
+    shift: float
+    deviation: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Strategy:
+    """A strategy matrix C, checked.
+
+    Attributes:
+        entries: The first column of a Toeplitz matrix, whose last entry is positive; or
+            the rows of any matrix.
+    """
+
+    entries: tuple[float, ...] | tuple[tuple[float, ...], ...]
+
+    @functools.cached_property
+    def array(self) -> FloatArray:
+        """(p,) the first column, or (n, n) the rows."""
+        return np.array(self.entries, dtype=np.float64)
+
+    @property
+    def is_toeplitz(self) -> bool:
+        """Whether the matrix is a Toeplitz matrix, given by its first column."""
+        return self.array.ndim == 1
+
+    @property
+    def only_entry(self) -> float | None:
+        """The diagonal of a Toeplitz matrix without other entries, or None."""
+        is_diagonal = self.is_toeplitz and self.array.size == 1
+        return float(self.array[0]) if is_diagonal else None
+
+    @functools.cached_property
+    def bands(self) -> int:
+        """The number of diagonals from the main one to the last with an entry."""
+        if self.is_toeplitz:
+            return self.array.size
+        rows, columns = np.nonzero(self.array)
+        return int((rows - columns).max()) + 1
+
+    def diagonal(self, band: int, num_steps: int) -> FloatArray:
+        """Returns (n,) the entries of a diagonal of n steps, and zeros beyond it."""
+        found = np.zeros(num_steps)
+        found[: num_steps - band] = (
+            self.array[band] if self.is_toeplitz else self.array.diagonal(-band)
+        )
+        return found
+
+    def gram(self, num_bins: int, num_epochs: int) -> tuple[FloatArray, float]:
+        """Returns (b, b) inner products of bins, and a bound on their relative error.
+
+        A record of bin i moves the outputs by m_i, the sum of the columns i, i + b, …
+        For a Toeplitz matrix let e_s = Σ_j c_{s − jb}, where c is the first column.
+        Then m_i is e, shifted by i and cut after n steps. So m_i · m_{i+d} is the sum
+        of the first n − i − d products e_s e_{s+d}.
+
+        Args:
+            num_bins: The number b of bins.
+            num_epochs: The number n / b of epochs.
+        """
+        steps, error = num_bins * num_epochs, product_error(num_bins * num_epochs)
+        if not self.is_toeplitz:
+            added = self.array.reshape(steps, num_epochs, num_bins).sum(axis=1)
+            return np.asarray(added.T @ added), error
+        whole = np.zeros(steps)
+        whole[: self.array.size] = self.array
+        added = np.cumsum(whole.reshape(num_epochs, num_bins), axis=0).ravel()
+        gram = np.zeros((num_bins, num_bins))
+        for distance in range(num_bins):
+            partial = np.cumsum(added[: steps - distance] * added[distance:])
+            rows = np.arange(num_bins - distance)
+            values = partial[steps - rows - distance - 1]
+            gram[rows, rows + distance] = gram[rows + distance, rows] = values
+        return gram, error
+
+    def by_distance(self, size: int) -> tuple[FloatArray, float]:
+        """Returns the largest inner products of columns by their distance.
+
+        Args:
+            size: The number of distances, which start at 0.
+
+        Returns:
+            (size,) products of columns that are not cut, 0 from the number of bands on;
+            and a bound on their relative error.
+        """
+        table, number = np.zeros(size), min(self.bands, size)
+        if self.is_toeplitz:
+            column = self.array
+            for apart in range(number):
+                table[apart] = column[: column.size - apart] @ column[apart:]
+        else:
+            gram = self.array.T @ self.array
+            table[:number] = [gram.diagonal(apart).max() for apart in range(number)]
+        return table, product_error(len(self.array))
+
+    def precision_above(
+        self, noise_multiplier: float, num_steps: int, period: int = 1
+    ) -> float:
+        """Returns an upper bound on the largest eigenvalue of G.
+
+        G has the columns of one of the groups of steps 0, b, 2b, … or 1, b + 1, … and
+        so on. For a Toeplitz matrix the first group has the largest inner products, as
+        the columns of others are cut earlier.
+
+        Args:
+            noise_multiplier: The noise multiplier, σ > 0.
+            num_steps: The number n of steps, at least p.
+            period: The number b of steps between two steps of a group.
+
+        Returns:
+            The largest eigenvalue over σ², rounded up.
+        """
+        if self.is_toeplitz:
+            # The largest sum of a row of G, for columns that are not cut. With r the
+            # residue of the row, it is Σ_r (Σ_j c_{r + jb})².
+            strategy = self.array
+            padded = np.zeros(-(-strategy.size // period) * period)
+            padded[: strategy.size] = strategy
+            largest = float((padded.reshape(-1, period).sum(axis=0) ** 2).sum())
+            products: float = num_steps * strategy.size
+        else:
+            largest, products = 0.0, math.inf
+            for group in range(min(period, num_steps)):
+                found = self._collatz_wielandt(num_steps, period, group)
+                largest = max(largest, found)
+        if products <= _MOST_PRODUCTS:
+            largest = min(largest, self._collatz_wielandt(num_steps, period))
+        rounding = 16 * (num_steps + 8) * floats.UNIT_ROUNDOFF
+        return largest / noise_multiplier**2 * (1 + rounding)
+
+    def precision_of_every_step(self, noise_multiplier: float, num_steps: int) -> float:
+        """Returns the squared norm of the sum of all columns over σ², rounded up.
+
+        It is 1/σ² of a Gaussian mechanism that dominates every run, whatever the law of
+        a record's steps, as no entry is negative.
+
+        Args:
+            noise_multiplier: As for `precision_above`.
+            num_steps: As for `precision_above`.
+        """
+        if self.is_toeplitz:
+            sums = np.cumsum(self.array)
+            later = max(num_steps - self.array.size, 0)
+            squared = float((sums**2).sum()) + later * float(sums[-1]) ** 2
+        else:
+            squared = float((self.array.sum(axis=1) ** 2).sum())
+        rounding = 16 * (num_steps + 8) * floats.UNIT_ROUNDOFF
+        return squared / noise_multiplier**2 * (1 + rounding)
+
+    def _collatz_wielandt(self, num_steps: int, period: int, first: int = 0) -> float:
+        """Returns max_i (G v)_i / v_i for a v > 0: at least the largest eigenvalue.
+
+        G has the columns of one group, and is not divided by σ² here. v is found by
+        iteration from v = 1.
+        """
+        strategy, part = self.array, slice(first, None, period)
+        columns = None if self.is_toeplitz else strategy[:, part]
+        vector = np.ones(len(range(first, num_steps, period)))
+        least = math.inf
+        for _ in range(_ITERATIONS):
+            if columns is None:
+                moved = np.zeros(num_steps)
+                moved[part] = vector
+                moved = np.convolve(moved, strategy)[:num_steps]
+                image = np.convolve(moved[::-1], strategy)[:num_steps][::-1][part]
+            else:
+                image = columns.T @ (columns @ vector)
+            least = min(least, float((image / vector).max()))
+            vector = np.maximum(image / image.max(), floats.UNIT_ROUNDOFF)
+        return least
+
+    def first_steps(self, noise_multiplier: float, num_steps: int) -> FirstSteps:
+        """Returns as many first steps as make their number times their shift largest.
+
+        Args:
+            noise_multiplier: As for `precision_above`.
+            num_steps: As for `precision_above`.
+        """
+        strategy = self.array
+        if self.is_toeplitz:
+            sums, squares = np.cumsum(strategy), np.cumsum(strategy**2)
+            # The column of step i has its first n − i entries.
+            kept = np.minimum(np.arange(num_steps, 0, -1), strategy.size) - 1
+            sums, squares = sums[kept], squares[kept]
+        else:
+            sums, squares = strategy.sum(axis=0), (strategy**2).sum(axis=0)
+        sums = np.minimum.accumulate(sums)
+        # Of equal products the one of more steps is taken, so the order is reversed.
+        products = sums * np.arange(1, num_steps + 1)
+        number = num_steps - int(np.argmax(products[::-1]))
+        rounding = 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF
+        scale = noise_multiplier * math.sqrt(num_steps)
+        norm = math.sqrt(float(squares[:number].min()))
+        return FirstSteps(
+            number,
+            float(sums[number - 1]) / scale * (1 - rounding),
+            noise_multiplier / norm * (1 + rounding),
+        )
+
+
+def product_error(num_steps: int) -> float:
+    """Returns a bound on the relative error of an inner product over n steps."""
+    return 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF + 8 * floats.UNIT_ROUNDOFF
 
 
 def bins(num_bins: Any, num_epochs: Any) -> tuple[int, int]:
@@ -84,21 +326,17 @@ def separated(value: Any, separation: int, num_steps: int) -> Strategy:
         TypeError, ValueError: If `strategy` raises, or if there are more bands.
     """
     found = strategy(value, num_steps)
-    if isinstance(found[0], tuple):
-        rows, columns = np.nonzero(np.array(found))
-        bands = int((rows - columns).max()) + 1
-    else:
-        bands = len(found)
-    if bands > separation:
+    if found.bands > separation:
         raise ValueError(
             f"strategy must have at most as many bands as separation, {separation}: "
-            f"no theorem covers steps of a record whose columns meet. Found {bands}; "
-            "cut the columns, or use a MatrixAllocationEvent, which takes any."
+            "no theorem covers steps of a record whose columns meet. Found "
+            f"{found.bands}; cut the columns, or use a MatrixAllocationEvent, which "
+            "takes any."
         )
     return found
 
 
-def separated_column(value: Any, separation: Any) -> tuple[float, ...]:
+def separated_column(value: Any, separation: Any) -> Strategy:
     """Returns a Toeplitz strategy whose columns so far apart have no row in common.
 
     Args:
@@ -107,33 +345,16 @@ def separated_column(value: Any, separation: Any) -> tuple[float, ...]:
 
     Raises:
         TypeError: If a coefficient is not a number, or the separation not an integer.
-        ValueError: If `toeplitz_column` raises, or if there are more bands.
+        ValueError: If `strategy` raises, if rows are given, or if there are more bands.
     """
     apart = fields.positive_integer("separation", separation)
-    column = toeplitz_column(value, None)
-    separated(column, apart, len(column))
-    return column
-
-
-def toeplitz_column(value: Any, num_steps: int | None) -> tuple[float, ...]:
-    """Returns the coefficients of a Toeplitz strategy, without trailing zeros.
-
-    Args:
-        value: The coefficients of the matrix.
-        num_steps: The number of steps of the run. Later coefficients are dropped. None
-            if no column is cut off.
-
-    Raises:
-        TypeError, ValueError: If `strategy` raises, or if rows are given.
-    """
     column = fields.sequence("strategy", value)
     if any(isinstance(row, tuple | list | np.ndarray) for row in column):
         raise ValueError(
             "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
             "use a column that is no less than each of theirs, for an upper bound."
         )
-    found = strategy(value, max(len(column), 1) if num_steps is None else num_steps)
-    return tuple(float(entry) for entry in found if not isinstance(entry, tuple))
+    return separated(column, apart, max(len(column), 1))
 
 
 def strategy(value: Any, num_steps: int) -> Strategy:
@@ -159,7 +380,7 @@ def strategy(value: Any, num_steps: int) -> Strategy:
                 f"strategy must begin with a positive coefficient. Found {rows[0]}."
             )
         last = int(np.flatnonzero(column)[-1])
-        return tuple(column[: last + 1].tolist())
+        return Strategy(tuple(column[: last + 1].tolist()))
     if len(rows) != num_steps:
         raise ValueError(
             f"strategy must have a row for each of the {num_steps} steps, or be the "
@@ -170,7 +391,9 @@ def strategy(value: Any, num_steps: int) -> Strategy:
             f"strategy must have at most {MOST_ROWS} rows, or be the coefficients of "
             f"a Toeplitz matrix. Found {num_steps} rows."
         )
-    return tuple(_row(row, index, num_steps) for index, row in enumerate(rows))
+    return Strategy(
+        tuple(_row(row, index, num_steps) for index, row in enumerate(rows))
+    )
 
 
 def buffered_toeplitz(decays: Any, scales: Any, num_steps: int) -> FloatArray:

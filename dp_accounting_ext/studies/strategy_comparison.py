@@ -19,7 +19,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.correlated import readings
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import fresh_windows as fresh
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
@@ -191,7 +190,7 @@ def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
         cyclic Poisson sampling.
     """
     strategy, noise, bins, epochs = readings.matrix_fields(event)
-    matrix = np.array(strategy)
+    matrix = strategy.array
     bands, columns, longest_bin = _norms(matrix, bins, epochs)
     found: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
     if bands <= bins:
@@ -199,7 +198,7 @@ def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
             windows = fresh_windows(matrix, noise, bands, bins * epochs, 1 / bins)
             found[FRESH_WINDOWS] = windows, windows
         stays_out = events.MinSepSamplingEvent(
-            strategy, noise, 1 / (bins - bands + 1), bands, bins * epochs
+            strategy.entries, noise, 1 / (bins - bands + 1), bands, bins * epochs
         )
         found[MIN_SEP] = stays_out, stays_out
         found[CYCLIC_POISSON] = _cyclic(bands, columns, noise, bins)
@@ -237,7 +236,8 @@ def fresh_windows(
             if a record cannot take part as often.
     """
     apart, steps = strategies.separated_steps(separation, num_steps)
-    entries = np.array(strategies.separated_column(column, apart))
+    strategy = strategies.separated_column(column, apart)
+    entries = strategy.array
     noise = fields.noise_multiplier(noise_multiplier)
     share = fields.sampling_probability(rate)
     most, least = steps // apart, max(math.ceil(share * steps - 1e-9), 1)
@@ -246,7 +246,8 @@ def fresh_windows(
             f"rate must be at most {most / steps:g} for steps {apart} apart. Found "
             f"{rate}."
         )
-    products, _ = fresh.by_distance(entries, max(noise, 1e-3), entries.size)
+    products, _ = strategy.by_distance(entries.size)
+    products /= max(noise, 1e-3) ** 2
     grown = np.expm1(np.minimum(products, floats.LARGEST_EXPONENT / 2))
     best, found = math.inf, (apart, most)
     for cycles in range(least, most + 1):

@@ -16,6 +16,7 @@ import mechanism_laws
 import numpy as np
 import pytest
 
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.runs import cyclic
 from dp_accounting_ext.correlated.runs import fresh_windows
 from dp_accounting_ext.correlated.runs import matrix_allocation
@@ -38,6 +39,9 @@ from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
 
 EPSILONS = (-3.0, -1e-9, 0.0, 1e-12, 1e-3, 0.5, 3.0, 40.0, 690.0)
+
+
+BAND = strategies.Strategy((1.0, 0.5))
 
 
 def logs(low, high):
@@ -111,7 +115,7 @@ SINGLE = st.one_of(
     st.builds(subsampled.zeroed_sample, scales, rates),
     st.builds(
         lambda noise, bins, epochs: matrix_allocation.MatrixAllocation(
-            (1.0, 0.5), noise, bins, epochs
+            BAND, noise, bins, epochs
         ),
         logs(0.5, 20.0),
         st.integers(2, 4),
@@ -119,7 +123,7 @@ SINGLE = st.one_of(
     ),
     st.builds(
         lambda noise, rate, apart, steps, warm: min_sep_sampling.Run(
-            (1.0, 0.5), noise, rate, apart, steps, warm
+            BAND, noise, rate, apart, steps, warm
         ),
         logs(0.5, 20.0),
         rates,
@@ -128,9 +132,7 @@ SINGLE = st.one_of(
         st.booleans(),
     ),
     st.builds(
-        lambda noise, rate, length, steps: cyclic.Run(
-            (1.0, 0.5), noise, rate, length, steps
-        ),
+        lambda noise, rate, length, steps: cyclic.Run(BAND, noise, rate, length, steps),
         logs(0.5, 20.0),
         rates,
         st.integers(1, 3),
@@ -138,14 +140,14 @@ SINGLE = st.one_of(
     ),
     st.builds(
         lambda noise, selected, epochs: selected_steps.Run(
-            (1.0, 0.5), noise, selected, 4, epochs
+            BAND, noise, selected, 4, epochs
         ),
         logs(0.5, 20.0),
         st.integers(1, 3),
         st.integers(1, 2),
     ),
     st.builds(
-        lambda noise, window: fresh_windows.Window((1.0, 0.5), noise, window, 1),
+        lambda noise, window: fresh_windows.Window(BAND, noise, window, 1),
         logs(0.5, 20.0),
         st.integers(2, 4),
     ),

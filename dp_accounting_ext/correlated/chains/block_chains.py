@@ -13,7 +13,6 @@ chain.
 """
 
 from collections.abc import Iterator
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -57,41 +56,6 @@ _NEAR, _BETWEEN = np.linspace(-0.75, 0.75, 5), 0.04
 _FINE_SHARES = np.linspace(0.4, 1.0, 16)
 
 
-@dataclasses.dataclass(frozen=True)
-class BlockFit:
-    """A chain in which step i has the variance B + w + v V_i.
-
-    Steps i < j have the covariance B + v V_i Π s_k, where k runs from i to j − 1, and
-    s_k = r max(V_{k+1} / V_k, 1).
-
-    Attributes:
-        shared: The part B of the covariance that all steps have in common.
-        own: The part w of the variance that each step has alone.
-        common: The factor v of the chain.
-        correlation: The correlation r, in [0, 1).
-        variances: The V_i of all steps. The least one is 1, and no s_k is above one.
-    """
-
-    shared: float
-    own: float
-    common: float
-    correlation: float
-    variances: tuple[float, ...]
-
-    @property
-    def length(self) -> int:
-        """Number of steps."""
-        return len(self.variances)
-
-    def gram(self) -> FloatArray:
-        """Returns the (length, length) covariances, rounded."""
-        places = np.arange(self.length)
-        heights = np.array(self.variances)
-        found = self.common * _covariances(self.correlation, heights, places)
-        found[np.diag_indices(self.length)] += self.own
-        return np.asarray(found + self.shared)
-
-
 def repair(products: FloatArray) -> FloatArray:
     """Returns D = |S|, rounded up, by distances from the cut.
 
@@ -114,20 +78,17 @@ def repair(products: FloatArray) -> FloatArray:
     return np.asarray(found)
 
 
-def fits(
-    products: FloatArray, length: int, orders: tuple[float, ...], *, is_alone: bool
-) -> list[BlockFit]:
-    """Returns chains above a block, the best one by each of several moments.
+def fit(products: FloatArray, length: int, *, is_alone: bool) -> chain_fits.Chain:
+    """Returns the chain above a block of steps that has about the least moment.
 
     Args:
         products: (p,) inner products of columns by distance over σ², rounded up, at
             least 0, p ≤ length, the first one positive.
         length: The number b of steps of a block.
-        orders: The factors of covariances in the moments by which chains are compared.
         is_alone: Whether there is no other block.
 
     Guarantees:
-        The covariances of a chain are at least those of the block with its ends, to
+        The covariances of the chain are at least those of the block with its ends, to
         which a positive semidefinite matrix may have been added (docs/matrix.md).
     """
     size = min(length, 2 * products.size + 1)
@@ -138,19 +99,15 @@ def fits(
         ends[:number, :number] += cut[:number, :number]
         ends += ends[::-1, ::-1].copy()
     block = _Block(products, size, length, ends)
-    chosen = []
-    for order, found in zip(orders, _best(block, _COARSE, orders), strict=True):
-        shared = found.shared / products[0] + _COARSE.shared[1] * _NEAR
-        correlations = found.correlation + _BETWEEN * _NEAR
-        around = _Grid(
-            np.clip(shared, 0.0, 0.5),
-            np.clip(correlations, *_COARSE.correlations[[0, -1]]),
-            _FINE_SHARES,
-        )
-        (finer,) = _best(block, around, (order,))
-        better = min(found, finer, key=lambda each: each.cost)
-        chosen.append(_extended(_above(better, block), length))
-    return list(dict.fromkeys(chosen))
+    found = _best(block, _COARSE)
+    shared = found.shared / products[0] + _COARSE.shared[1] * _NEAR
+    around = _Grid(
+        np.clip(shared, 0.0, 0.5),
+        np.clip(found.correlation + _BETWEEN * _NEAR, *_COARSE.correlations[[0, -1]]),
+        _FINE_SHARES,
+    )
+    better = min(found, _best(block, around), key=lambda each: each.cost)
+    return _above(better, block)
 
 
 class _Block(NamedTuple):
@@ -166,9 +123,9 @@ class _Found(NamedTuple):
     """A candidate for a chain, which need not be above the block yet, and its moment.
 
     Attributes:
-        cost: The moment Σ e^{order · covariance} − 1.
-        shared: The part B, as in `BlockFit`.
-        own: The part w.
+        cost: The moment Σ e^{order · covariance} − 1 of the covariances.
+        shared: The part B, which all steps have in common.
+        own: The part w of the variance that each step has alone.
         common: The factor v, for variances of at least 1.
         correlation: The correlation r.
         heights: (size,) the variances V_i.
@@ -184,13 +141,13 @@ class _Found(NamedTuple):
     line: float
 
 
-def _best(block: _Block, grid: _Grid, orders: tuple[float, ...]) -> list[_Found]:
-    """Returns the chains of a grid that have the least moments of several orders.
+def _best(block: _Block, grid: _Grid) -> _Found:
+    """Returns the chain of a grid that has the least moment.
 
     For every correlation there is a chain above the block.
     """
     places = np.unique(np.linspace(0, block.size - 1, _PLACES).astype(int))
-    best: list[_Found | None] = [None for _ in orders]
+    best: _Found | None = None
     for line in _lines(block, grid):
         variances = _variances(block.ends, line.common, line.correlation)
         least = variances.min(axis=1, keepdims=True)
@@ -200,29 +157,28 @@ def _best(block: _Block, grid: _Grid, orders: tuple[float, ...]) -> list[_Found]
         diagonal = np.arange(places.size)
         covariances[:, diagonal, diagonal] += line.own[:, np.newaxis]
         covariances += line.shared
-        for number, order in enumerate(orders):
-            costs = chain_fits.grown(order * covariances).sum(axis=(1, 2))
-            chosen = int(costs.argmin())
-            known, cost = best[number], float(costs[chosen])
-            if known is None or cost < known.cost:
-                common = float(line.common[chosen])
-                best[number] = _Found(
-                    cost=cost,
-                    shared=line.shared,
-                    own=float(line.own[chosen]),
-                    common=common * float(least[chosen, 0]),
-                    correlation=line.correlation,
-                    heights=heights[chosen],
-                    line=common,
-                )
-    return [found for found in best if found is not None]
+        costs = chain_fits.grown(chain_fits.ORDER * covariances).sum(axis=(1, 2))
+        chosen = int(costs.argmin())
+        if best is None or costs[chosen] < best.cost:
+            common = float(line.common[chosen])
+            best = _Found(
+                cost=float(costs[chosen]),
+                shared=line.shared,
+                own=float(line.own[chosen]),
+                common=common * float(least[chosen, 0]),
+                correlation=line.correlation,
+                heights=heights[chosen],
+                line=common,
+            )
+    assert best is not None
+    return best
 
 
 class _Lines(NamedTuple):
     """Chains above a block without what its ends add.
 
     Attributes:
-        shared: The part B, as in `BlockFit`.
+        shared: The part B, which all steps have in common.
         correlation: The correlation r.
         own: (n,) The part w of each chain.
         common: (n,) The factor v of each chain.
@@ -323,26 +279,23 @@ def _covariances(
     return np.asarray(correlation**apart * covariances)
 
 
-def _above(found: _Found, block: _Block) -> BlockFit:
+def _above(found: _Found, block: _Block) -> chain_fits.Chain:
     """Returns the chain with v raised until it is certainly above the block."""
     places = np.arange(block.size)
     apart = np.abs(places[:, np.newaxis] - places)
     target = found.line * found.correlation**apart + block.ends
     reached = found.common * _covariances(found.correlation, found.heights, places)
     lacking = float((target / np.maximum(reached, floats.SMALLEST_MASS)).max())
-    return BlockFit(
-        shared=floats.raised(found.shared),
-        own=floats.raised(found.own),
-        common=floats.raised(found.common * max(lacking, 1.0)),
+    common = found.common * max(lacking, 1.0)
+    whole = found.own + common
+    # A longer chain has more steps of the least variance in its middle.
+    half = (block.size + 1) // 2
+    middle = np.ones(block.length - block.size)
+    heights = np.concatenate([found.heights[:half], middle, found.heights[half:]])
+    return chain_fits.Chain(
+        variance=floats.raised(whole),
+        share=min(floats.raised(common / whole), 1.0),
         correlation=found.correlation,
-        variances=tuple(found.heights.tolist()),
+        heights=tuple(heights.tolist()),
+        shared=floats.raised(found.shared) if found.shared else 0.0,
     )
-
-
-def _extended(chain: BlockFit, length: int) -> BlockFit:
-    """Returns a longer chain, with steps of the least variance in its middle."""
-    size = len(chain.variances)
-    half = (size + 1) // 2
-    first, last = chain.variances[:half], chain.variances[half:]
-    middle = (1.0,) * (length - size)
-    return dataclasses.replace(chain, variances=first + middle + last)

@@ -12,7 +12,9 @@ replaced by a larger variance of the bins near the cut. Here a bᵀ is above the
 across the cut, or it is what a chain on the closed circle has there.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -46,38 +48,75 @@ _KNOWN = (0, 2, 8, 128)
 _KNOTS, _PRICE = 32, 1e-6
 _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
-# Tuning: chains are compared by moments in which the exponents are multiplied by these
-# orders. For most settings the order 2 finds the best chain. For a small δ and a
-# variance near one, the order 4 finds an ε that is up to 8 % smaller.
-_ORDERS = (2.0, 3.0, 4.0)
+# Tuning: chains are compared by moments in which the exponents are multiplied by this.
+# One run of bins has a second chain: without it, ε is up to 3 % higher for a small δ.
+ORDER, ORDERS_OF_RUN = 2.0, (2.0, 4.0)
+# Certified: half of what `floats.raised` adds to the diagonal.
+_RAISED = 5e-10
 # Certified: if the ends of a line have an excess e, all bins have one of at least this,
 # or of e if that is smaller.
 LEAST_EXCESS = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit:
-    """A chain on a line of bins: G′_ij = v (A r^|i−j| + (1 − A) 1_{i=j}).
+class Chain:
+    """A Gaussian Markov chain: an own part, a chain's part, and a shared part.
 
-    To this, an excess near both ends and a constant may be added.
+    Steps i < j have the covariance B + v A V_i Π s_k, where k runs from i to j − 1, and
+    s_k = r max(V_{k+1} / V_k, 1). Step i has the variance B + v (1 − A) + v A V_i.
 
     Attributes:
         variance: v.
         share: A, in [0, 1].
-        correlation: r.
-        length: The number of bins on the line.
-        excess: e, in [0, 1]. To the entry of the bins at the distances i and j from one
-            end, v A e r^{i+j} is added, and the same at the other end. All entries are
-            at least min(e, LEAST_EXCESS) larger than v A r^|i−j|, relative to it.
-        shared: B ≥ 0, which is added to all entries of G′.
+        correlation: r, in [0, 1).
+        heights: The V_i of all steps, at least 1. They are symmetric about the middle,
+            and decrease towards it, such that no s_k is above one.
+        shared: B ≥ 0.
     """
 
     variance: float
     share: float
     correlation: float
-    length: int
-    excess: float = 0.0
+    heights: tuple[float, ...]
     shared: float = 0.0
+
+    @property
+    def length(self) -> int:
+        """The number of steps."""
+        return len(self.heights)
+
+    @property
+    def innovation(self) -> float:
+        """1 − r², the variance of a move of a chain of variance one."""
+        return (1 - self.correlation) * (1 + self.correlation)
+
+    @property
+    def excess(self) -> float:
+        """What the largest of the V_i exceeds one by."""
+        return max(self.heights) - 1
+
+    def variances(self) -> FloatArray:
+        """Returns (length,) the V_i."""
+        return np.array(self.heights)
+
+
+def with_excess(excess: float, correlation: float, length: int) -> tuple[float, ...]:
+    """Returns the V_i of a chain with more variance near both ends.
+
+    At the distance d from the nearer end V is 1 + e r^{2d}. The term e r^{2d} is
+    replaced by `LEAST_EXCESS` where it is smaller, so that most steps are equal. So to
+    the covariance of two steps of one half, at the distances i and j from its end,
+    e r^{i+j} is added.
+
+    Args:
+        excess: e, in [0, 1].
+        correlation: r.
+        length: The number of steps.
+    """
+    places = np.arange(length)
+    more = excess * np.power(correlation, 2.0 * np.minimum(places, places[::-1]))
+    heights = 1 + np.maximum(more, min(excess, LEAST_EXCESS))
+    return tuple(heights.tolist())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +127,8 @@ class Window:
         near: (n,) The largest entry at each distance along the line. It is zero at
             larger distances.
         across: (m,) The largest entries across the cut, of a bin i steps from one end
-            and a bin j steps from the other end, for i + j = 0, 1, …
+            and a bin j steps from the other end, for i + j = 0, 1, … It is shorter
+            than half of the line.
         length: The number of bins.
         skipped: The number of bins of the circle between the two ends.
     """
@@ -123,8 +163,8 @@ class Window:
 
         The first is the least one for which e A r^{i+j} is above all entries across the
         cut. The second is that of a chain on the closed circle, whose covariance across
-        the cut is c times as large: e is c r^s, where s is the number of steps from one
-        end to the other.
+        the cut is c times as large: e is c r^s / (1 − r^b), where s is the number of
+        steps from one end to the other, and b that of the circle.
 
         Args:
             correlation: r.
@@ -145,8 +185,8 @@ class Window:
         return found
 
 
-def candidates(gram: FloatArray) -> list[Fit]:
-    """Returns chains above the mean of b ratios: the best one by each moment.
+def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
+    """Returns the chains above the mean of b ratios that have about least moments.
 
     A window is l neighboring bins on the circle of all bins. The mean of the ratios
     over all b bins is the mean over all windows of the mean in the window. So by
@@ -154,25 +194,48 @@ def candidates(gram: FloatArray) -> list[Fit]:
 
     Args:
         gram: (b, b) The Gram matrix of the bins, rounded up, at least 0.
+        orders: The numbers by which exponents are multiplied in the moments.
     """
     largest = float(gram.diagonal().max())
-    best: dict[float, tuple[float, _Line, float]] = {}
-    for shared in {0.0, min(float(gram.min()), _MOST_SHARED * largest)}:
-        # The smallest entry may be taken out of all entries as B.
+
+    def windows(shared: float) -> Iterator[tuple[Window, float]]:
         rest = gram - shared
         for window in _windows(rest):
-            for line in _lines(window, float(rest.diagonal().max())):
-                more = math.expm1(min(line.order * shared, 300.0))
-                whole = line.cost + more * (1 + line.cost)
-                if line.order not in best or whole < best[line.order][0]:
-                    best[line.order] = whole, line, shared
-    found = [
-        dataclasses.replace(_refined(line).fit(), shared=floats.raised(shared))
-        for _, line, shared in best.values()
-    ]
-    # A window of one bin is always possible. It is the bound without amplification.
-    alone = Fit(floats.raised(largest), 0.0, 0.0, 1)
-    return list(dict.fromkeys(found)) or [alone]
+            yield window, float(rest.diagonal().max())
+
+    least = min(float(gram.min()), _MOST_SHARED * largest)
+    found = [_best(windows, largest, least, order) for order in orders]
+    return list(dict.fromkeys(found))
+
+
+def _best(
+    windows: Callable[[float], Iterator[tuple[Window, float]]],
+    largest: float,
+    least: float,
+    order: float,
+) -> Chain:
+    """Returns the chain above one of some windows that has the least moment.
+
+    Args:
+        windows: For a B that was taken out of all entries, the windows, each with its
+            largest entry.
+        largest: The largest entry of the Gram matrix.
+        least: The least entry, which may be taken out of all entries as B.
+        order: The number by which exponents are multiplied in the moment.
+    """
+    best, most, common = None, math.inf, 0.0
+    for shared in {0.0, least}:
+        more = math.expm1(min(order * shared, 300.0))
+        for window, variance in windows(shared):
+            line = _line_above(window, order, variance)
+            whole = math.inf if line is None else line.cost + more * (1 + line.cost)
+            if whole < most:
+                best, most, common = line, whole, shared
+    if best is None:
+        # A window of one step is always possible: the bound without amplification.
+        return Chain(floats.raised(largest), 0.0, 0.0, (1.0,))
+    found = _refined(best).chain()
+    return dataclasses.replace(found, shared=floats.raised(common) if common else 0.0)
 
 
 def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
@@ -221,8 +284,8 @@ class _Line:
 
     Attributes:
         window: The window.
-        variance: The largest entry v of the Gram matrix.
         order: The number by which exponents are multiplied in the moment.
+        variance: The largest entry v of the Gram matrix.
         correlation: r.
         share: A.
         gap: (n,) ρ_d − A r^d + N_d at the distances d = 1, 2, …, where ρ_d is the
@@ -231,8 +294,8 @@ class _Line:
     """
 
     window: Window
-    variance: float
     order: float
+    variance: float
     correlation: float
     share: float
     gap: FloatArray
@@ -242,8 +305,8 @@ class _Line:
     def of(
         cls,
         window: Window,
-        variance: float,
         order: float,
+        variance: float,
         correlation: float,
         share: float,
         gap: FloatArray,
@@ -253,19 +316,33 @@ class _Line:
         between = _between_bins(window, power, correlation, np.array([share]))
         whole = np.maximum(1 + highest_of_symbol(gap[np.newaxis]), share)
         cost = float((between + grown(power * whole))[0]) / window.length
-        return cls(window, variance, order, correlation, share, gap, cost)
+        return cls(window, order, variance, correlation, share, gap, cost)
 
-    def fit(self) -> Fit:
-        """Returns the chain, rounded up."""
+    def chain(self) -> Chain:
+        """Returns the chain, rounded up, after a check that it is above the window.
+
+        Raises:
+            ArithmeticError: If an entry is not.
+        """
         whole = max(1 + float(highest_of_symbol(self.gap)), self.share)
         (excess,) = self.window.excess(self.correlation, np.array([self.share]))
-        return Fit(
+        relative = floats.raised(float(excess) / self.share) if self.share else 0.0
+        found = Chain(
             floats.raised(self.variance * whole),
             min(floats.raised(self.share / whole), 1.0),
             self.correlation,
-            self.window.length,
-            floats.raised(float(excess) / self.share) if self.share else 0.0,
+            with_excess(relative, self.correlation, self.window.length),
         )
+        distances, near = _distances(self.window)
+        entries = found.variance * found.share * found.correlation**distances
+        lacking = self.variance * (near - self.gap) - entries
+        # Roundings are less than what the diagonal was raised by.
+        allowed = _RAISED * found.variance / (2 * found.length)
+        if lacking.max(initial=0.0) > allowed:
+            raise ArithmeticError(
+                f"{found} must be above its window. It lacks {lacking.max():g}."
+            )
+        return found
 
 
 def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
@@ -277,50 +354,45 @@ def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
     return np.arange(1.0, near.size + 1), near
 
 
-def _lines(window: Window, variance: float) -> Iterator[_Line]:
-    """Yields for each order the chain above a window with the least moment.
+def _line_above(window: Window, order: float, variance: float) -> _Line | None:
+    """Returns the chain above a window with the least moment, or None.
 
     Where the chain exceeds the window, N is a part of the surplus. R is the rest of the
     difference.
     """
     distances, near = _distances(window)
-    last = window.furthest
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
-    best = {order: (math.inf, 0.0, 0.0, 0) for order in _ORDERS}
+    best = math.inf, 0.0, 0.0, 0
 
     def look(correlation: float) -> None:
+        nonlocal best
         powers = correlation**distances
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
-        between = {
-            order: _between_bins(window, order * variance, correlation, shares)
-            for order in _ORDERS
-        }
-        for known in sorted({last * number // 2 for number in _KNOWN}):
+        between = _between_bins(window, order * variance, correlation, shares)
+        for known in sorted({window.furthest * number // 2 for number in _KNOWN}):
             symbols = without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
-            for order in _ORDERS:
-                costs = between[order] + grown(order * variance * wholes)
-                least = int(costs.argmin())
-                found = float(costs[least]), correlation, float(shares[least]), known
-                best[order] = min(best[order], found)
+            costs = between + grown(order * variance * wholes)
+            least = int(costs.argmin())
+            found = float(costs[least]), correlation, float(shares[least]), known
+            best = min(best, found)
 
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
     for index in sorted(seen):
         look(float(CORRELATIONS[index]))
-    found = np.searchsorted(CORRELATIONS, [each[1] for each in best.values()])
-    around = {
-        int(near) + step for near in found for step in range(1 - _STRIDE, _STRIDE)
-    }
-    for index in sorted(around - seen):
+    near_best = int(np.searchsorted(CORRELATIONS, best[1]))
+    around = range(near_best + 1 - _STRIDE, near_best + _STRIDE)
+    for index in sorted(set(around) - seen):
         if 0 <= index < CORRELATIONS.size:
             look(float(CORRELATIONS[index]))
-    for order, (cost, correlation, share, known) in best.items():
-        if cost < math.inf:
-            gap = without_surplus(near - share * correlation**distances, known)
-            yield _Line.of(window, variance, order, correlation, share, gap)
+    cost, correlation, share, known = best
+    if cost == math.inf:
+        return None
+    gap = without_surplus(near - share * correlation**distances, known)
+    return _Line.of(window, order, variance, correlation, share, gap)
 
 
 def _refined(line: _Line) -> _Line:
@@ -349,8 +421,8 @@ def _refined(line: _Line) -> _Line:
         if found.x is None:
             return None
         gap = gap + basis @ np.maximum(found.x[:-1], 0.0)
-        of_line = line.window, line.variance, line.order, correlation, share, gap
-        return _Line.of(*of_line)
+        of_line = line.window, line.order, line.variance
+        return _Line.of(*of_line, correlation, share, gap)
 
     best = line
     for step in _REFINEMENTS:

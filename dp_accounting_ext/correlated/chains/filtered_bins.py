@@ -25,34 +25,42 @@ import numpy as np
 from scipy import signal
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
-from dp_accounting_ext.correlated.chains import blocks_below
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the width of a cell of x, in standard deviations of the filter's innovation,
-# and that for a rough bound. With 0.15 ε is 0.2 % higher, in almost three times the
-# time.
-_CELL, _ROUGH_CELL = 0.25, 0.5
+# Tuning: the widths of cells of x, in standard deviations of the filter's innovation,
+# and the numbers of values of S, of a first and a second pass; and the share, and the
+# nats, by which losses may exceed the ε that is known before, and still be told apart.
+# The last value of S stands for all larger ones. Where the work would be too large,
+# there are fewer values, but at least the last number.
+_PASSES = ((0.5, 500, 0.6, 0.8), (0.2, 1500, 0.4, 0.5))
+_FEWEST_PLACES = 800
+# Tuning: there is no second pass if the first one's ε, over what is known, is less.
+_WORTH = 0.985
 # Tuning: the lowest x; so many deviations above the a by which a record moves it, cells
 # are twice as wide; and the highest x is as far above as this power of δ requires. All
 # that is further away is one cell.
 _LOWEST, _HIGH, _RARER = -3.0, 4.0, 5 / 3
-# Tuning: the number of values of S, of which the last one stands for all larger ones.
-_PLACES = 800
-# Tuning: the largest number of products, which take about 7 s; and that of a rough
-# bound, which take 1 s.
-_MOST_WORK, _MOST_ROUGH_WORK = 2e11, 3e10
+# Tuning: the largest number of products, which take about a second. The last entries of
+# long columns are left out.
+_MOST_WORK = 2e10
 # Tuning: smaller masses of x and S under P are dropped, over δ; and of Q, where the
 # rest of its mass counts for more than all of them.
 _LEFT_OUT, _LEAST = 1e-13, 1e-300
+_MOST_KEPT = 256  # A limit of memory: the moves that are kept for later steps.
 _EVERY = 4  # Tuning: small masses are dropped once in this many steps.
 # Tuning: in these steps S is taken to move by no more than what likely states add. The
 # mass of a likely state is more than so many times the largest mass that is dropped.
 _RARE = 1e10
+# Certified: the least mass, and the least mean, that must be missing, so that its
+# difference from one keeps its digits.
+_LEAST_LOST = 1e-3
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
 
@@ -75,62 +83,119 @@ class Statistic:
     places: int
 
 
-def lower_pair(
-    column: FloatArray,
-    num_bins: int,
-    num_epochs: int,
-    *,
-    delta: float,
-    highest: float,
-    is_rough: bool = False,
-) -> dominating_pair.DominatingPair | None:
-    """Returns a pair that is dominated by the run, in both directions.
+def lower_pairs(
+    shifts: FloatArray, *, delta: float, epsilon: float
+) -> list[dominating_pair.DominatingPair]:
+    """Returns pairs that are dominated by the run, in both directions.
 
     Args:
-        column: (p,) the first column c of the strategy over σ, p ≤ b.
-        num_bins: The number b of bins.
-        num_epochs: The number k of epochs.
+        shifts: (b + p − 1, p) how far y_t moves if t is the j-th step of a record,
+            rounded down, for b bins and p ≤ b.
         delta: About the δ that is to be asked for.
-        highest: The largest ratio, about, that is told apart from larger ones.
-        is_rough: Whether an ε that is a few percent lower suffices, in a quarter of the
-            time.
+        epsilon: A lower bound on ε at this δ.
 
     Returns:
-        The pair, or None if it would take too long, or if all masses are too small.
+        At most two pairs, none if the filter would have a lower ε, or if it would take
+        too long.
 
     Guarantees:
-        H(P‖Q) and H(Q‖P) of the pair are at most those of the run, at every κ ≥ 0.
+        H(P‖Q) and H(Q‖P) of each pair are at most those of the run, at every κ ≥ 0.
 
     Source:
         docs/matrix.md: smaller inner products of bins have smaller divergences. Data
         processing, for the function S of the outputs.
     """
-    length = num_bins + column.size - 1
-    epochs = np.full((length, 1), float(num_epochs))
-    epochs[num_bins:] -= 1
-    shifts = floats.lowered(1.0) * np.sqrt(epochs) * column
-    scale, correlation = _filter(shifts[0], num_bins)
-    innovation = math.sqrt((1 - correlation) * (1 + correlation))
-    cell = (_ROUGH_CELL if is_rough else _CELL) * innovation
+    found: list[dominating_pair.DominatingPair] = []
+    for cell, places, further, most in _PASSES:
+        highest = epsilon + min(further * epsilon, most)
+        pair = _passed(shifts, cell, places, delta, highest)
+        if pair is None:
+            break
+        found.append(pair)
+        reached = pair.epsilon(delta, Direction.REMOVE)
+        if reached < _WORTH * epsilon or reached == 0:
+            break
+        epsilon = max(epsilon, reached)
+    return found
+
+
+def _passed(
+    shifts: FloatArray, cell: float, places: int, delta: float, epsilon: float
+) -> dominating_pair.DominatingPair | None:
+    """Returns the pair of one filter, or None.
+
+    Args:
+        shifts: As in `lower_pairs`, as is `delta`.
+        cell: The width of a cell of x, in standard deviations of the innovation.
+        places: The largest number of values of S.
+        delta: δ.
+        epsilon: Larger losses are not told apart.
+    """
+    bins = len(shifts) - shifts.shape[1] + 1
+    scale, correlation = _filter(shifts[shifts.shape[1] - 1 : bins].mean(axis=0), bins)
+    cell *= math.sqrt((1 - correlation) * (1 + correlation))
     high = scale - float(special.ndtri(max(delta**_RARER, floats.TINY)))
     middle = min(scale + _HIGH, high)
     states = np.append(
         np.arange(_LOWEST, middle, cell), np.arange(middle, high + cell, 2 * cell)
     )
-    products = states.size**2 * _PLACES * (column.size + 2)
-    if 2.0 * products * length > (_MOST_ROUGH_WORK if is_rough else _MOST_WORK):
+    most = _MOST_WORK / (2.0 * states.size**2 * bins)
+    places = min(places, max(int(most / (shifts.shape[1] + 2)), _FEWEST_PLACES))
+    most_bands = int(most / places) - 2
+    if most_bands < 1:
         return None
+    bands = min(most_bands, shifts.shape[1])
+    shifts = shifts[: bins + bands - 1, :bands]
     ratios = np.exp(scale * states - scale**2 / 2)
-    added = np.rint(np.minimum(ratios / (highest * num_bins), 1.0) * _PLACES)
-    statistic = Statistic(states, correlation, added.astype(np.intp), _PLACES)
+    unit = math.exp(min(epsilon, floats.LARGEST_EXPONENT)) * bins / places
+    added = np.rint(np.minimum(ratios / unit, float(places)))
+    statistic = Statistic(states, correlation, added.astype(np.intp), places)
     p_masses, q_masses, error = laws(statistic, shifts, least=_LEFT_OUT * delta)
     ratios = p_masses / q_masses
     order = np.argsort(ratios, kind="stable")
     order = order[ratios[order] > 0]
     if not order.size:
         return None
-    return blocks_below.pair_below(
+    return _pair_below(
         ratios[order], q_masses[order], 4 * error + 16 * floats.UNIT_ROUNDOFF
+    )
+
+
+def _pair_below(
+    ratios: FloatArray, masses: FloatArray, error: float
+) -> dominating_pair.DominatingPair | None:
+    """Returns a lower pair of a run, from a law of ratios that lacks some mass.
+
+    Let f(κ) = Σ masses · (ratios − κ)₊, which is at most the profile. The profile is
+    also at least 1 − κ. The pair has the profile max(f, 1 − κ): the missing mass and
+    that of the lowest ratios get one common ratio, such that the mean is one.
+
+    Args:
+        ratios: (n,) ratios, increasing.
+        masses: (n,) masses of the ratios under Q.
+        error: A bound on the relative error of a ratio or of a mass.
+
+    Returns:
+        The pair, or None if so little is missing that differences from one would lose
+        their digits.
+    """
+    mass_above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+    mean_above = np.append(np.cumsum((ratios * masses)[::-1])[::-1], 0.0)
+    reached = ratios * (1 - mass_above[:-1]) + mean_above[:-1] >= 1
+    reached &= np.minimum(1 - mass_above, 1 - mean_above)[:-1] >= _LEAST_LOST
+    if not reached.any():
+        return None
+    first = int(np.argmax(reached))
+    rest, missing = 1 - mass_above[first], 1 - mean_above[first]
+    error += masses.size * floats.UNIT_ROUNDOFF
+    return dominating_pair.DominatingPair(
+        np.append(missing / rest, ratios[first:]),
+        np.append(rest, masses[first:]),
+        infinity_mass=0.0,
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=error / _LEAST_LOST,
+        ratio_error=3 * error / _LEAST_LOST,
     )
 
 
@@ -166,6 +231,8 @@ def laws(
 
     def moved(shift: float) -> FloatArray:
         nonlocal most
+        if len(kept) > _MOST_KEPT:
+            kept.clear()
         if shift not in kept:
             found, off = _masses(statistic, means + innovation * shift, innovation)
             kept[shift] = np.ascontiguousarray(found.T)

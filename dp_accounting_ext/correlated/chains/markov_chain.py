@@ -1,64 +1,142 @@
-"""A Gaussian Markov chain with what its steps add to a sum, and the grids of both.
+"""The grids on which sums along a Gaussian Markov chain are computed.
 
 The chain is x_1 ~ N(0, 1), x_{i+1} = r x_i + s ξ with r² + s² = 1. Each step adds
 e^{a x_i − a²/2} W_i to a sum S, where the factors W_i are independent and have the
 mean one. `markov_sums` computes the law of S.
 """
 
-from collections.abc import Iterator
 import dataclasses
 import functools
 import math
 
 import numpy as np
+from scipy import special
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.pairs import gaussian
 
 # Certified: masses below it are dropped and counted as lost.
 SMALLEST_MASS = 1e-220
-
 # Tuning: the number of states whose moves, or additions, are computed as one product.
 ROWS = 32
+# Tuning: the width of a cell of states, in standard deviations of the innovation, and
+# that of a cell of a factor's logarithm, in standard deviations of a step's exponent.
+# The relative error of ε is about half of the squares of these numbers.
+_CELL, _FACTOR_CELL = 0.1, 0.1
+# Tuning: the states that decide ε are around a + max(a, _DECIDING). Cells are wider
+# away from there, by a factor of e at the distance _SPREAD. _WIDEST_CELL is the largest
+# width, in standard deviations of the innovation.
+_DECIDING, _SPREAD, _WIDEST_CELL = 1.5, 4.0, 0.45
+# Tuning: the widest cell of states is at most 1 + _WIDER a times as wide as the
+# narrowest one, and at most _WIDEST times. In chains of up to _FEW steps all cells have
+# one width.
+_WIDER, _WIDEST, _FEW = 3.0, 2.5, 3
+# Tuning: the square of the width of a cell of sums, relative to the variance of a
+# ratio; and how fast these cells grow beyond the mean.
+_PLACE_VARIANCE, _GROWTH = 0.02, 0.006
+# Tuning: the variance of a cell of sums is multiplied by _PART v, but by at least 1 and
+# at most _MOST_PART, where v is the variance of a step's exponent.
+_PART, _MOST_PART = 4.0, 3.0
+# Tuning: correlated steps give the sum a larger variance, so wider cells add relatively
+# little to it. These are the largest factors by which the variance of a cell of factors
+# is raised for this, and that of a cell of sums; and how many times as many steps as
+# the factor the chain must have.
+_MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
+# Tuning: the probability beyond the last states and factors is so many times the tail
+# mass. This is about a thousandth of the least δ that is asked for.
+_TAILS = 1e4
+# Tuning: if the independent noise has a smaller share of the variance, that share is
+# added to the chain's.
+_NO_NOISE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
-class Chain:
+class Grids:
     """A chain, what its steps add to the sum, and the grids of both.
 
     Attributes:
-        states: (n,) The increasing grid of x. Its range contains 0 and a.
-        correlation: The correlation r of successive x, in [0, 1).
+        chain: The chain, with the correlation r.
         scale: a ≥ 0.
+        states: (n,) The increasing grid of x. Its range contains 0 and a.
         factors: (m,) The values of W, increasing and positive.
         probabilities: (m,) Their probabilities. W is 0 with the remaining probability.
         lost_factor: A bound on the amount by which the mean of W is below one.
-        places: (l,) The grid of S, increasing from 0. For upper bounds S is the sum of
-            one half of the steps.
-        length: The number of steps, at least 1.
-        excess: The amount e in [0, 1] by which the variance of x exceeds one at both
-            ends.
-        smallest_mass: Smaller masses of a state and a place are dropped. For upper
-            bounds they are counted as lost, and a mass is only dropped if it is small
-            under both Q and P.
-        factor_gap: For upper bounds, factors are thinned out until the gap between two
-            of them, times the state's ratio, is this many cells of sums, or until one
-            is twice the other. The factors that are left out are split between those
-            that remain.
+        factor_error: A bound on the relative error of any of these.
+        places: (l,) The grid of S, increasing from 0.
+        smallest_mass: Smaller masses of a state and a place are dropped. They are
+            counted as lost, and a mass is only dropped if it is small under both Q and
+            P.
+        factor_gap: Factors are thinned out until the gap between two of them, times the
+            state's ratio, is this many cells of sums, or until one is twice the other.
+            The factors that are left out are split between those that remain.
     """
 
-    states: FloatArray
-    correlation: float
+    chain: chain_fits.Chain
     scale: float
+    states: FloatArray
     factors: FloatArray
     probabilities: FloatArray
     lost_factor: float
+    factor_error: float
     places: FloatArray
-    length: int
-    excess: float = 0.0
     smallest_mass: float = SMALLEST_MASS
     factor_gap: float = 0.0
+
+    @classmethod
+    def of(
+        cls, chain: chain_fits.Chain, steps: int, *, tail_mass: float
+    ) -> "Grids | None":
+        """Returns the grids of a chain, or None if the largest sums fit no float.
+
+        Args:
+            chain: The chain.
+            steps: The largest number of steps in a sum.
+            tail_mass: The probability that may be moved to the sinks, divided by
+                10,000.
+        """
+        variance, share = floats.raised(chain.variance), chain.share
+        whole = variance + chain.shared
+        if whole > floats.LARGEST_EXPONENT:
+            return None
+        if 1 - share < _NO_NOISE:
+            share = 1.0
+        # The variances of the noise and of the chain must add up to at least v, and the
+        # chain's covariances must not be too small.
+        own = floats.raised(variance * (1 - share))
+        scale = math.sqrt(variance * share)
+        each = tail_of_step(_TAILS * tail_mass, chain.length)
+        times = _together(chain)
+        values, probabilities, lost, error = factors(
+            own, variance, each, coarser=math.sqrt(min(times, _MOST_FACTORS))
+        )
+        # If there are few steps or the ratios vary little, the direction ADD has about
+        # as large a bound, and that bound depends on the widest cell.
+        widest = min(1 + _WIDER * scale, _WIDEST) if chain.length > _FEW else 1.0
+        states = states_of(scale, chain, each, widest=widest)
+        together = times * min(max(_PART * variance, 1.0), _MOST_PART)
+        places = _sum_places(steps, whole, each, together=together)
+        # All masses of a step that are dropped sum to at most the tail of a step.
+        smallest = max(each / (states.size * places.size), SMALLEST_MASS)
+        largest = scale * float(states.max()) - scale**2 / 2
+        largest += math.log(float(values.max())) + math.log(chain.length)
+        if largest > floats.LARGEST_LOSS:
+            return None
+        return cls(
+            chain=chain,
+            scale=scale,
+            states=states,
+            factors=values,
+            probabilities=probabilities,
+            lost_factor=lost,
+            factor_error=error,
+            places=places,
+            smallest_mass=smallest,
+            factor_gap=1.0 if times > 1 else 0.0,
+        )
 
     @property
     def ratios(self) -> FloatArray:
@@ -73,10 +151,10 @@ class Chain:
         taken. Splits raise the logarithm by at most `drift`. Lifting states to the
         lowest one adds less than one.
         """
-        real = np.maximum(self.states + self.scale * self.excess / 2, 0.0)
-        most = self.scale * (1 + self.excess)
+        real = np.maximum(self.states + self.scale * self.chain.excess / 2, 0.0)
+        most = self.scale * (1 + self.chain.excess)
         logs = np.where(real <= most, real**2 / 2, most * real - most**2 / 2)
-        return np.asarray(1 + np.exp(logs + drift(self)))
+        return np.asarray(1 + np.exp(logs + self.drift))
 
     def likelihoods(self, variance: float) -> FloatArray:
         """Returns (n,) densities of x at the states under Q, relative to the largest.
@@ -95,7 +173,7 @@ class Chain:
         """
         to_come = self.most_to_come()[:, np.newaxis]
         return np.asarray(
-            self.smallest_mass / (1 + to_come + self.places / self.length)
+            self.smallest_mass / (1 + to_come + self.places / self.chain.length)
         )
 
     def likely_rows(self, variance: float) -> slice:
@@ -104,51 +182,150 @@ class Chain:
         likely = np.flatnonzero(masses > self.smallest_mass * self.places.size)
         return slice(int(likely[0]), int(likely[-1]) + 1)
 
-    def variances(self) -> FloatArray:
-        """Returns (length,) variances of x_i.
+    @property
+    def drift(self) -> float:
+        """η such that splits raise a ratio's mean by a factor of at most e^η.
 
-        At the distance d from an end the variance is 1 + e r^{2d}, where e is the
-        excess. The term e r^{2d} is replaced by `chain_fits.LEAST_EXCESS` where it is
-        smaller, so that most steps are equal. So that each ratio has the mean one, the
-        grid holds x_i minus a / 2 times the amount by which its variance exceeds one.
+        This holds given the path of ξ. The state is split once a step. A split moves it
+        by at most one cell h, with the mean 0. The later effect of this on x decays by
+        the factor r a step, up to a factor 1 + e if there is an excess e. Hoeffding's
+        lemma is applied to each split.
         """
-        places = np.arange(self.length)
-        distances = np.minimum(places, places[::-1])
-        more = self.excess * np.power(self.correlation, 2.0 * distances)
-        return np.asarray(
-            1 + np.maximum(more, min(self.excess, chain_fits.LEAST_EXCESS))
-        )
+        step = float(np.diff(self.states).max()) * (1 + self.chain.excess)
+        return floats.raised((self.scale * step) ** 2 / 8 / self.chain.innovation)
 
-    def steps(self) -> Iterator[tuple[float, float, float]]:
-        """Yields for each i the coefficient of x_{i−1} in x_i and both variances."""
-        before, slope = 1.0, 0.0
-        for variance in self.variances().tolist():
-            # The second half of the chain is the first half, reversed.
-            yield slope * max(variance / before, 1.0), before, variance
-            before, slope = variance, self.correlation
+    @property
+    def place_error(self) -> float:
+        """A bound on the relative rounding error of a sum of ratios."""
+        exponents = self.scale * float(np.abs(self.states).max()) + self.scale**2
+        return (8 * self.chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
 
 
-def drift(chain: Chain) -> float:
-    """Returns η such that splits raise a ratio's mean by a factor of at most e^η.
+def _together(chain: chain_fits.Chain) -> float:
+    """Returns about the sum's variance over that of a sum of independent steps."""
+    powers = np.power(chain.correlation, np.arange(1.0, chain.length))
+    variance = min(chain.variance, 40.0)
+    added = chain_fits.grown(variance * chain.share * powers)
+    times = 1 + 2 * float(added.sum()) / math.expm1(variance)
+    # For few bins that are nearly independent, low sums matter in the direction ADD,
+    # and need narrow cells.
+    return min(times, _MOST_TOGETHER) if chain.length >= _MANY * times else 1.0
 
-    This holds given the path of ξ. The state is split once a step. A split moves it by
-    at most one cell h, with the mean 0. The later effect of this on x decays by the
-    factor r a step, up to a factor 1 + e if there is an excess e. Hoeffding's lemma is
-    applied to each split.
+
+def tail_of_step(tail_mass: float, length: int) -> float:
+    """Returns the probability that may be lost in one tail of a state or a factor."""
+    return max(tail_mass / length / 8, 1e-280)
+
+
+def _reach(each: float) -> float:
+    """Returns the number of standard deviations beyond which a tail has this mass."""
+    return -float(special.ndtri(each))
+
+
+def _highest_log(variance: float, each: float) -> float:
+    """Returns the logarithm of the ratio beyond which P has the given tail mass."""
+    return variance / 2 + math.sqrt(variance) * _reach(each)
+
+
+def states_of(
+    scale: float, chain: chain_fits.Chain, each: float, *, widest: float = 1.0
+) -> FloatArray:
+    """Returns the grid of states.
+
+    It reaches from the lower tail of x under Q to the upper tail under P, which moves x
+    by up to a. The cells are narrowest where x is if the sum is large. Near both ends
+    of the chain the states are x − a e / 2, where the variance of x is 1 + e.
+
+    Args:
+        scale: a.
+        chain: The chain.
+        each: The probability that may be beyond the grid on either side.
+        widest: The largest ratio of a cell's width to the narrowest one.
     """
-    step = float(np.diff(chain.states).max()) * (1 + chain.excess)
-    innovation = (1 - chain.correlation) * (1 + chain.correlation)
-    return floats.raised((chain.scale * step) ** 2 / 8 / innovation)
+    excess = chain.excess
+    reach = _reach(each) * math.sqrt(1 + excess) + scale * excess / 2
+    innovation = math.sqrt(chain.innovation)
+    ends = np.linspace(-reach, scale + reach, 1 << 12)
+    middles = (ends[1:] + ends[:-1]) / 2
+    away = (middles - scale - max(scale, _DECIDING)) / _SPREAD
+    wider = np.minimum(np.exp(away**2), max(min(widest, _WIDEST_CELL / _CELL), 1.0))
+    counts = np.append(0.0, np.cumsum(np.diff(ends) / (_CELL * innovation * wider)))
+    numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
+    return np.asarray(np.interp(numbers, counts, ends))
 
 
-def place_error(chain: Chain) -> float:
-    """Bounds the relative rounding error of a sum of ratios."""
-    exponents = chain.scale * float(np.abs(chain.states).max()) + chain.scale**2
-    return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
+def factors(
+    own: float, variance: float, each: float, *, coarser: float = 1.0
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Returns a law with few atoms that is above that of e^{g − w/2} for g ~ N(0, w).
+
+    Every value is split between the ends of its cell.
+
+    Args:
+        own: w, the variance of the independent noise of a step.
+        variance: The variance of a step's whole exponent. The cells' widths are in
+            proportion to its root.
+        each: The probability that may be lost on either side.
+        coarser: The factor by which cells are wider than usual.
+
+    Returns:
+        (m,) the atoms; (m,) their masses; the amount by which their mean is below one;
+        and a bound on the relative error of any of these.
+    """
+    if own <= _NO_NOISE * variance:
+        return np.ones(1), np.ones(1), 0.0, 0.0
+    noise = math.sqrt(own)
+    law = gaussian.dominating_pair_of(1 / noise, Bound.UPPER, tail_mass=each)
+    # Cells have one width in the bulk of the noise under P and Q. Further out, their
+    # width is in proportion to the distance.
+    step, even = _FACTOR_CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
+    numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
+    error = 4 * (law.mass_error + law.ratio_error)
+    error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF
+    whole = np.arange(math.floor(numbers[0]) + 1, math.ceil(numbers[-1]))
+    inner = np.exp(own / 2 + even * np.sinh(whole * step / even))
+    lowest, highest = law.ratios[[0, -1]]
+    inner = inner[(inner > lowest) & (inner < highest)]
+    factors = np.concatenate([[lowest], inner, [highest]])
+    low = np.searchsorted(factors, law.ratios, side="right") - 1
+    low = np.clip(low, 0, factors.size - 2)
+    share = (law.ratios - factors[low]) / (factors[low + 1] - factors[low])
+    share = np.clip(share, 0.0, 1.0)
+    probabilities = sums.gather(low, law.masses * (1 - share), factors.size)
+    probabilities += sums.gather(low + 1, law.masses * share, factors.size)
+    return factors, probabilities, law.infinity_mass, error
 
 
-def fits(chain: Chain) -> bool:
-    """Whether the largest sum of a chain's ratios fits a float."""
-    largest = chain.scale * float(chain.states.max()) - chain.scale**2 / 2
-    largest += math.log(float(chain.factors.max())) + math.log(chain.length)
-    return largest <= floats.LARGEST_LOSS
+def _sum_places(
+    length: int,
+    variance: float,
+    each: float,
+    *,
+    together: float = 1.0,
+) -> FloatArray:
+    """Returns a grid of sums from 0 on, with wider cells beyond the mean.
+
+    Args:
+        length: The number of ratios in the sum, which is also its mean.
+        variance: The variance of a ratio's exponent.
+        each: The probability that may be lost beyond the highest point.
+        together: The ratio of the sum's variance to that of independent ratios.
+    """
+    part = _PLACE_VARIANCE * max(together / 2.5, 1.0)
+    even = math.sqrt(part * math.expm1(min(variance, 40.0)))
+    # There are 50 to 4000 cells below the mean.
+    even = min(max(even, length / 4000), length / 50)
+    highest = min(_highest_log(variance, each), 300.0)
+    logs = np.linspace(0.0, highest, 1 << 14)
+    totals = length * np.exp(logs)
+    # `counts` is the number of cells up to each of these sums.
+    widths = even + _GROWTH * totals * logs
+    counts = np.cumsum(np.diff(totals) / widths[1:])
+    numbers = np.arange(0.0, math.ceil(counts[-1]) + 1)
+    high = np.interp(numbers, np.append(0.0, counts), totals)
+    # In the direction ADD the loss is infinite at the sum 0. These points close to 0
+    # keep the mass there tiny.
+    least = even / 2.0 ** np.arange(1, 24)
+    return np.unique(
+        np.concatenate([[0.0], least, np.arange(even, length, even), high])
+    )

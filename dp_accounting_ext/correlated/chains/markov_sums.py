@@ -10,8 +10,15 @@ x and in S. So splitting can only increase it.
 Near both ends the variance of x may be larger than one. At the ends it is larger by the
 excess e, and by the factor r² less at each step away from them. Each step still adds
 the mean one.
+
+There is one recursion, from an end of the chain inward: the law of the sum of the steps
+so far, given the state at the last of them. It is used twice. Given the state in the
+middle of the chain, the sums on both sides are independent. And if S is multiplied by
+1 − p before each step, it is the sum over the steps in which a record may take part if
+it is ready at the last of them.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -26,11 +33,13 @@ from dp_accounting_ext.correlated.chains import sum_additions
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 
-Chain = markov_chain.Chain
+Grids = markov_chain.Grids
 
 # Certified: a bound on the relative rounding error of sums of thousands of masses.
 _CHECKED = 1e-11
 
+# Tuning: for up to so many steps, no matrices of additions are made.
+_FEW = 3
 # Masses are scaled by this power of two before two small ones are multiplied.
 _SCALE = 2.0**500
 
@@ -47,6 +56,7 @@ class SumLaw:
         lifted_mass: A bound on the probability that the state was below the grid and
             was lifted to the lowest state.
         mass_error: A bound on the relative rounding error of any mass.
+        mean: The mean of the true sum.
     """
 
     places: FloatArray
@@ -55,6 +65,7 @@ class SumLaw:
     lost_mass: float
     lifted_mass: float
     mass_error: float
+    mean: float
 
 
 class _Side(NamedTuple):
@@ -66,6 +77,7 @@ class _Side(NamedTuple):
         lost_mass: (n,) Bounds on the probability that is not in `masses`.
         lost_mean: (n,) Bounds on the part of the sum's mean that is not in `masses`.
         lifted: (n,) Bounds on the probability that was lifted to the lowest state.
+        error: A bound on the relative error of masses that one step adds.
     """
 
     rows: slice
@@ -73,18 +85,15 @@ class _Side(NamedTuple):
     lost_mass: FloatArray
     lost_mean: FloatArray
     lifted: FloatArray
+    error: float
 
     def whole(self) -> FloatArray:
         """Returns (n,) total masses, including the mass that was lost."""
         return np.asarray(self.masses.sum(axis=1) + self.lost_mass)
 
 
-def upper_sum(chain: Chain) -> SumLaw:
-    """Returns a law above that of the chain's sum.
-
-    Given the middle state, the sums on both sides of it are independent. The law of a
-    side's sum given the state is computed by a recursion from the end of the chain to
-    its middle. Both sides have the same law.
+def upper_sum(grids: Grids) -> SumLaw:
+    """Returns a law above that of the sum of all steps of a chain.
 
     Guarantees:
         Let the masses be raised by their error, and the places by `place_error`. Let S
@@ -92,79 +101,155 @@ def upper_sum(chain: Chain) -> SumLaw:
         `lost_mean`. If the places are also divided by e^{drift}, then E (k − S)₊ is at
         most Σ masses · (k − places)₊ plus k times the lost and lifted masses.
     """
-    count, half = chain.states.size, (chain.length + 1) // 2
-    variances = chain.variances()[:half].tolist()
-    rows = chain.likely_rows(variances[0])
-    nothing = np.zeros((count, chain.places.size))
+    length = grids.chain.length
+    half = (length + 1) // 2
+    variances = grids.chain.variances()[:half]
+    if length == 2 * half:
+        # The other side ends beside the middle step, which is as variable.
+        variances = np.append(variances, variances[-1])
+    before: _Side | None = None
+    side: _Side | None = None
+    for without, found in _sides(grids, variances, 1.0):
+        before, side, other = side, found, without
+    first = before if length == 2 * half else side
+    assert first is not None
+    return _joined(grids, float(variances[-1]), first, other)
+
+
+def upper_sums(grids: Grids, decay: float) -> list[SumLaw]:
+    """Returns laws above those of the sums of the last 1, 2, … steps of a chain.
+
+    Each sum is multiplied by `decay`, at most 1, before a step adds its ratio.
+
+    Guarantees:
+        Those of `upper_sum`, for every sum.
+    """
+    variances, laws = grids.chain.variances(), []
+    for steps, (_, side) in enumerate(_sides(grids, variances, decay), 1):
+        variance = float(variances[steps - 1])
+        start = state_moves.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
+        middle = start.matrix[0]
+        lost_mass = float(start.above[0] + middle @ side.lost_mass)
+        lost_mean = steps * float(start.ratio_above[0])
+        lost_mean += float(middle @ side.lost_mean)
+        law = _law(
+            grids,
+            grids.places,
+            middle @ side.masses,
+            lost_mean=lost_mean,
+            lost_mass=lost_mass,
+            lifted_mass=float(start.below[0] + middle @ side.lifted),
+            mass_error=(grids.chain.length + 2) * side.error,
+            mean=float(np.power(decay, np.arange(steps)).sum()),
+        )
+        laws.append(law)
+    return laws
+
+
+def _sides(
+    grids: Grids, variances: FloatArray, decay: float
+) -> Iterator[tuple[_Side, _Side]]:
+    """Yields the laws of sums, given the state at each step from an end inward.
+
+    Args:
+        grids: The chain with its grids.
+        variances: The variance of each step from the end.
+        decay: What a sum is multiplied by before each step, at most 1.
+
+    Yields:
+        The laws without and with the step.
+    """
+    count = grids.states.size
+    rows = grids.likely_rows(float(variances[0]))
+    nothing = np.zeros((count, grids.places.size))
     nothing[:, 0] = 1.0
-    without = _Side(rows, nothing, *np.zeros((3, count)))
-    side = _without_small(chain, _added(chain, [], without), variances[0])
-    terms = 2 * (chain.factors.size + 1)
+    terms = 2 * (grids.factors.size + 1)
     additions: list[sum_additions.Addition] = []
-    if half > 2:
+    if variances.size > _FEW:
         blocks = range(0, count, markov_chain.ROWS)
         ends = [slice(start, min(start + markov_chain.ROWS, count)) for start in blocks]
-        additions = [sum_additions.Addition.of(chain, block) for block in ends]
+        additions = [sum_additions.Addition.of(grids, block, decay) for block in ends]
         most_terms = max(terms, *(each.most_terms for each in additions))
     else:
-        most_terms = terms * chain.places.size
+        most_terms = terms * grids.places.size
+    error = (count + most_terms + 16) * floats.UNIT_ROUNDOFF
+    error += 2 * state_moves.QUADRATURE_ERROR
+    none = np.zeros(count)
+    without = _Side(rows, nothing, none, none, none, error)
     known: tuple[float, float, slice] | None = None
-    # One of the sides contains the middle step. The other one has half of the steps,
-    # rounded down.
-    inward = [*variances[1:], *variances[-1:]][: chain.length // 2]
-    for steps, (outer, inner) in enumerate(zip(variances, inward, strict=False), 1):
-        if known != (outer, inner, side.rows):
-            known = outer, inner, side.rows
-            rows = chain.likely_rows(inner)
-            moves = state_moves.moves_outward(chain, rows, inner, side.rows, outer)
-        without = _moved(rows, moves, side, steps)
-        if steps < half:
-            side = _without_small(chain, _added(chain, additions, without), inner)
-    operations = count + most_terms + 16
-    error = operations * floats.UNIT_ROUNDOFF + 2 * state_moves.QUADRATURE_ERROR
-    return _joined(chain, variances[-1], side, without, error)
+    side, outer = without, 0.0
+    for steps, inner in enumerate(variances.tolist()):
+        if steps:
+            if known != (outer, inner, side.rows):
+                known = outer, inner, side.rows
+                rows = grids.likely_rows(inner)
+                moves = state_moves.moves_outward(grids, rows, inner, side.rows, outer)
+            without = _moved(rows, moves, side, steps)
+        # The first step adds to the sum 0 alone.
+        side = _added(grids, additions if steps else [], without, decay)
+        side, outer = _without_small(grids, side, inner), inner
+        yield without, side
 
 
-def _joined(
-    chain: Chain, variance: float, side: _Side, without: _Side, error: float
-) -> SumLaw:
+def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLaw:
     """Returns the law of the sum of both sides of the middle.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         variance: The variance of the middle state.
         side: The side that contains the middle step.
         without: The other side.
-        error: A bound on the relative error of masses that one step adds.
     """
-    start = state_moves.moves_of(chain, slice(0, 1), 0.0, 1.0, variance, side.rows)
+    length = grids.chain.length
+    start = state_moves.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
     middle = start.matrix[0]
     lost_mass = float(start.above[0])
-    lost_mean = chain.length * float(start.ratio_above[0])
+    lost_mean = length * float(start.ratio_above[0])
     lifted = float(start.below[0])
     kept = side.masses.sum(axis=1)
     gone = kept * without.lost_mass + side.lost_mass * without.whole()
     lost_mass += float(middle @ gone)
     for one, other in ((side, without), (without, side)):
-        totals = one.masses @ chain.places
+        totals = one.masses @ grids.places
         gone = one.lost_mean * other.whole() + totals * other.lost_mass
         lost_mean += float(middle @ gone)
         lifted += float(middle @ (one.lifted * other.whole()))
-    masses, most_terms = _both(chain.places, middle, side.masses, without.masses)
-    places = 2 * chain.places
+    masses, most_terms = _both(grids.places, middle, side.masses, without.masses)
+    return _law(
+        grids,
+        2 * grids.places,
+        masses,
+        lost_mean=lost_mean,
+        lost_mass=lost_mass,
+        lifted_mass=lifted,
+        mass_error=(length + 2) * side.error + most_terms * floats.UNIT_ROUNDOFF,
+        mean=float(length),
+    )
+
+
+def _law(
+    grids: Grids,
+    places: FloatArray,
+    masses: FloatArray,
+    *,
+    lost_mean: float,
+    lost_mass: float,
+    lifted_mass: float,
+    mass_error: float,
+    mean: float,
+) -> SumLaw:
+    """Returns a law, rounded up and checked. Small masses are counted as lost."""
     small = masses < markov_chain.SMALLEST_MASS
-    lost_mass += float(masses[small].sum())
-    lost_mean += float(masses[small] @ places[small])
-    mass_error = (chain.length + 2) * error + most_terms * floats.UNIT_ROUNDOFF
     law = SumLaw(
         places=places,
         masses=np.where(small, 0.0, masses),
-        lost_mean=floats.raised(lost_mean),
-        lost_mass=floats.raised(lost_mass),
-        lifted_mass=floats.raised(lifted),
+        lost_mean=floats.raised(lost_mean + float(masses[small] @ places[small])),
+        lost_mass=floats.raised(lost_mass + float(masses[small].sum())),
+        lifted_mass=floats.raised(lifted_mass),
         mass_error=mass_error,
+        mean=mean,
     )
-    _check_above(chain, law)
+    _check_above(grids, law)
     return law
 
 
@@ -206,18 +291,24 @@ def _both(
 
 
 def _added(
-    chain: Chain, additions: Sequence[sum_additions.Addition], side: _Side
+    grids: Grids,
+    additions: Sequence[sum_additions.Addition],
+    side: _Side,
+    decay: float,
 ) -> _Side:
     """Returns a side whose sum also contains the step of the given state.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         additions: What a step adds, for all states; or nothing, to compute it anew.
         side: The side without this step.
+        decay: What a sum is multiplied by before the step, at most 1.
     """
-    lost_mean = side.lost_mean + floats.raised(1.0) * chain.ratios * side.lost_mass
+    lost_mean = side.lost_mean + floats.raised(1.0) * grids.ratios * side.lost_mass
     if not additions:
-        masses, gone = sum_additions.added_once(chain, side.masses, side.rows)
+        masses, gone = sum_additions.added_once(
+            grids, side.masses, side.rows, decay=decay
+        )
         return side._replace(masses=masses, lost_mean=lost_mean + gone)
     masses = np.zeros_like(side.masses)
     for addition in additions:
@@ -229,25 +320,25 @@ def _added(
     return side._replace(masses=masses, lost_mean=lost_mean)
 
 
-def _without_small(chain: Chain, side: _Side, variance: float) -> _Side:
+def _without_small(grids: Grids, side: _Side, variance: float) -> _Side:
     """Returns a side without the small masses, which are counted as lost.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         side: The side. Its array of masses is written to.
         variance: The variance of the given state.
     """
     masses = side.masses
-    likely = chain.likelihoods(variance)[:, np.newaxis]
+    likely = grids.likelihoods(variance)[:, np.newaxis]
     least = np.maximum(
-        chain.least_masses / np.maximum(likely, floats.TINY), markov_chain.SMALLEST_MASS
+        grids.least_masses / np.maximum(likely, floats.TINY), markov_chain.SMALLEST_MASS
     )
     small = masses < least
     cleared = np.where(small, masses, 0.0)
     masses[small] = 0.0
     return side._replace(
         lost_mass=side.lost_mass + cleared.sum(axis=1),
-        lost_mean=side.lost_mean + cleared @ chain.places,
+        lost_mean=side.lost_mean + cleared @ grids.places,
     )
 
 
@@ -268,49 +359,53 @@ def _moved(rows: slice, moves: state_moves.Moves, side: _Side, steps: int) -> _S
     lost_mass[rows] = moves.above + moves.matrix @ side.lost_mass
     lost_mean[rows] = steps * moves.ratio_above + moves.matrix @ side.lost_mean
     lifted[rows] = moves.below + moves.matrix @ side.lifted
-    return _Side(rows, masses, lost_mass, lost_mean, lifted)
+    return _Side(rows, masses, lost_mass, lost_mean, lifted, side.error)
 
 
 def times(
-    chain: Chain,
-    law: SumLaw,
-    factors: FloatArray,
-    probabilities: FloatArray,
-    lost: float,
-) -> SumLaw:
-    """Returns a law above that of a chain's sum times an independent factor.
+    grids: Grids, laws: Sequence[SumLaw], shared: float, *, tail_mass: float
+) -> tuple[list[SumLaw], float]:
+    """Returns laws above those of a chain's sums times an independent factor.
 
     Args:
-        chain: The chain.
-        law: A law above that of the chain's sum.
-        factors: (m,) The values of the factor, increasing and positive.
-        probabilities: (m,) Their probabilities. The factor is 0 with the remaining
-            probability.
-        lost: A bound on the amount by which the factor's mean is below one.
+        grids: The chain with its grids.
+        laws: Laws above those of sums, which have the same places.
+        shared: The factor is e^{g − B/2} for g ~ N(0, B), where B is this number.
+        tail_mass: The probability that may be lost on either side of the factor.
+
+    Returns:
+        The laws, and a bound on the relative error of the factor's probabilities.
     """
-    values = np.outer(law.places, np.append(factors, 0.0))
-    moved, above = sum_additions.split(law.places, values, probabilities)
-    terms = int(np.diff(moved.indptr).max()) + 16
-    gone = float(law.masses @ (above + lost * law.places))
-    found = dataclasses.replace(
-        law,
-        masses=moved @ law.masses,
-        lost_mean=law.lost_mean + floats.raised(gone),
-        mass_error=law.mass_error + terms * floats.UNIT_ROUNDOFF,
+    factors, probabilities, lost, error = markov_chain.factors(
+        shared, shared, tail_mass
     )
-    _check_above(chain, found)
-    return found
+    places = laws[0].places
+    moved, above = sum_additions.scaled(places, factors, probabilities)
+    terms = int(np.diff(moved.indptr).max()) + 16
+    found = []
+    for law in laws:
+        gone = float(law.masses @ (above + lost * places))
+        found.append(
+            dataclasses.replace(
+                law,
+                masses=moved @ law.masses,
+                lost_mean=law.lost_mean + floats.raised(gone),
+                mass_error=law.mass_error + terms * floats.UNIT_ROUNDOFF,
+            )
+        )
+        _check_above(grids, found[-1])
+    return found, error
 
 
-def _check_above(chain: Chain, law: SumLaw) -> None:
+def _check_above(grids: Grids, law: SumLaw) -> None:
     """Checks that a law above that of a chain's sum has lost neither mass nor mean.
 
     Splitting and lifting can only raise them.
 
     Raises:
-        MassError: If the mass is below one, or the mean below the number of steps.
+        MassError: If the mass is below one, or the mean below that of the true sum.
     """
-    error = law.mass_error + markov_chain.place_error(chain) + _CHECKED
+    error = law.mass_error + grids.place_error + _CHECKED
     conservation.check_total(
         "masses of a chain's sum",
         float(law.masses.sum()) + law.lost_mass,
@@ -321,7 +416,7 @@ def _check_above(chain: Chain, law: SumLaw) -> None:
     conservation.check_total(
         "means of a chain's sum",
         float(law.masses @ law.places) + law.lost_mean,
-        chain.length,
-        chain.length * error,
+        law.mean,
+        law.mean * error,
         more=math.inf,
     )

@@ -14,6 +14,7 @@ decreases in the convex order if the products s_i s_j decrease, by Kahane's ineq
 (docs/matrix.md).
 """
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -27,6 +28,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import profile_pairs
 
 # Larger shifts are lowered to this one, as ratios hold losses of up to 690 nats.
 _LARGEST_SHIFT = 32.0
@@ -50,6 +52,17 @@ _ROWS = 256
 _LEAST_CELL = 1e-260
 # The largest error of the logarithm of a density for which a projection is used.
 _LARGEST_ERROR = 1e-4
+
+
+def largest(
+    known: Sequence[dominating_pair.DirectedPairs],
+) -> dominating_pair.DirectedPairs:
+    """Returns the pairs of the largest of several lower bounds, at each ε."""
+    add = [dominating_pair.dual(pairs.add) for pairs in known]
+    return dominating_pair.DirectedPairs(
+        profile_pairs.largest_below([pairs.remove for pairs in known]),
+        dominating_pair.dual(profile_pairs.largest_below(add)),
+    )
 
 
 def mixture_below(

@@ -15,7 +15,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import floats
 
-Chain = markov_chain.Chain
+Grids = markov_chain.Grids
 
 # Certified: the relative error of Gauss–Legendre quadrature with _NODES nodes is below
 # QUADRATURE_ERROR if the cell is at most LARGEST_CELL standard deviations wide and at
@@ -72,7 +72,7 @@ class Moves:
 
 
 def moves_of(
-    chain: Chain,
+    grids: Grids,
     rows: slice,
     slope: float,
     before: float,
@@ -82,22 +82,22 @@ def moves_of(
     """Returns the moves of one step, without those of negligible probability.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         rows: The states that the moves start from.
         slope: The coefficient of x in the next state. It is 0 if there is no x yet.
         before: The variance of x.
         variance: The variance of the next state.
         reached: The states that the moves may reach.
     """
-    shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
-    means = slope * (chain.states[rows] + shifts[0]) - shifts[1]
-    found = moves(chain, means, math.sqrt(variance - slope**2 * before))
+    shifts = grids.scale * (before - 1) / 2, grids.scale * (variance - 1) / 2
+    means = slope * (grids.states[rows] + shifts[0]) - shifts[1]
+    found = moves(grids, means, math.sqrt(variance - slope**2 * before))
     # Moves of negligible probability under both Q and P count as moves above the grid.
-    to_come = chain.most_to_come()
-    weights = (chain.likelihoods(before) if slope else np.ones(to_come.size))[rows]
+    to_come = grids.most_to_come()
+    weights = (grids.likelihoods(before) if slope else np.ones(to_come.size))[rows]
     most = np.maximum(to_come[rows, np.newaxis], to_come)
     rare = weights[:, np.newaxis] * found.matrix * most
-    left_out = rare < chain.smallest_mass * chain.places.size
+    left_out = rare < grids.smallest_mass * grids.places.size
     left_out[:, : reached.start] = left_out[:, reached.stop :] = True
     gone = np.where(left_out, found.matrix, 0.0)
     return dataclasses.replace(
@@ -109,31 +109,31 @@ def moves_of(
 
 
 def moves_outward(
-    chain: Chain, rows: slice, inner: float, reached: slice, outer: float
+    grids: Grids, rows: slice, inner: float, reached: slice, outer: float
 ) -> Moves:
     """Returns the moves from a state to the next one away from the middle.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         rows: The states that the moves start from.
         inner: The variance of x there.
         reached: The states that the moves may reach.
         outer: The variance of x there.
     """
-    slope = chain.correlation * max(outer / inner, 1.0)
-    return moves_of(chain, rows, slope, inner, outer, reached)
+    slope = grids.chain.correlation * max(outer / inner, 1.0)
+    return moves_of(grids, rows, slope, inner, outer, reached)
 
 
-def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
+def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
     """Returns the moves to N(mean, spread²), split between neighboring states.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         means: (m,) The means of the next x.
         spread: Its standard deviation.
     """
-    states, scale = chain.states, chain.scale
-    matrix = hats(states, means, spread, raised=True)
+    states, scale = grids.states, grids.scale
+    matrix = hats(states, means, spread)
     below = _ndtr((states[0] - means) / spread)
     matrix[:, 0] += below
     above = _ndtr((means - states[-1]) / spread)
@@ -143,17 +143,15 @@ def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
     return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
 
 
-def hats(
-    states: FloatArray, means: FloatArray, spread: float, *, raised: bool
-) -> FloatArray:
+def hats(states: FloatArray, means: FloatArray, spread: float) -> FloatArray:
     """Returns (m, n) masses of states if N(mean, spread²) is split to a grid.
+
+    Those of cells far from the mean are rounded up.
 
     Args:
         states: (n,) The grid.
         means: (m,) The means.
         spread: The standard deviation.
-        raised: Whether masses of cells far from the mean are rounded up. Otherwise they
-            are left out.
 
     Raises:
         ValueError: If the states are too far apart for the quadrature.
@@ -168,7 +166,7 @@ def hats(
     widths = np.diff(ends, axis=1)
     nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
     near = nearest <= _FURTHEST
-    low = np.where(near, 0.0, widths * _density(nearest) / 2 if raised else 0.0)
+    low = np.where(near, 0.0, widths * _density(nearest) / 2)
     high = low.copy()
     starts, wide = ends[:, :-1][near], widths[near]
     narrow = float(cell.max()) <= NARROW_CELL * spread
@@ -181,23 +179,6 @@ def hats(
     matrix[:, :-1] += low
     matrix[:, 1:] += high
     return matrix
-
-
-def spread_to_split(variance: float, cell: float) -> float:
-    """Returns a deviation s such that N(m, s²), split to a grid, is below N(m, V).
-
-    It is s² = V (1 + √(1 − h² / V)) / 2, which is about V − h² / 4.
-
-    Args:
-        variance: The variance V, at least h².
-        cell: The largest width h of a cell of the grid.
-
-    Guarantees:
-        The split law is below N(m, V) in the convex order, for every m and every grid
-        with cells of at most this width (docs/matrix.md).
-    """
-    squared = variance * (1 + math.sqrt(1 - cell**2 / variance)) / 2
-    return math.sqrt(floats.lowered(squared))
 
 
 def _density(places: FloatArray) -> FloatArray:

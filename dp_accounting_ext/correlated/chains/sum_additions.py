@@ -14,7 +14,7 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import sums
 
-Chain = markov_chain.Chain
+Grids = markov_chain.Grids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,42 +37,34 @@ class Addition:
     lost: FloatArray
 
     @classmethod
-    def of(cls, chain: Chain, rows: slice) -> "Addition":
-        """Returns what a step adds in the given states."""
-        places, ratios = chain.places, chain.ratios[rows]
+    def of(cls, grids: Grids, rows: slice, decay: float) -> "Addition":
+        """Returns what a step adds in the given states, to a sum times `decay`."""
+        places, ratios = grids.places, grids.ratios[rows]
         cells = np.diff(places)
-        even = float(
-            cells.max(where=places[1:] <= (chain.length + 1) // 2, initial=0.0)
-        )
+        half = (grids.chain.length + 1) // 2
+        even = float(cells.max(where=places[1:] <= half, initial=0.0))
         factors, probabilities = _thinned(
-            chain, chain.factor_gap * even / float(ratios[-1])
+            grids, grids.factor_gap * even / float(ratios[-1])
         )
-        size, count, number = ratios.size, places.size, factors.size
+        size, count = ratios.size, places.size
         steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
-        low, share = _cells(
-            places, np.minimum(places[:, np.newaxis] + steps, places[-1])
-        )
-        # The columns are the lower ends of the cells for each factor, then the upper
-        # ends, and then the place itself for the factor 0.
-        shares = np.empty((size, count, 2 * number + 1))
-        goals = np.empty(shares.shape, np.int32)
-        firsts = np.arange(0, size * count, count)[:, np.newaxis]
-        np.add(low, firsts[:, :, np.newaxis], out=goals[:, :, :number])
-        np.add(goals[:, :, :number], 1, out=goals[:, :, number:-1])
-        goals[:, :, -1] = firsts + np.arange(count)
-        np.multiply(probabilities, share, out=shares[:, :, number:-1])
-        np.subtract(probabilities, shares[:, :, number:-1], out=shares[:, :, :number])
-        shares[:, :, -1] = max(1 - float(probabilities.sum()), 0.0)
+        totals = decay * places[:, np.newaxis] + steps
+        low, share = _cells(places, np.minimum(totals, places[-1]))
+        # The columns are the lower ends of the cells for each factor, and the upper.
+        low = low + np.arange(0, size * count, count)[:, np.newaxis, np.newaxis]
+        goals = np.concatenate([low, low + 1], axis=2, dtype=np.int32)
+        upper = probabilities * share
+        shares = np.concatenate([probabilities - upper, upper], axis=2)
         starts = np.arange(size * count + 1, dtype=np.int32) * goals.shape[2]
         columns = shares.ravel(), goals.ravel(), starts
         matrix = sparse.csc_matrix(columns, shape=(size * count,) * 2).tocsr()
         most_terms = int(np.diff(matrix.indptr).max())
         matrix.sum_duplicates()
         lost = np.empty((size, count))
-        lost[:] = chain.lost_factor * ratios[:, np.newaxis]
+        lost[:] = grids.lost_factor * ratios[:, np.newaxis]
         for row, ratio in zip(lost, ratios.tolist(), strict=True):
-            first = np.searchsorted(places, places[-1] - ratio * factors[-1])
-            above = places[first:, np.newaxis] + ratio * factors - places[-1]
+            first = np.searchsorted(places, places[-1] - ratio * factors.max())
+            above = decay * places[first:, np.newaxis] + ratio * factors - places[-1]
             row[first:] += np.maximum(above, 0.0) @ probabilities
         return cls(rows, matrix, most_terms, lost)
 
@@ -89,7 +81,7 @@ class Addition:
 
 
 def added_once(
-    chain: Chain, masses: FloatArray, rows: slice, *, decay: float = 1.0
+    grids: Grids, masses: FloatArray, rows: slice, *, decay: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the laws of sums after a step, given its state, without an `Addition`.
 
@@ -98,7 +90,7 @@ def added_once(
     number of factors.
 
     Args:
-        chain: The chain.
+        grids: The chain with its grids.
         masses: (n, l) The masses of states and places before the step.
         rows: The states that are given. The others get no masses.
         decay: What a sum is multiplied by before the step, at most 1.
@@ -107,11 +99,9 @@ def added_once(
         (n, l) the masses after the step; and (n,) the part of the sum's mean that is
         not in them.
     """
-    places, ratios = chain.places, chain.ratios
+    places, ratios = grids.places, grids.ratios
     used = np.flatnonzero(masses[rows].any(axis=0))
-    rest = max(1 - float(chain.probabilities.sum()), 0.0)
-    factors = np.append(chain.factors, 0.0)
-    probabilities = np.append(chain.probabilities, rest)
+    factors, probabilities = _with_zero(grids.factors, grids.probabilities)
     found, lost = np.zeros_like(masses), np.zeros(len(masses))
     for state in range(rows.start, rows.stop):
         given, ratio = masses[state, used], float(ratios[state])
@@ -123,19 +113,28 @@ def added_once(
         lower, low = (weights - upper).ravel(), low.ravel()
         found[state] = np.bincount(low, lower, places.size)
         found[state] += np.bincount(low + 1, upper.ravel(), places.size)
-        lost[state] = chain.lost_factor * ratio * float(given.sum())
+        lost[state] = grids.lost_factor * ratio * float(given.sum())
         lost[state] += float(given @ (above @ probabilities))
     return found, lost
 
 
-def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
+def _with_zero(
+    factors: FloatArray, probabilities: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the values of W with 0, and their probabilities."""
+    rest = max(1 - float(probabilities.sum()), 0.0)
+    return np.append(factors, 0.0), np.append(probabilities, rest)
+
+
+def _thinned(grids: Grids, gap: float) -> tuple[FloatArray, FloatArray]:
     """Returns factors that are a gap apart, or a factor of two, and the probabilities.
 
     The factors that are left out are split between their neighbors. Small sums decide
     in the direction ADD, so that small factors are kept where they are a factor of two
-    apart: otherwise most of their mass would go to the smallest one.
+    apart: otherwise most of their mass would go to the smallest one. The last factor is
+    zero.
     """
-    factors, probabilities = chain.factors, chain.probabilities
+    factors, probabilities = grids.factors, grids.probabilities
     kept, last = [0], float(factors[0])
     for index, factor in enumerate(factors.tolist()):
         if factor >= last + min(gap, last) and index:
@@ -144,40 +143,40 @@ def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
     if kept[-1] != factors.size - 1:
         kept.append(factors.size - 1)
     if len(kept) == factors.size:
-        return factors, probabilities
+        return _with_zero(factors, probabilities)
     few = factors[kept]
     low = np.clip(np.searchsorted(few, factors, side="right") - 1, 0, few.size - 2)
     share = (factors - few[low]) / (few[low + 1] - few[low])
     share = np.clip(share, 0.0, 1.0)
     found = sums.gather_quickly(low, probabilities * (1 - share), few.size)
     found += sums.gather_quickly(low + 1, probabilities * share, few.size)
-    return few, found
+    return _with_zero(few, found)
 
 
-def split(
-    places: FloatArray, sums: FloatArray, probabilities: FloatArray
+def scaled(
+    places: FloatArray, factors: FloatArray, probabilities: FloatArray
 ) -> tuple[sparse.csr_matrix, FloatArray]:
-    """Returns the matrix that moves each place to a random sum, split to the places.
+    """Returns the matrix that multiplies sums by a random factor, split to the places.
 
     Args:
         places: (l,) The places, increasing from 0.
-        sums: (l, m + 1) The sums that each place may move to, at least 0.
-        probabilities: (m,) The probabilities of the first m sums. The last one has the
-            remaining probability.
+        factors: (m,) The values of the factor, increasing and positive.
+        probabilities: (m,) Their probabilities. The factor is 0 with the remaining
+            probability.
 
     Returns:
-        The (l, l) matrix from the masses before to those after the move; and (l,) the
-        mean of the part of a sum that is above the highest place.
+        The (l, l) matrix from the masses before to those after; and (l,) the mean of
+        the part of a sum that is above the highest place.
     """
-    count, number = sums.shape
-    weights = np.append(probabilities, max(1 - float(probabilities.sum()), 0.0))
-    above = np.maximum(sums - places[-1], 0.0)
-    low, share = _cells(places, sums - above)
-    goals = np.concatenate([low, low + 1], axis=1).astype(np.int32)
+    values, weights = _with_zero(factors, probabilities)
+    totals = np.outer(places, values)
+    above = np.maximum(totals - places[-1], 0.0)
+    low, share = _cells(places, totals - above)
+    goals = np.concatenate([low, low + 1], axis=1, dtype=np.int32)
     parts = np.concatenate([weights * (1 - share), weights * share], axis=1)
-    starts = np.arange(count + 1, dtype=np.int32) * (2 * number)
+    starts = np.arange(places.size + 1, dtype=np.int32) * goals.shape[1]
     columns = parts.ravel(), goals.ravel(), starts
-    matrix = sparse.csc_matrix(columns, shape=(count, count)).tocsr()
+    matrix = sparse.csc_matrix(columns, shape=(places.size, places.size)).tocsr()
     return matrix, np.asarray(above @ weights)
 
 

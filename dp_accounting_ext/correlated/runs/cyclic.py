@@ -12,7 +12,6 @@ import numpy as np
 from scipy import stats
 
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.chains import strategy_norms
 from dp_accounting_ext.correlated.runs import matrix_allocation
 from dp_accounting_ext.correlated.runs import output_sums
 from dp_accounting_ext.kernel import floats
@@ -38,7 +37,7 @@ class Run(output_sums.AboveSum):
 
     basis_above = "independent noise over the norm of a group's columns, group revealed"
 
-    column: tuple[float, ...]
+    strategy: strategies.Strategy
     noise_multiplier: float
     sampling_probability: float
     cycle_length: int
@@ -59,7 +58,7 @@ class Run(output_sums.AboveSum):
         first = self._first_steps()
         independent = dataclasses.replace(
             self,
-            column=(1.0,),
+            strategy=strategies.Strategy((1.0,)),
             noise_multiplier=first.deviation,
             num_steps=first.number,
         )
@@ -79,18 +78,13 @@ class Run(output_sums.AboveSum):
         precision = self._precision() * self.num_cycles
         return interface.Claims(gaussian_precision=floats.raised(precision, 1e-14))
 
-    def _first_steps(self) -> strategy_norms.FirstSteps:
-        return strategy_norms.first_steps(
-            np.array(self.column), self.noise_multiplier, self.num_steps
-        )
+    def _first_steps(self) -> strategies.FirstSteps:
+        return self.strategy.first_steps(self.noise_multiplier, self.num_steps)
 
     def _precision(self) -> float:
         """Returns the largest eigenvalue of a group's inner products over σ²."""
-        return strategy_norms.precision_above(
-            np.array(self.column),
-            self.noise_multiplier,
-            self.num_steps,
-            self.cycle_length,
+        return self.strategy.precision_above(
+            self.noise_multiplier, self.num_steps, self.cycle_length
         )
 
 
@@ -99,19 +93,20 @@ def sample(run: Run) -> interface.Mechanism:
     rate, length = run.sampling_probability, run.cycle_length
     if rate == 0:
         return compositions.NO_OP
-    if len(run.column) > 1 and run.noise_multiplier > 0:
+    entry = run.strategy.only_entry
+    if entry is None and run.noise_multiplier > 0:
         is_whole = run.num_steps % length == 0 and length <= strategies.MOST_BINS
         if rate == 1 and is_whole:
             # The record takes part in all steps of its group: balls in bins.
             return matrix_allocation.allocate(
-                run.column, run.noise_multiplier, length, run.num_cycles
+                run.strategy, run.noise_multiplier, length, run.num_cycles
             )
         return run
     # The noise of steps is independent, so this is the allocation of one of the groups.
-    if run.noise_multiplier == 0:
+    if entry is None or run.noise_multiplier == 0:
         step: interface.Mechanism = known_bounds.NonPrivate()
     else:
-        step = additive_noise.Gaussian(run.noise_multiplier / run.column[0])
+        step = additive_noise.Gaussian(run.noise_multiplier / entry)
     sampled = subsampled.on_poisson_sample(rate, step)
     cycles, rest = divmod(run.num_steps, length)
     groups: dict[interface.Mechanism, int] = {}

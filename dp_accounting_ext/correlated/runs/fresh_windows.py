@@ -1,15 +1,15 @@
 """Correlated noise with fresh windows: one step of a window in each of many cycles."""
 
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.correlated.chains import bin_grams
-from dp_accounting_ext.correlated.chains import gauss_markov
+from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.runs import matrix_allocation
-from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
@@ -19,7 +19,7 @@ from dp_accounting_ext.mechanisms import subsampled
 
 
 def allocate(
-    column: tuple[float, ...],
+    strategy: strategies.Strategy,
     noise_multiplier: float,
     window: int,
     num_cycles: int,
@@ -28,7 +28,7 @@ def allocate(
     """Returns the mechanism of validated fields, as a simpler mechanism if possible.
 
     Args:
-        column: (p,) the first column of the strategy, whose last entry is positive.
+        strategy: The strategy, a Toeplitz matrix.
         noise_multiplier: The noise multiplier, σ.
         window: The number of steps of a window, w.
         num_cycles: The number of cycles that are composed.
@@ -40,13 +40,7 @@ def allocate(
     below, above = (
         subsampled.on_poisson_sample(
             sampling_probability,
-            _in_window(
-                column,
-                noise_multiplier,
-                window,
-                (num_cycles, sampling_probability),
-                bound,
-            ),
+            _in_window(strategy, noise_multiplier, window, bound),
         )
         for bound in (Bound.LOWER, Bound.UPPER)
     )
@@ -55,22 +49,22 @@ def allocate(
 
 
 def _in_window(
-    column: tuple[float, ...],
+    strategy: strategies.Strategy,
     noise_multiplier: float,
     window: int,
-    cycles: tuple[int, float],
     bound: Bound,
 ) -> interface.Mechanism:
     """Returns a bound for a record that takes part in one step of a window."""
     if noise_multiplier == 0:
         return known_bounds.NonPrivate()
-    if len(column) == 1:
+    entry = strategy.only_entry
+    if entry is not None:
         # The noise of different steps is independent.
-        step = additive_noise.Gaussian(noise_multiplier / column[0])
+        step = additive_noise.Gaussian(noise_multiplier / entry)
         return allocated.allocate(step, 1, window)
     if window > 1:
-        return Window(column, noise_multiplier, window, 1, *cycles)
-    alone = Window(column, noise_multiplier, 1, 1)
+        return Window(strategy, noise_multiplier, window, 1)
+    alone = Window(strategy, noise_multiplier, 1, 1)
     return matrix_allocation.independent_bins(alone.gram(bound), bound)
 
 
@@ -81,49 +75,12 @@ class Window(matrix_allocation.MatrixAllocation):
     `num_bins` is the window, and `num_epochs` is 1. The Gram matrix is Toeplitz, with
     entries ρ(d) = ⟨c_i, c_{i+d}⟩. The Gram matrix of a run that ends with the window
     has smaller entries, so lower bounds for that run are valid here, too.
-
-    Attributes:
-        num_cycles: The number of windows of a run.
-        sampling_probability: The probability that a record takes part in a window.
-            Like `num_cycles`, it only decides which upper bound is chosen.
     """
 
-    num_cycles: int = 1
-    sampling_probability: float = 1.0
-
-    def upper_pairs(self, accuracy: interface.Accuracy) -> interface.DirectedPairs:
-        return gauss_markov.of_gram(
-            self.gram(Bound.UPPER),
-            tail_mass=accuracy.tail_mass,
-            delta=accuracy.shared(1 / self.num_cycles).likely_delta,
-            count=self.num_cycles,
-            probability=self.sampling_probability,
-        )
+    orders: ClassVar[tuple[float, ...]] = (chain_fits.ORDER,)
 
     def products(self) -> tuple[FloatArray, float]:
-        table, error = by_distance(
-            np.array(self.strategy), self.noise_multiplier, self.num_bins
-        )
+        table, error = self.strategy.by_distance(self.num_bins)
+        table /= self.noise_multiplier**2
         places = np.arange(self.num_bins)
         return table[np.abs(places[:, np.newaxis] - places)], error
-
-
-def by_distance(
-    column: FloatArray, noise_multiplier: float, size: int
-) -> tuple[FloatArray, float]:
-    """Returns inner products of columns over σ², and a bound on their relative error.
-
-    Args:
-        column: (p,) the first column of a Toeplitz matrix.
-        noise_multiplier: The noise multiplier, σ.
-        size: The number of distances, which start at 0.
-
-    Returns:
-        (size,) products and the bound. Products are 0 from the distance p on.
-    """
-    bands = column.size
-    table = np.zeros(size)
-    for distance in range(min(bands, size)):
-        table[distance] = column[: bands - distance] @ column[distance:]
-    error = bin_grams.error(bands) + 8 * floats.UNIT_ROUNDOFF
-    return table / noise_multiplier**2, error

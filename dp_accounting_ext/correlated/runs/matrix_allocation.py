@@ -3,16 +3,15 @@
 import dataclasses
 import functools
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.chains import bin_grams
-from dp_accounting_ext.correlated.chains import blocks_below
+from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import gauss_markov
 from dp_accounting_ext.correlated.chains import projected
@@ -23,33 +22,12 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
-# Tuning: up to this variance, the largest diagonal entry of the Gram matrix, a filter
-# of the outputs is tried. At a variance of 2.5 its ε is up to 5 % lower than that of
-# blocks.
-_SMALL_VARIANCE = 1.25
-# Tuning: blocks are tried from this variance on, if the ε of independent bins is at
-# least this share of that of projections. Of 40 random runs, blocks were better than
-# both in 9, by up to 20 %: in all of these the variance was above 0.8, and the share at
-# least 0.8. At small variances the grids of blocks take gigabytes.
-_SOME_VARIANCE, _NEARLY = 0.5, 0.8
-# Tuning: the probability that blocks leave out, over the tail mass.
-_BLOCK_TAILS = 100.0
-# Tuning: a filter is computed precisely if its rough ε, over that of projections, is at
-# least this.
-_ROUGHLY = 0.975
-# Tuning: a filter tells ratios apart up to an ε that is larger than the one that is
-# expected by this share of it, and at most by so much, in nats: for a smaller δ. What
-# is expected is first so many times the ε of projections.
-_FURTHER, _MOST_FURTHER, _MUCH_HIGHER = 0.9, 0.7, 1.6
-# Tuning: a second filter is precise around a smaller δ, the likely δ to this power.
-_RARER = 1.7
 
 
 def allocate(
@@ -61,9 +39,10 @@ def allocate(
     """Returns the mechanism of validated fields, as a simpler mechanism if possible."""
     if noise_multiplier == 0:
         return known_bounds.NonPrivate()
-    if len(strategy) == 1 and not isinstance(strategy[0], tuple):
+    entry = strategy.only_entry
+    if entry is not None:
         # No two bins are correlated: this is plain allocation of the epochs' outputs.
-        one = additive_noise.Gaussian(noise_multiplier / strategy[0])
+        one = additive_noise.Gaussian(noise_multiplier / entry)
         return allocated.allocate(compositions.compose({one: num_epochs}), 1, num_bins)
     run = MatrixAllocation(strategy, noise_multiplier, num_bins, num_epochs)
     gram = run.gram(Bound.UPPER)
@@ -79,9 +58,11 @@ def allocate(
 class MatrixAllocation(interface.Mechanism):
     """A run with correlated noise in which each record draws a bin.
 
-    Its fields are those of the event, with the strategy that `validation.strategies`
-    returns.
+    Its fields are those of the event, with the strategy checked.
     """
+
+    # The orders of the moments by which chains are chosen.
+    orders: ClassVar[tuple[float, ...]] = chain_fits.ORDERS_OF_RUN
 
     strategy: strategies.Strategy
     noise_multiplier: float
@@ -97,79 +78,43 @@ class MatrixAllocation(interface.Mechanism):
         nearest, error = self.products()
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
-    def upper_pairs(self, accuracy: Accuracy) -> DirectedPairs:
-        """Returns the upper pairs, with a chain that is good at the most likely δ."""
-        return gauss_markov.of_gram(
-            self.gram(Bound.UPPER),
-            tail_mass=accuracy.tail_mass,
-            delta=accuracy.likely_delta,
-        )
-
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.UPPER:
-            return self.upper_pairs(accuracy)
+            chains = chain_fits.of_bins(self.gram(bound), self.orders)
+            return gauss_markov.of_bins(chains, tail_mass=accuracy.tail_mass)
         gram, delta = self.gram(bound), accuracy.likely_delta
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, accuracy)
-        # Each of the following pairs is a lower bound.
         _, error = self.products()
         # These entries were rounded down by one error, so they may be too small by two.
         found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
-        known = max(pair.epsilon(delta, Direction.REMOVE) for pair in found)
-        alone = plain.remove.epsilon(delta, Direction.REMOVE)
-        if gram.max() >= _SOME_VARIANCE and alone >= _NEARLY * known:
-            blocks = _blocks_below(gram, accuracy.tail_mass)
-            found += [] if blocks is None else [blocks]
-        # No filter is tuned to an ε of zero.
-        rough = None
-        if known > 0:
-            rough = self._filtered(delta, _MUCH_HIGHER * known, is_rough=True)
-        roughly = 0.0 if rough is None else rough.epsilon(delta, Direction.REMOVE)
-        if rough is not None and roughly >= _ROUGHLY * known:
-            more = max(roughly / known, 1.0)
-            for each in (delta, delta**_RARER):
-                at = max(pair.epsilon(each, Direction.REMOVE) for pair in found)
-                filtered = self._filtered(each, more * at)
-                found += [] if filtered is None else [filtered]
-        add = [dominating_pair.dual(pair) for pair in (plain.add, *found)]
-        return DirectedPairs(
-            profile_pairs.largest_below([plain.remove, *found]),
-            dominating_pair.dual(profile_pairs.largest_below(add)),
+        known = max(
+            pair.epsilon(delta, Direction.REMOVE) for pair in (plain.remove, *found)
         )
+        shifts = self.shifts() * (1 - error)
+        found += filtered_bins.lower_pairs(shifts, delta=delta, epsilon=known)
+        return projected.largest([plain, *map(DirectedPairs.same, found)])
 
-    def _filtered(
-        self, delta: float, epsilon: float, *, is_rough: bool = False
-    ) -> dominating_pair.DominatingPair | None:
-        """Returns the lower pair by a filter of the outputs (`filtered_bins`).
+    def shifts(self) -> FloatArray:
+        """Returns (b + p − 1, p) moves of the outputs at a step by its j-th band.
 
-        Its computation takes long, so it is precise around one δ only.
-
-        Args:
-            delta: The δ.
-            epsilon: The ε that is expected.
-            is_rough: As in `filtered_bins.lower_pair`.
-
-        Returns:
-            The pair, or None if blocks give a better one.
+        The outputs of a step are added up over all epochs, and divided by their noise.
+        Steps beyond the last bin are those of the next epoch. p is at most b.
         """
-        column = np.array(self.strategy) / self.noise_multiplier
-        if column.ndim > 1 or column.size > self.num_bins:
-            return None
-        if self.gram(Bound.LOWER).max() > _SMALL_VARIANCE:
-            return None
-        further = epsilon + min(_FURTHER * epsilon, _MOST_FURTHER)
-        return filtered_bins.lower_pair(
-            column,
-            self.num_bins,
-            self.num_epochs,
-            delta=delta,
-            highest=math.exp(min(further, floats.LARGEST_EXPONENT)),
-            is_rough=is_rough,
-        )
+        bins, epochs = self.num_bins, self.num_epochs
+        bands = min(self.strategy.bands, bins)
+        found = np.zeros((bins + bands - 1, bands))
+        for band in range(bands):
+            entries = self.strategy.diagonal(band, bins * epochs)
+            added = entries.reshape(epochs, bins).sum(axis=0)
+            met = np.full(bins, float(epochs))
+            met[bins - band :] = max(epochs - 1, 1)
+            found[band : band + bins, band] = added / np.sqrt(met)
+        return found / self.noise_multiplier
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
-            return "the best of sums of outputs, and of blocks of bins without the rest"
+            return "the best of sums of outputs, and of a filter of them"
         return "a Markov chain whose noise is at least as correlated"
 
     def claims(self) -> interface.Claims:
@@ -202,32 +147,8 @@ def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
     return allocated.allocate_to_schedule(counts, len(gram))
 
 
-def _blocks_below(
-    gram: FloatArray, tail_mass: float
-) -> dominating_pair.DominatingPair | None:
-    """Returns the lower pair of independent blocks of neighboring bins, or None.
-
-    Correlations between blocks are left out.
-    """
-    steps = []
-    for block, number in blocks_below.cut_into_blocks(gram).items():
-        pair = blocks_below.lower_pair(
-            block, tail_mass=_BLOCK_TAILS * tail_mass / len(gram)
-        )
-        if pair is None:
-            return None
-        steps.append(random_allocation.Steps(pair, number, block.length))
-    return random_allocation.uneven_allocation(steps, interface.Accuracy(tail_mass))
-
-
 @functools.lru_cache(maxsize=16)
 def _gram(run: MatrixAllocation) -> tuple[FloatArray, float]:
     """Returns inner products over σ², and a bound on their relative error."""
-    steps = run.num_bins * run.num_epochs
-    matrix = np.array(run.strategy)
-    if matrix.ndim == 1:
-        found = bin_grams.of_toeplitz(matrix, run.num_bins, run.num_epochs)
-    else:
-        found = bin_grams.of_matrix(matrix, run.num_bins)
-    error = bin_grams.error(steps) + 8 * floats.UNIT_ROUNDOFF
+    found, error = run.strategy.gram(run.num_bins, run.num_epochs)
     return found / run.noise_multiplier**2, error

@@ -13,11 +13,9 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.chains import bin_grams
 from dp_accounting_ext.correlated.chains import block_chains
-from dp_accounting_ext.correlated.chains import min_sep
-from dp_accounting_ext.correlated.chains import strategy_norms
-from dp_accounting_ext.correlated.runs import fresh_windows
+from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.correlated.chains import gauss_markov
 from dp_accounting_ext.correlated.runs import output_sums
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -131,29 +129,18 @@ class Block(interface.Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        chain = min_sep.fit(
-            np.array(self.products),
-            self.length,
-            self.probability,
-            self.count,
-            delta=accuracy.shared(1 / self.count).likely_delta,
+        return gauss_markov.of_block(
+            self._chain(), self.probability, tail_mass=accuracy.tail_mass
         )
-        return min_sep.upper_pairs(
-            chain,
-            self.probability,
-            tail_mass=accuracy.tail_mass,
-            coarser=min_sep.coarseness(self.length),
-        )
+
+    def _chain(self) -> chain_fits.Chain:
+        products = np.array(self.products)
+        return block_chains.fit(products, self.length, is_alone=self.count == 1)
 
     def claims(self) -> interface.Claims:
         """Returns the Gaussian precision of any step, with what the cuts add to it."""
-        products = np.array(self.products)
-        ends = block_chains.repair(products).diagonal()[: self.length]
-        added = np.zeros(self.length)
-        if self.count > 1:
-            added[: ends.size] += ends
-            added += added[::-1].copy()
-        largest = float(products[0]) + float(added.max())
+        chain = self._chain()
+        largest = chain.variance * (1 + chain.share * chain.excess) + chain.shared
         return interface.Claims(gaussian_precision=floats.raised(largest))
 
 
@@ -172,16 +159,11 @@ def sample(run: Run) -> interface.Mechanism:
             revealed = float(starts[:steps].sum())
         error = 8 * (starts.size + steps + 8) * floats.UNIT_ROUNDOFF
         return known_bounds.NonPrivate((revealed, null_probability), error=error)
-    toeplitz = not isinstance(run.strategy[0], tuple)
-    if toeplitz and run.separation == 1:
-        step = additive_noise.Gaussian(run.noise_multiplier / float(_column(run)[0]))
+    entry = run.strategy.only_entry
+    if entry is not None and run.separation == 1:
+        step = additive_noise.Gaussian(run.noise_multiplier / entry)
         return compositions.compose({subsampled.on_poisson_sample(rate, step): steps})
     return run
-
-
-def _column(run: Run) -> FloatArray:
-    """Returns the first column of a Toeplitz strategy."""
-    return np.array(run.strategy, dtype=np.float64)
 
 
 def _starts(run: Run) -> FloatArray:
@@ -200,23 +182,15 @@ def _products(run: Run) -> tuple[FloatArray, float]:
     Returns:
         (p,) products, the last one positive, and a bound on their relative error.
     """
-    if not isinstance(run.strategy[0], tuple):
-        column = _column(run)
-        return fresh_windows.by_distance(column, run.noise_multiplier, column.size)
-    matrix = np.array(run.strategy)
-    gram = matrix.T @ matrix / run.noise_multiplier**2
-    size = min(run.separation, run.num_steps)
-    found = np.array([gram.diagonal(distance).max() for distance in range(size)])
-    error = bin_grams.error(run.num_steps) + 8 * floats.UNIT_ROUNDOFF
-    return found[: int(np.flatnonzero(found)[-1]) + 1], error
+    size = min(run.strategy.bands, run.separation, run.num_steps)
+    table, error = run.strategy.by_distance(size)
+    return table / run.noise_multiplier**2, error
 
 
 @functools.lru_cache(maxsize=16)
 def _number_of_steps(run: Run) -> output_sums.NumberOfSteps:
     """Returns the law of the number of a record's steps that move the sum."""
-    first = strategy_norms.first_steps(
-        np.array(run.strategy), run.noise_multiplier, run.num_steps
-    )
+    first = run.strategy.first_steps(run.noise_multiplier, run.num_steps)
     probabilities = _counts(
         _starts(run), run.sampling_probability, run.separation, first.number
     )

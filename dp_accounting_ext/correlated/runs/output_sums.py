@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
-from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.kernel import dominating_pair
@@ -103,16 +102,11 @@ class AboveSum(interface.Mechanism):
         if not below:
             return DirectedPairs.same(pair)
         other = interface.pairs_of(compositions.compose(below), bound, accuracy)
-        delta = accuracy.likely_delta
-        remove, add = (
-            max(pair, other.of(way), key=lambda found: found.epsilon(delta, way))
-            for way in Direction
-        )
-        return DirectedPairs(remove, add)
+        return projected.largest([DirectedPairs.same(pair), other])
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.UPPER:
             return self.basis_above
         if not self.below():
             return "the sum of all outputs"
-        return "the better of the sum of all outputs, and independent noise"
+        return "the best of the sum of all outputs, and independent noise"

@@ -8,7 +8,6 @@ import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.chains import strategy_norms
 from dp_accounting_ext.correlated.runs import matrix_allocation
 from dp_accounting_ext.correlated.runs import output_sums
 from dp_accounting_ext.kernel import floats
@@ -115,27 +114,21 @@ class Run(output_sums.AboveSum):
         found[first:top] = np.cumprod(1 / ratios[first:top][::-1])[::-1]
         return np.asarray(found / found.sum())
 
-    def _first_steps(self) -> strategy_norms.FirstSteps:
-        return strategy_norms.first_steps(
-            np.array(self.strategy),
-            self.noise_multiplier,
-            self.num_steps * self.num_epochs,
+    def _first_steps(self) -> strategies.FirstSteps:
+        return self.strategy.first_steps(
+            self.noise_multiplier, self.num_steps * self.num_epochs
         )
 
     def _every(self) -> float:
         """Returns the precision if a record takes part in every step."""
-        return strategy_norms.precision_of_every_step(
-            np.array(self.strategy),
-            self.noise_multiplier,
-            self.num_steps * self.num_epochs,
+        return self.strategy.precision_of_every_step(
+            self.noise_multiplier, self.num_steps * self.num_epochs
         )
 
     def _precision(self) -> float:
         """Returns the largest eigenvalue of the columns' inner products over σ²."""
-        return strategy_norms.precision_above(
-            np.array(self.strategy),
-            self.noise_multiplier,
-            self.num_steps * self.num_epochs,
+        return self.strategy.precision_above(
+            self.noise_multiplier, self.num_steps * self.num_epochs
         )
 
 
@@ -149,8 +142,9 @@ def select(run: Run) -> interface.Mechanism:
         return matrix_allocation.allocate(
             run.strategy, run.noise_multiplier, 1, steps * epochs
         )
-    if len(run.strategy) == 1 and not isinstance(run.strategy[0], tuple):
-        step = additive_noise.Gaussian(run.noise_multiplier / run.strategy[0])
+    entry = run.strategy.only_entry
+    if entry is not None:
+        step = additive_noise.Gaussian(run.noise_multiplier / entry)
         epoch = allocated.allocate(step, selected, steps)
         return compositions.compose({epoch: epochs})
     if selected == epochs == 1 and steps <= strategies.MOST_BINS:

@@ -38,6 +38,7 @@ from scipy import special
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.sampling import moment_tilts
 
 # Limits of memory and time: the states of the last numbers, these states in all steps,
@@ -71,12 +72,17 @@ class Draws:
     rate: float
 
     @classmethod
-    def of_toeplitz(cls, column: FloatArray, rate: float, num_steps: int) -> "Draws":
-        """Returns the run of a Toeplitz matrix with the (p,) first column over σ."""
-        columns = np.tile(column, (num_steps, 1))
-        for left in range(1, column.size):
-            columns[num_steps - left, left:] = 0.0
-        return cls(columns, rate)
+    def of_strategy(
+        cls,
+        strategy: strategies.Strategy,
+        noise_multiplier: float,
+        rate: float,
+        num_steps: int,
+    ) -> "Draws":
+        """Returns the run of a strategy, with noise of the multiplier σ."""
+        bands = range(strategy.bands)
+        columns = [strategy.diagonal(band, num_steps) for band in bands]
+        return cls(np.stack(columns, axis=1) / noise_multiplier, rate)
 
     @property
     def size(self) -> int:

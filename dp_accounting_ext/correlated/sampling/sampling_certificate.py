@@ -158,18 +158,18 @@ def _source(event: Any) -> bets.Source:
     """Returns the mixture from which samples of an event are drawn."""
     if not isinstance(event, events.PoissonMatrixEvent):
         return moment_tilts.Means(_checked_gram(_gram(event)))
-    column, noise, rate, steps = readings.poisson_matrix_fields(event)
+    strategy, noise, rate, steps = readings.poisson_matrix_fields(event)
     if not 0 < rate < 1:
         raise ValueError(
             "sampling_probability must be in (0, 1) to be certified by sampling. "
             f"Found {rate:g}."
         )
     _check_noise(noise)
-    source = poisson_tilts.Draws.of_toeplitz(np.array(column) / noise, rate, steps)
+    source = poisson_tilts.Draws.of_strategy(strategy, noise, rate, steps)
     if source.most_copies < 2:
         raise ValueError(
             "strategy must have few bands for its steps and noise to be certified by "
-            f"sampling: 8 of a thousand steps. Found {len(column)} bands, "
+            f"sampling: 8 of a thousand steps. Found {strategy.bands} bands, "
             f"{steps} steps and noise_multiplier {noise:g}. "
             "PLDAccountant.get_epsilon_bounds takes any."
         )

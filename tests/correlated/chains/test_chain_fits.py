@@ -1,5 +1,6 @@
 """Chains above Gram matrices: moments of brute force, and matrices written out."""
 
+import dataclasses
 import itertools
 
 import correlated_oracles
@@ -18,13 +19,18 @@ COLUMNS = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5)
 
 def covariance(fit):
     """The matrix that a chain stands for: more of each end, next to it."""
-    places = np.arange(fit.length)
+    places, excess = np.arange(fit.length), fit.excess
     distances = abs(places[:, None] - places)
     near = places < (fit.length + 1) // 2 - 1
     end = np.outer(near * fit.correlation**places, near * fit.correlation**places)
     ends = end + end[::-1, ::-1]
     chain = np.where(distances, fit.share * fit.correlation**distances, 1.0)
-    return fit.variance * (chain + fit.share * fit.excess * ends) + fit.shared
+    return fit.variance * (chain + fit.share * excess * ends) + fit.shared
+
+
+def of_bins(gram):
+    (found,) = chain_fits.of_bins(gram, [2.0])
+    return found
 
 
 def moment(gram, order):
@@ -40,21 +46,19 @@ def moment(gram, order):
 @given(COLUMNS, st.integers(2, 12), st.sampled_from([1.2, 3.0]))
 def test_moments_are_above_those_of_the_bins(tail, bins, sigma):
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, sigma)
-    found = chain_fits.candidates(gram)
+    chain = of_bins(gram)
     for order in (2, 3):
         truth = moment(gram, order)
-        for fit in found:
-            assert moment(covariance(fit), order) >= truth * (1 - 1e-12)
+        assert moment(covariance(chain), order) >= truth * (1 - 1e-12)
 
 
 def test_what_all_bins_have_in_common_is_no_part_of_the_chain():
     """So ε is that of a chain of less variance: moments are nearer to the truth."""
     gram = 0.3 + correlated_oracles.toeplitz_gram([1.0, 0.5], 6, 1, 1.5)
-    found = chain_fits.candidates(gram)
-    for fit in found:
-        assert fit.shared >= 0.3
-        truth = moment(gram, 3)
-        assert truth <= moment(covariance(fit), 3) <= 1.2 * truth
+    chain = of_bins(gram)
+    assert chain.shared >= 0.3
+    truth = moment(gram, 3)
+    assert truth <= moment(covariance(chain), 3) <= 1.2 * truth
 
 
 def band(bands, bins, variance):
@@ -73,42 +77,39 @@ def band(bands, bins, variance):
 def test_chains_are_above_in_the_wider_sense(bands, bins, variance):
     """There is an N with no negative entry whose R, on any line, is semidefinite."""
     gram, table = band(bands, bins, variance)
-    for fit in chain_fits.candidates(gram):
-        size, half = fit.length, fit.length // 2 + 1
-        distances = np.arange(size)
-        known = np.where(distances < half, table[:size], 0.0)
-        if not fit.excess:
-            known = table[:size]
-        chain = fit.variance * fit.share * fit.correlation**distances
-        chain[0] = fit.variance
-        # The symbol less that of N is to be as high as it can, at its lowest.
-        cosines = np.cos(np.outer(np.linspace(0, np.pi, 8 * size), distances))
-        symbol = cosines[:, 1:] @ (chain - known)[1:] * 2 + (chain - known)[0]
-        columns = np.hstack([2 * cosines[:, 1:], np.ones((len(cosines), 1))])
-        bounds = [(0, None)] * (size - 1) + [(None, None)]
-        found = scipy.optimize.linprog(
-            np.append(np.zeros(size - 1), -1.0), columns, symbol, bounds=bounds
-        )
-        rest = chain - known - np.append(0.0, found.x[:-1])
-        assert np.linalg.eigvalsh(scipy.linalg.toeplitz(rest)).min() > -1e-7
+    fit = of_bins(gram)
+    size, half = fit.length, fit.length // 2 + 1
+    distances = np.arange(size)
+    known = np.where(distances < half, table[:size], 0.0)
+    if not fit.excess:
+        known = table[:size]
+    chain = fit.variance * fit.share * fit.correlation**distances
+    chain[0] = fit.variance
+    # The symbol less that of N is to be as high as it can, at its lowest.
+    cosines = np.cos(np.outer(np.linspace(0, np.pi, 8 * size), distances))
+    symbol = cosines[:, 1:] @ (chain - known)[1:] * 2 + (chain - known)[0]
+    columns = np.hstack([2 * cosines[:, 1:], np.ones((len(cosines), 1))])
+    bounds = [(0, None)] * (size - 1) + [(None, None)]
+    found = scipy.optimize.linprog(
+        np.append(np.zeros(size - 1), -1.0), columns, symbol, bounds=bounds
+    )
+    rest = chain - known - np.append(0.0, found.x[:-1])
+    assert np.linalg.eigvalsh(scipy.linalg.toeplitz(rest)).min() > -1e-7
 
 
 def test_refined_chains_have_smaller_moments():
-    """Those of the grid exceed the bins' by 8.1 % and 13.9 % at orders 2 and 4."""
+    """That of the grid exceeds the bins' by 8.1 %."""
     gram, _ = band(12, 200, 1 / 3)
-    found = chain_fits.candidates(gram)
-    for order, most in ((2.0, 1.07), (4.0, 1.115)):
-        truth = np.expm1(order * gram).mean()
-        chains = [np.expm1(order * covariance(fit)).mean() for fit in found]
-        assert truth < min(chains) < most * truth
+    truth = np.expm1(2 * gram).mean()
+    found = np.expm1(2 * covariance(of_bins(gram))).mean()
+    assert truth < found < 1.07 * truth
 
 
 def test_refined_chains_are_not_nearly_constant():
     """The grid of states took 22 GiB, as the search went up to r = 1 − 1e-16."""
     column = [1.0, *[0.0] * 10, 0.6895711415754504]
     gram = correlated_oracles.toeplitz_gram(column, 3, 4, 18.009168956717108)
-    found = chain_fits.candidates(gram)
-    assert 0.97 < max(fit.correlation for fit in found) < 0.995
+    assert of_bins(gram).correlation < 0.995
 
 
 def test_both_ends_of_a_cut_circle_vary_enough():
@@ -117,22 +118,35 @@ def test_both_ends_of_a_cut_circle_vary_enough():
     All other entries of the closed chain are below those of the line, or are N's.
     """
     gram, table = band(8, 96, 0.6)
-    cut = [fit for fit in chain_fits.candidates(gram) if fit.excess > 0.1]
-    assert cut
-    for fit in cut:
-        size, bins, r = fit.length, len(table), fit.correlation
-        places = np.arange(size)
-        distances = abs(places[:, None] - places)
-        closed = (r**distances + r ** (bins - distances)) / (1 - r**bins)
-        line = r**distances * (1 + min(fit.excess, chain_fits.LEAST_EXCESS))
-        from_ends = np.minimum(places, places[::-1])
-        # aᵀb is at both ends of the line, on different sides of its middle.
-        apart = (places[:, None] < size // 2) != (places < size // 2)
-        known = fit.excess * r ** (from_ends[:, None] + from_ends) * apart
-        around = np.minimum(distances, bins - distances)
-        asked = around <= 2 * np.flatnonzero(table[: bins // 2])[-1]
-        assert (asked & apart & (distances > bins // 2)).any()
-        assert np.all((line + known - closed)[asked] >= 0)
+    fit = of_bins(gram)
+    assert fit.excess > 0.1
+    size, bins, r = fit.length, len(table), fit.correlation
+    places = np.arange(size)
+    distances = abs(places[:, None] - places)
+    closed = (r**distances + r ** (bins - distances)) / (1 - r**bins)
+    line = r**distances * (1 + min(fit.excess, chain_fits.LEAST_EXCESS))
+    from_ends = np.minimum(places, places[::-1])
+    # aᵀb is at both ends of the line, on different sides of its middle.
+    apart = (places[:, None] < size // 2) != (places < size // 2)
+    known = fit.excess * r ** (from_ends[:, None] + from_ends) * apart
+    around = np.minimum(distances, bins - distances)
+    asked = around <= 2 * np.flatnonzero(table[: bins // 2])[-1]
+    assert (asked & apart & (distances > bins // 2)).any()
+    assert np.all((line + known - closed)[asked] >= 0)
+
+
+def test_a_chain_that_is_not_above_its_window_is_refused(monkeypatch):
+    """By a check of the entries that runs whenever a chain is made."""
+    gram, _ = band(8, 96, 0.6)
+    refined = chain_fits._refined
+
+    def lowered(line):
+        line = refined(line)
+        return dataclasses.replace(line, gap=line.gap - 1e-6)
+
+    monkeypatch.setattr(chain_fits, "_refined", lowered)
+    with pytest.raises(ArithmeticError, match="must be above its window. It lacks"):
+        of_bins(gram)
 
 
 def entrywise(window, correlation):
@@ -172,8 +186,7 @@ def test_no_chain_is_closed_where_it_does_not_forget():
 def test_moments_of_closed_chains_are_above_those_of_the_bins(bands, bins):
     tail = [0.4, 0.2][: bands - 1]
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 4, 4.0)
-    found = chain_fits.candidates(gram)
+    chain = of_bins(gram)
     for order in (2, 3):
         truth = moment(gram, order)
-        for fit in found:
-            assert moment(covariance(fit), order) >= truth * (1 - 1e-12)
+        assert moment(covariance(chain), order) >= truth * (1 - 1e-12)

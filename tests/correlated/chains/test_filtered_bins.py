@@ -9,7 +9,9 @@ import pytest
 from scipy import special
 
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import filtered_bins
+from dp_accounting_ext.correlated.runs import matrix_allocation
 
 COLUMN = np.array([0.6, 0.3])
 
@@ -82,39 +84,78 @@ def test_laws_are_those_of_every_path():
         assert masses == pytest.approx(found, rel=error + 1e-12)
 
 
+def lower_pairs(column, sigma, bins, epochs, epsilon):
+    run = matrix_allocation.MatrixAllocation(
+        strategies.Strategy(tuple(column)), sigma, bins, epochs
+    )
+    return filtered_bins.lower_pairs(run.shifts(), delta=1e-6, epsilon=epsilon)
+
+
 @pytest.mark.parametrize(
     ("column", "bins", "epochs"),
-    [([1.0, 0.5], 2, 1), ([1.0, 0.5, 0.25], 3, 2), ([0.8], 3, 1), ([0.5, 0.5], 3, 3)],
+    [
+        ([1.0, 0.5], 2, 1),
+        ([1.0, 0.5, 0.25], 3, 2),
+        ([0.8], 3, 1),
+        ([0.5, 0.5], 3, 3),
+        ([0.8, 0.3, 0.2, 0.2, 0.1], 3, 2),
+        (((0.9, 0.0, 0.0), (0.5, 0.6, 0.0), (0.0, 0.7, 0.8)), 3, 1),
+    ],
 )
 def test_few_bins_against_quadrature(column, bins, epochs):
     sigma = 1.5
-    gram = correlated_oracles.toeplitz_gram(column, bins, epochs, sigma)
-    pair = filtered_bins.lower_pair(
-        np.array(column) / sigma, bins, epochs, delta=1e-6, highest=60.0
-    )
-    for direction in Direction:
+    if isinstance(column, tuple):
+        matrix = np.array(column) / sigma
+        gram = (matrix.T @ matrix).tolist()
+    else:
+        gram = correlated_oracles.toeplitz_gram(column, bins, epochs, sigma)
+    found = lower_pairs(column, sigma, bins, epochs, 2.0)
+    assert found
+    for pair, direction in itertools.product(found, Direction):
         for epsilon in (0.0, 0.3, 1.0):
             truth = correlated_oracles.profile(
                 gram, epsilon, remove=direction is Direction.REMOVE
             )
-            found = pair.delta(epsilon, direction)
-            assert found <= truth + 1e-13
-            assert direction is Direction.ADD or epsilon > 0.5 or found >= 0.6 * truth
+            bound = pair.delta(epsilon, direction)
+            assert bound <= truth + 1e-13
+            assert direction is Direction.ADD or epsilon > 0.5 or bound >= 0.6 * truth
 
 
-def test_what_takes_too_long_is_left():
-    column = np.full(1500, 0.01)
-    assert filtered_bins.lower_pair(column, 2000, 2, delta=1e-6, highest=9.0) is None
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_bands_of_bins_are_parts_of_their_moves(epochs):
+    """Of a matrix of random rows: inner products are below those of the bins."""
+    bins = 4
+    steps = bins * epochs
+    matrix = np.tril(np.random.default_rng(3).random((steps, steps))) + np.eye(steps)
+    rows = tuple(map(tuple, matrix.tolist()))
+    run = matrix_allocation.MatrixAllocation(
+        strategies.Strategy(rows), 2.0, bins, epochs
+    )
+    shifts = run.shifts()
+    assert shifts.shape == (2 * bins - 1, bins)
+    moves = np.zeros((bins, len(shifts)))
+    for place, band in itertools.product(range(bins), range(bins)):
+        moves[place, place + band] = shifts[place + band, band]
+    whole = np.array([matrix[:, place::bins].sum(axis=1) / 2.0 for place in range(4)])
+    assert np.all(moves @ moves.T <= (whole @ whole.T) * (1 + 1e-12))
+    assert moves[0, 0] == pytest.approx(
+        matrix.diagonal()[::bins].sum() / 2 / np.sqrt(epochs)
+    )
 
 
-@pytest.mark.parametrize("highest", [1.3, 3.0])
+def test_what_takes_too_long_is_left_out():
+    """Bands of long columns, and bins that are too many."""
+    assert lower_pairs(np.full(40, 0.1), 2.0, 200, 2, 0.1)
+    many = np.tile(np.array([[0.1]]), (1 << 17, 1))
+    assert not filtered_bins.lower_pairs(many, delta=1e-6, epsilon=1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.7])
 @pytest.mark.parametrize(
     ("column", "bins", "epochs"),
     [((0.05, 0.02), 30, 1), ((0.1, 0.05, 0.04), 85, 1), ((0.03, 0.02), 40, 2)],
 )
-def test_little_is_dropped_where_ratios_hardly_vary(column, bins, epochs, highest):
+def test_little_is_dropped_where_ratios_hardly_vary(column, bins, epochs, epsilon):
     """Every step moves S by almost the same number of cells, and the laws with it."""
-    pair = filtered_bins.lower_pair(
-        np.array(column), bins, epochs, delta=1e-6, highest=highest, is_rough=True
-    )
-    assert pair.p_masses.sum() > 1 - 1e-9
+    for pair in lower_pairs(column, 1.0, bins, epochs, epsilon):
+        assert pair.p_masses.sum() > 1 - 1e-9

@@ -9,21 +9,29 @@ import numpy as np
 import pytest
 from scipy import special
 
+from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import markov_sums
 from dp_accounting_ext.correlated.chains import state_moves
 from dp_accounting_ext.correlated.chains import sum_additions
 
-CHAIN = markov_chain.Chain(
-    states=np.linspace(-7.0, 8.0, 151),
-    correlation=0.6,
+CHAIN = chain_fits.Chain(1.0, 1.0, correlation=0.6, heights=(1.0, 1.0))
+GRIDS = markov_chain.Grids(
+    chain=CHAIN,
     scale=1.0,
+    states=np.linspace(-7.0, 8.0, 151),
     factors=np.ones(1),
     probabilities=np.ones(1),
     lost_factor=0.0,
+    factor_error=0.0,
     places=0.02 * np.expm1(np.linspace(0.0, 12.0, 1501)),
-    length=2,
 )
+
+
+def grids_of(length, excess=0.0, **fields):
+    heights = chain_fits.with_excess(excess, CHAIN.correlation, length)
+    chain = dataclasses.replace(CHAIN, heights=heights)
+    return dataclasses.replace(GRIDS, chain=chain, **fields)
 
 
 @mpmath.workdps(40)
@@ -47,10 +55,10 @@ def hat_mean(states, target, mean, spread):
 def test_moves_against_mpmath(target):
     """Each is the mean of the hat function around a state, to the error allowed."""
     spread, start = 0.8, 90
-    mean = CHAIN.correlation * CHAIN.states[start]
-    moves = state_moves.moves(CHAIN, np.array([mean]), spread)
+    mean = CHAIN.correlation * GRIDS.states[start]
+    moves = state_moves.moves(GRIDS, np.array([mean]), spread)
     found = moves.matrix[0, target]
-    truth = hat_mean(CHAIN.states, target, float(mean), spread)
+    truth = hat_mean(GRIDS.states, target, float(mean), spread)
     error = state_moves.QUADRATURE_ERROR
     assert truth * (1 - error) <= found <= truth * (1 + error)
 
@@ -59,9 +67,9 @@ def test_moves_against_mpmath(target):
 @pytest.mark.parametrize(("start", "spread"), [(40, 0.5), (90, 0.25), (90, 0.8)])
 def test_what_is_beyond_the_grid_is_counted(start, spread):
     """Below at its first state, above with its probability and its mean ratio."""
-    mean = CHAIN.correlation * float(CHAIN.states[start])
-    moves = state_moves.moves(CHAIN, np.array([mean]), spread)
-    low, high = CHAIN.states[[0, -1]]
+    mean = CHAIN.correlation * float(GRIDS.states[start])
+    moves = state_moves.moves(GRIDS, np.array([mean]), spread)
+    low, high = GRIDS.states[[0, -1]]
     least = mpmath.ncdf((mpmath.mpf(float(low)) - mean) / spread)
     assert moves.matrix[0, 0] >= moves.below[0] >= least
     away = (mpmath.mpf(float(high)) - mean) / spread
@@ -72,7 +80,7 @@ def test_what_is_beyond_the_grid_is_counted(start, spread):
 
 
 def test_one_step_is_a_lognormal_variable():
-    law = markov_sums.upper_sum(dataclasses.replace(CHAIN, length=1))
+    law = markov_sums.upper_sum(grids_of(1))
     assert abs(law.masses.sum() + law.lost_mass - 1) < 1e-9
     for strike in (0.2, 1.0, 5.0, 60.0):
         place = (0.5 - math.log(strike)) / 1.0
@@ -81,32 +89,8 @@ def test_one_step_is_a_lognormal_variable():
         assert truth <= found <= truth * 1.02 + 1e-9
 
 
-@pytest.mark.parametrize("cell", [0.05, 0.3, 0.7, 0.99])
-def test_a_split_variable_is_below_one_of_the_variance_asked_for(cell):
-    """Its calls are chords over cells, all are below those of N(0, 1.7)."""
-    variance = 1.7
-    cell *= math.sqrt(variance)
-    narrow, wide = state_moves.spread_to_split(variance, cell), math.sqrt(variance)
-
-    def calls(strikes, spread):
-        away = strikes / spread
-        density = np.exp(-(away**2) / 2) / math.sqrt(2 * math.pi)
-        return spread * density - strikes * special.ndtr(-away)
-
-    starts = np.linspace(-5.0, 5.0, 201)
-    for share in np.linspace(0.02, 0.98, 33):
-        chord = (1 - share) * calls(starts, narrow) + share * calls(
-            starts + cell, narrow
-        )
-        assert np.all(chord <= calls(starts + share * cell, wide) + 1e-15)
-    # Of an even split hardly less would do.
-    less = math.sqrt(variance - 0.24 * cell**2)
-    chord = (calls(-cell / 2, less) + calls(cell / 2, less)) / 2
-    assert chord > calls(0.0, wide)
-
-
 def test_states_too_far_apart_are_refused():
-    coarse = dataclasses.replace(CHAIN, states=np.linspace(-7.0, 8.0, 31))
+    coarse = dataclasses.replace(GRIDS, states=np.linspace(-7.0, 8.0, 31))
     with pytest.raises(ValueError, match="at most 0.5 deviations apart. Found 0.6"):
         markov_sums.upper_sum(coarse)
 
@@ -114,17 +98,16 @@ def test_states_too_far_apart_are_refused():
 @pytest.mark.parametrize("excess", [0.0, 0.4])
 def test_what_is_left_out_is_counted(excess):
     """At its mean above, and at its probability below, however much it is."""
-    chain = dataclasses.replace(
-        CHAIN,
-        length=6,
-        excess=excess,
+    grids = grids_of(
+        6,
+        excess,
         states=np.linspace(-7.0, 8.0, 101),
         places=np.concatenate([[0.0], np.geomspace(1e-2, 3e3, 300)]),
         factors=np.array([0.5, 1.5]),
         probabilities=np.array([0.5, 0.5]),
     )
-    full = markov_sums.upper_sum(chain)
-    cut = markov_sums.upper_sum(dataclasses.replace(chain, smallest_mass=1e-6))
+    full = markov_sums.upper_sum(grids)
+    cut = markov_sums.upper_sum(dataclasses.replace(grids, smallest_mass=1e-6))
     assert cut.lost_mass > 1e-3
     for strike in (0.5, 5.0, 6.0, 20.0, 200.0):
         calls = np.maximum(full.places - strike, 0)
@@ -137,47 +120,45 @@ def test_what_is_left_out_is_counted(excess):
 
 def test_most_to_come_is_no_less_than_any_mean():
     """Given x, the mean of a ratio k steps on is that of a lognormal variable."""
-    bounds = CHAIN.most_to_come()
+    bounds = GRIDS.most_to_come()
     for steps in range(8):
         share = CHAIN.correlation**steps
-        exponents = CHAIN.scale * share * CHAIN.states - (CHAIN.scale * share) ** 2 / 2
+        exponents = GRIDS.scale * share * GRIDS.states - (GRIDS.scale * share) ** 2 / 2
         assert np.all(np.exp(exponents) <= bounds)
-    assert bounds[-1] < 1.1 * CHAIN.ratios[-1]
+    assert bounds[-1] < 1.1 * GRIDS.ratios[-1]
 
 
 def test_fewer_factors_have_the_mean_of_all():
     """Where they fall into one cell of sums they are split between neighbors."""
     factors = np.geomspace(0.5, 2.0, 200)
     chances = np.full(200, 1 / 200)
-    chain = dataclasses.replace(
-        CHAIN,
-        length=3,
+    grids = grids_of(
+        3,
         factors=factors / factors.mean(),
         probabilities=chances,
         factor_gap=1.0,
         places=np.concatenate([np.arange(0, 3.0, 0.1), np.geomspace(3.0, 3e3, 600)]),
     )
-    law = markov_sums.upper_sum(chain)
+    law = markov_sums.upper_sum(grids)
     # Split states raise the mean by no more than `drift`.
     assert law.masses @ law.places + law.lost_mean >= 3 - 1e-6
-    assert law.masses @ law.places <= 3 * math.exp(markov_chain.drift(chain)) + 1e-6
+    assert law.masses @ law.places <= 3 * math.exp(grids.drift) + 1e-6
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 6])
 @pytest.mark.parametrize("excess", [0.0, 0.4])
 def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
     """The sum's second moment is at least that of the covariances, and little more."""
-    chain = dataclasses.replace(
-        CHAIN,
+    grids = grids_of(
+        length,
+        excess,
         states=np.linspace(-9.0, 10.0, 381),
         scale=0.6,
-        length=length,
-        excess=excess,
         factors=np.array([0.5, 1.5]),
         probabilities=np.array([0.5, 0.5]),
         places=np.concatenate([np.arange(0.0, 12.0, 0.01), np.geomspace(12, 1e4, 500)]),
     )
-    law = markov_sums.upper_sum(chain)
+    law = markov_sums.upper_sum(grids)
     ends = [min(place, length - 1 - place) for place in range(length)]
     variances = [1 + max(excess * 0.36**end, min(excess, 1e-3)) for end in ends]
     moment = 0.0
@@ -195,20 +176,65 @@ def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
 @pytest.mark.parametrize("decay", [1.0, 0.3])
 def test_what_a_step_adds_is_all_there_or_counted(decay):
     """A quarter of the factor's mean is lost, and much is above the highest place."""
-    chain = dataclasses.replace(
-        CHAIN,
+    grids = dataclasses.replace(
+        GRIDS,
         factors=np.array([0.4, 1.6]),
         probabilities=np.array([0.5, 0.34375]),
         lost_factor=0.25,
         places=np.linspace(0.0, 1.0, 11),
     )
     rows = slice(60, 110)
-    masses = np.zeros((chain.states.size, 11))
+    masses = np.zeros((grids.states.size, 11))
     masses[rows, 2:9] = np.random.default_rng(4).random((50, 7))
-    after, lost = sum_additions.added_once(chain, masses, rows, decay=decay)
+    after, lost = sum_additions.added_once(grids, masses, rows, decay=decay)
     given = masses.sum(axis=1)
     assert np.allclose(after.sum(axis=1), given, rtol=1e-13, atol=0)
-    means = decay * (masses @ chain.places) + chain.ratios * given
-    assert np.allclose(after @ chain.places + lost, means, rtol=1e-13, atol=0)
-    assert np.all(lost[rows] > 0.25 * (chain.ratios * given)[rows] * (1 - 1e-13))
+    means = decay * (masses @ grids.places) + grids.ratios * given
+    assert np.allclose(after @ grids.places + lost, means, rtol=1e-13, atol=0)
+    assert np.all(lost[rows] > 0.25 * (grids.ratios * given)[rows] * (1 - 1e-13))
     assert lost.max() > 1.0
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.7])
+def test_sums_from_every_start_have_their_second_moments(decay):
+    """Sums of the last steps, in each of which all earlier ones are multiplied."""
+    grids = grids_of(
+        5,
+        0.4,
+        states=np.linspace(-9.0, 10.0, 381),
+        scale=0.6,
+        factors=np.array([0.5, 1.5]),
+        probabilities=np.array([0.5, 0.5]),
+        places=np.concatenate([np.arange(0.0, 12.0, 0.01), np.geomspace(12, 1e4, 500)]),
+    )
+    variances = grids.chain.variances()
+    for steps, law in enumerate(markov_sums.upper_sums(grids, decay), 1):
+        moment = 0.0
+        for i, j in itertools.product(range(steps), repeat=2):
+            first, last = min(i, j), max(i, j)
+            covariance = variances[first]
+            for place in range(first, last):
+                covariance *= 0.6 * max(variances[place + 1] / variances[place], 1.0)
+            weight = decay ** (2 * (steps - 1) - i - j)
+            moment += weight * math.exp(0.36 * covariance) * (1.25 if i == j else 1.0)
+        assert moment <= law.masses @ law.places**2 <= 1.002 * moment
+        assert law.mean == pytest.approx(sum(decay**step for step in range(steps)))
+
+
+def test_an_addition_is_what_is_added_at_once():
+    """By the matrix of many steps, of sums that are multiplied before."""
+    grids = dataclasses.replace(
+        GRIDS,
+        factors=np.array([0.4, 1.6]),
+        probabilities=np.array([0.5, 0.34375]),
+        lost_factor=0.25,
+        places=np.linspace(0.0, 9.0, 91),
+    )
+    rows = slice(60, 92)
+    masses = np.zeros((grids.states.size, 91))
+    masses[rows] = np.random.default_rng(4).random((32, 91))
+    once, lost = sum_additions.added_once(grids, masses, rows, decay=0.8)
+    found = np.zeros_like(masses)
+    gone = sum_additions.Addition.of(grids, rows, 0.8).apply(masses, found)
+    assert np.allclose(found, once, rtol=1e-12, atol=1e-300)
+    assert np.allclose(gone, lost[rows], rtol=1e-12, atol=0)

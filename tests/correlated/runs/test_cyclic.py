@@ -5,9 +5,11 @@ import math
 
 from dp_accounting import dp_event as stock
 import min_sep_oracles
+import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.runs import cyclic
 
 Event = ext.CyclicPoissonEvent
@@ -53,8 +55,23 @@ def test_tiny_runs_against_quadrature(column, sigma, rate, length, steps):
     matrix = min_sep_oracles.toeplitz(column, steps)
     gram = min_sep_oracles.gram_of(matrix, sigma)
     law = law_of_steps(rate, length, steps)
-    run = cyclic.Run(column, sigma, rate, length, steps)
-    min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
+    rows = tuple(map(tuple, matrix.tolist()))
+    for entries in (column, rows):
+        run = cyclic.Run(strategies.Strategy(entries), sigma, rate, length, steps)
+        min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
+
+
+def test_rows_of_a_matrix_need_not_be_alike():
+    """Whose second group has the larger columns, with two groups and with one."""
+    rows = ((0.5, 0, 0, 0), (0.1, 2.0, 0, 0), (0, 0.3, 0.4, 0), (0.2, 0, 0.6, 1.0))
+    for length in (1, 2):
+        gram = min_sep_oracles.gram_of(rows, 2.0)
+        law = law_of_steps(0.4, length, 4)
+        run = cyclic.Run(strategies.Strategy(rows), 2.0, 0.4, length, 4)
+        min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
+    event = ext.PoissonMatrixEvent(np.array(rows), 2.0, 0.4, 4)
+    low, high = bounds(event)
+    assert 0 < low < high
 
 
 @pytest.mark.parametrize("column", [(1.0,), BAND])

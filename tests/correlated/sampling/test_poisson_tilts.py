@@ -7,6 +7,7 @@ import min_sep_oracles
 import numpy as np
 import pytest
 
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.sampling import poisson_tilts
 
 RATE, SIGMA = 0.3, 2.5
@@ -14,7 +15,8 @@ COLUMNS = [(1.0,), (1.0, 0.6), (1.0, 0.6, 0.3)]
 
 
 def draws(column, steps, sigma=SIGMA, rate=RATE):
-    return poisson_tilts.Draws.of_toeplitz(np.array(column) / sigma, rate, steps)
+    strategy = strategies.Strategy(tuple(column))
+    return poisson_tilts.Draws.of_strategy(strategy, sigma, rate, steps)
 
 
 def gram(column, steps, sigma=SIGMA):

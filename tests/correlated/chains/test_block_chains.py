@@ -8,7 +8,8 @@ import pytest
 
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.correlated.chains import block_chains
-from dp_accounting_ext.correlated.chains import min_sep
+from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.correlated.chains import gauss_markov
 
 COLUMNS = [
     (1.0,),
@@ -97,6 +98,19 @@ def nearest_repair(surplus, rounds=3000):
     return float((current - surplus).max())
 
 
+def covariance(chain):
+    """A block's matrix, from its variances and slopes."""
+    heights = chain.variances()
+    slopes = chain.correlation * np.maximum(heights[1:] / heights[:-1], 1.0)
+    assert (slopes <= 1 + 1e-12).all()
+    found = np.diag(heights)
+    for i, j in itertools.combinations(range(chain.length), 2):
+        found[i, j] = found[j, i] = heights[i] * np.prod(slopes[i:j])
+    found *= chain.variance * chain.share
+    found += chain.variance * (1 - chain.share) * np.eye(chain.length)
+    return found + chain.shared
+
+
 @pytest.mark.parametrize(
     ("column", "length", "is_alone"),
     [
@@ -114,19 +128,11 @@ def test_chains_are_above_their_block(column, length, is_alone):
     _, apart = joined(column, length, 1 if is_alone else 3)
     middle = slice(0, length) if is_alone else slice(length, 2 * length)
     block = apart[middle, middle]
-    for chain in block_chains.fits(
-        products(column), length, (1.0, 4.0), is_alone=is_alone
-    ):
-        surplus = chain.gram() - block
-        assert nearest_repair(surplus) <= 1e-5 * chain.gram().max()
-        heights = np.array(chain.variances)
-        assert heights.min() == 1
-        slopes = chain.correlation * np.maximum(heights[1:] / heights[:-1], 1.0)
-        assert (slopes <= 1 + 1e-12).all()
-        # The covariances of a Markov chain with these slopes.
-        for i, j in itertools.combinations(range(length), 2):
-            between = chain.common * heights[i] * np.prod(slopes[i:j])
-            assert chain.gram()[i, j] == pytest.approx(chain.shared + between)
+    chain = block_chains.fit(products(column), length, is_alone=is_alone)
+    found = covariance(chain)
+    assert nearest_repair(found - block) <= 1e-5 * found.max()
+    assert min(chain.heights) == 1
+    assert chain.heights == chain.heights[::-1]
 
 
 @pytest.mark.parametrize(
@@ -142,10 +148,8 @@ def test_a_block_from_every_state_against_quadrature(
     column, length, rate, sigma, is_alone
 ):
     """The pair of a block that has neighbors is above that of one alone."""
-    found = block_chains.fits(
-        products(column, sigma), length, (1.0,), is_alone=is_alone
-    )
-    pairs = min_sep.upper_pairs(found[0], rate, tail_mass=1e-12)
+    chain = block_chains.fit(products(column, sigma), length, is_alone=is_alone)
+    pairs = gauss_markov.of_block(chain, rate, tail_mass=1e-16)
     gram = min_sep_oracles.gram_of(
         min_sep_oracles.toeplitz(column, length + len(column)), sigma
     )[:length, :length]
@@ -163,6 +167,6 @@ def test_a_block_from_every_state_against_quadrature(
 
 
 def test_a_chain_of_too_little_noise_says_nothing():
-    chain = block_chains.BlockFit(0.0, 800.0, 1.0, 0.5, (1.0, 1.0))
-    pairs = min_sep.upper_pairs(chain, 0.1, tail_mass=1e-12)
+    chain = chain_fits.Chain(801.0, 1 / 801, 0.5, (1.0, 1.0))
+    pairs = gauss_markov.of_block(chain, 0.1, tail_mass=1e-12)
     assert pairs.remove.infinity_mass == 1
