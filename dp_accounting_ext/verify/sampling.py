@@ -21,6 +21,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
 import time
 from typing import Any
@@ -39,7 +40,8 @@ _SLACK = 1e-9  # Losses are rounded by much less.
 # Tuning: draws to search for laws and to compare them; the most draws; the shares of P
 # and of the two best laws; the share of time for the first draws.
 _FEW, _SOME, _MOST = 200, 4000, 600_000
-_SHARES = (0.3, 0.5, 0.2)
+_SHARES = (0.25, 0.25, 0.25, 0.25)
+_GOALS = (0.2, 0.5, 1.0)
 _FIRST = 0.2
 _ENTRIES = 1_000_000
 _BOOSTS = (1.0, 3.0, 10.0, 100.0, draws.EVERYWHERE)
@@ -149,53 +151,64 @@ class _Weighted(NamedTuple):
 def _laws(
     rng: np.random.Generator, pair: Pair, members: int, sign: float, question: Question
 ) -> list[Law]:
-    """Returns P, and the two laws from which losses about ε are best drawn.
+    """Returns P, and the laws from which losses about ε are best drawn.
 
     ε is first what is claimed, and then what the draws for it say.
     """
     laws, goal = [pair.p], question.claimed
     for _ in range(2):
         goal = min(max(goal, 1e-3), 1e3)
-        laws = _of_mean(rng, pair, laws, members, sign, goal)
+        laws += _of_mean(rng, pair, members, sign, goal)
         shares = np.full(len(laws), 1 / len(laws))
         losses, logs, of_laws = _mixture(rng, pair, laws, shares, _SOME)
-        # E_k (dP/dR_k)² v² for each law R_k, by draws from the mixture.
         values = np.maximum(-np.expm1(np.minimum(goal - losses, 0.0)), 1e-300)
-        moments = [
-            special.logsumexp(2 * np.log(values) + logs + of_laws[0] - law)
-            for law in of_laws
-        ]
-        order = sorted(range(1, len(laws)), key=lambda k: moments[k])
-        laws = [laws[0], *(laws[k] for k in order[:2])]
+        # Of the estimate by any mixture, E (dP/dR)² v², by draws from the mixture of
+        # all. Laws are added one by one, each where it helps most.
+        known = 2 * np.log(values) + logs + of_laws[0]
+        chosen = [0]
+        for _ in range(min(len(_SHARES), len(laws)) - 1):
+            parts = _shares(len(chosen) + 1)
+            moments = {
+                k: special.logsumexp(
+                    known - special.logsumexp(of_laws[[*chosen, k]], axis=0, b=parts)
+                )
+                for k in range(1, len(laws))
+                if k not in chosen
+            }
+            chosen.append(min(moments, key=moments.__getitem__))
+        laws = [laws[k] for k in chosen]
         goal = _about(_Weighted(losses, logs), question.at)
     return laws
 
 
-def _of_mean(
-    rng: np.random.Generator,
-    pair: Pair,
-    known: list[Law],
-    members: int,
-    sign: float,
-    goal: float,
-) -> list[Law]:
-    """Returns known laws, and one for each boost under which the mean loss is ε."""
-    found = list(known)
-    for boost in _BOOSTS:
+def _shares(number: int) -> Array:
+    """Returns the shares of P and of other laws in a mixture of so many."""
+    shares = np.array(_SHARES[:number])
+    return shares[:, None] / shares.sum()
 
-        def mean(size: float, boost: float = boost) -> float:
+
+def _of_mean(
+    rng: np.random.Generator, pair: Pair, members: int, sign: float, goal: float
+) -> list[Law]:
+    """Returns laws under which the mean loss is a share of ε, some for each boost."""
+    found = []
+    for boost, share in itertools.product(_BOOSTS, _GOALS):
+
+        def falls_short(
+            size: float, boost: float = boost, share: float = share
+        ) -> bool:
             law = Law(members, sign * size, boost)
             losses = pair.loss(pair.draw(rng, law, _FEW))
-            return float(np.clip(losses, -1e6, 1e6).mean())
+            return bool(np.clip(losses, -1e6, 1e6).mean() < share * goal)
 
         low, high = 0.0, 1 / 16
-        while high < _LARGEST_VALUE and mean(high) < goal:
+        while high < _LARGEST_VALUE and falls_short(high):
             low, high = high, 2 * high
         if high >= _LARGEST_VALUE:
             continue
-        for _ in range(5):
+        for _ in range(4):
             middle = (low + high) / 2
-            low, high = (middle, high) if mean(middle) < goal else (low, middle)
+            low, high = (middle, high) if falls_short(middle) else (low, middle)
         found.append(Law(members, sign * high, boost))
     return found
 
@@ -242,7 +255,7 @@ def _drawn(
     rng: np.random.Generator, pair: Pair, laws: Sequence[Law], end: float
 ) -> tuple[_Weighted, _Weighted]:
     """Returns the first draws, and all others."""
-    shares = np.array(_SHARES[: len(laws)]) / sum(_SHARES[: len(laws)])
+    shares = _shares(len(laws))[:, 0]
     size, total = _chunk(rng, pair), 0
     parts: list[list[tuple[Array, Array]]] = [[], []]
     for which in _rounds(end):
