@@ -26,13 +26,11 @@ _MOST_BANDS = 32  # Tuning: more are applied by Fourier transforms.
 
 
 class Mechanism(Protocol):
-    """Outputs can be drawn, and their losses computed.
+    """Outputs can be drawn, and their losses computed."""
 
-    Attributes:
-        is_exact: Whether losses are those of the mechanism, not estimates of them.
-    """
-
-    is_exact: bool
+    @property
+    def is_exact(self) -> bool:
+        """Whether losses are those of the mechanism, not estimates of them."""
 
     def draw(
         self, rng: np.random.Generator, members: Array, value: float, boost: float
@@ -67,8 +65,9 @@ class Noise:
     def loss(self, outputs: Any, members: int, value: float, boost: float) -> Array:
         shift = members * value
         if self.kind == "laplace":
-            return (np.abs(outputs) - np.abs(outputs - shift)) / self.scale
-        return (outputs - shift / 2) * (shift / self.scale**2)
+            further = np.abs(outputs) - np.abs(outputs - shift)
+            return np.asarray(further / self.scale)
+        return np.asarray((outputs - shift / 2) * (shift / self.scale**2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +127,7 @@ class Table:
 
     def loss(self, outputs: Any, members: int, value: float, boost: float) -> Array:
         share = self._share(members, value)
-        return share * self.losses[outputs] - self._tilted(share)[1]
+        return np.asarray(share * self.losses[outputs] - self._tilted(share)[1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +157,7 @@ class Runs:
             part.loss(each, members, value, boost).reshape(-1, count).sum(axis=1)
             for each, (part, count) in zip(outputs, self.parts, strict=True)
         ]
-        return np.sum(found, axis=0)
+        return np.asarray(np.sum(found, axis=0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +246,7 @@ class Allocated:
         if boost != 1:
             rate = min(boost * self.selected / self.total, 1.0)
             weights = _binomial(members, rate)[:, None, None]
-            return _log_mean(logs, weights, axis=0).sum(axis=1)
+            return np.asarray(_log_mean(logs, weights, axis=0).sum(axis=1))
         if members == self.selected == 1:
             every = np.pad(logs[1], ((0, 0), (0, min(idle, 1))))
             weights = np.ones(every.shape[1]) / self.total
@@ -274,10 +273,10 @@ class Allocated:
         with np.errstate(divide="ignore"):
             found = np.log(total) + base
         if self.selected == 1:
-            ways = order * math.log(self.total) - special.gammaln(order + 1)
+            ways = order * math.log(self.total) - math.lgamma(order + 1)
         else:
             ways = _log_choices(self.total, self.selected)
-        return found - ways
+        return np.asarray(found - ways)
 
 
 def _idle(steps: int, number: int, selected: int) -> float:
@@ -318,7 +317,9 @@ class OneMember:
 class Scheme(Protocol):
     """How a member's steps are drawn, in training with correlated noise."""
 
-    is_exact: bool
+    @property
+    def is_exact(self) -> bool:
+        """Whether losses are those of the mechanism, not estimates of them."""
 
     def steps(self, rng: np.random.Generator, size: int, boost: float) -> Array:
         """Returns the steps of each of several members, one row of bits for each."""
@@ -384,7 +385,7 @@ def applied(strategy: Array, rows: Array) -> Array:
     if strategy.size > _MOST_BANDS:
         found = signal.oaconvolve(rows, strategy[None, :size], axes=1)
         return np.array(found[:, :size])
-    result = strategy[0] * rows
+    result = np.asarray(strategy[0] * rows)
     for lag in range(1, min(strategy.size, size)):
         result[:, lag:] += strategy[lag] * rows[:, :-lag]
     return result
@@ -631,11 +632,8 @@ def _binomial(number: int, rate: float) -> Array:
 
 
 def _log_choices(total: int, selected: int) -> float:
-    return float(
-        special.gammaln(total + 1)
-        - special.gammaln(selected + 1)
-        - special.gammaln(total - selected + 1)
-    )
+    inside, outside = math.lgamma(selected + 1), math.lgamma(total - selected + 1)
+    return math.lgamma(total + 1) - inside - outside
 
 
 def _log_mean(logs: Array, weights: Array, axis: int = -1) -> Array:

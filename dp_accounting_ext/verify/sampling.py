@@ -21,6 +21,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -39,7 +40,7 @@ _LOG = math.log(2 * _EVALUATIONS / FAILURE)
 _SLACK = 1e-9  # Losses are rounded by much less.
 # Tuning: draws to search for laws and to compare them; the most draws; the shares of P
 # and of the two best laws; the share of time for the first draws.
-_FEW, _SOME, _MOST = 200, 4000, 600_000
+_FEW, _SOME, _MOST = 200, 4000, 400_000
 _SHARES = (0.25, 0.25, 0.25, 0.25)
 _GOALS = (0.2, 0.5, 1.0)
 _FIRST = 0.2
@@ -123,17 +124,15 @@ def lower_bounds(
         end = time.process_time() + seconds / len(ways)
         if mechanism.is_exact:
             laws = _laws(rng, pair, members, sign, questions[0])
-            both = _drawn(rng, pair, laws, end)
-            bound: Callable[..., float] = _by_losses
+            bound = functools.partial(_by_losses, *_drawn(rng, pair, laws, end))
         else:
-            both = _counted(rng, pair, end)
-            bound = _by_counts
+            bound = functools.partial(_by_counts, *_counted(rng, pair, end))
         for i, question in enumerate(questions):
             mirrored = question.kind == "δ" and question.at < 0
             if mirrored:
                 # E_P (1 − e^{ε−L})₊ is 1 − e^ε and e^ε times the other way's δ at −ε.
                 question = question._replace(at=-question.at)
-            value = max(bound(*both, question), 0.0)
+            value = max(bound(question), 0.0)
             if mirrored:
                 share = math.exp(-question.at)
                 value = (1 - share + share * value) * (1 - _SLACK)
@@ -161,16 +160,19 @@ def _laws(
         laws += _of_mean(rng, pair, members, sign, goal)
         shares = np.full(len(laws), 1 / len(laws))
         losses, logs, of_laws = _mixture(rng, pair, laws, shares, _SOME)
-        values = np.maximum(-np.expm1(np.minimum(goal - losses, 0.0)), 1e-300)
         # Of the estimate by any mixture, E (dP/dR)² v², by draws from the mixture of
-        # all. Laws are added one by one, each where it helps most.
-        known = 2 * np.log(values) + logs + of_laws[0]
+        # all. Laws are added one by one, each where it helps most: at ε, or at ε / 2.
+        known = []
+        for epsilon in (goal, goal / 2):
+            values = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 1e-300)
+            known.append(2 * np.log(values) + logs + of_laws[0])
         chosen = [0]
-        for _ in range(min(len(_SHARES), len(laws)) - 1):
+        for turn in range(min(len(_SHARES), len(laws)) - 1):
             parts = _shares(len(chosen) + 1)
             moments = {
                 k: special.logsumexp(
-                    known - special.logsumexp(of_laws[[*chosen, k]], axis=0, b=parts)
+                    known[turn % 2]
+                    - special.logsumexp(of_laws[[*chosen, k]], axis=0, b=parts)
                 )
                 for k in range(1, len(laws))
                 if k not in chosen
@@ -184,7 +186,7 @@ def _laws(
 def _shares(number: int) -> Array:
     """Returns the shares of P and of other laws in a mixture of so many."""
     shares = np.array(_SHARES[:number])
-    return shares[:, None] / shares.sum()
+    return np.asarray(shares[:, None] / shares.sum())
 
 
 def _of_mean(
@@ -306,7 +308,7 @@ def _by_losses(first: _Weighted, others: _Weighted, question: Question) -> float
         return delta(at)
     if kind == "ε":
         return _best(delta, at, _about(first, at), claimed)
-    return max(_power(first, others, at, at * (1 + margin)) for margin in _MARGINS)
+    return max(_power(first, others, at, at * (1 + margin)) for margin in _MARGINS[2:6])
 
 
 def _best(
@@ -372,8 +374,8 @@ def _counted(
     parts: list[list[tuple[Array, Array]]] = [[], []]
     total = 0
     for which in _rounds(end):
-        drawn = (pair.draw(rng, law, size) for law in (pair.p, pair.q))
-        parts[which].append(tuple(map(pair.loss, drawn)))
+        of_p, of_q = (pair.loss(pair.draw(rng, law, size)) for law in (pair.p, pair.q))
+        parts[which].append((of_p, of_q))
         total += size
         if total > _MOST:
             break
@@ -388,17 +390,16 @@ def _by_counts(first: _Estimates, others: _Estimates, question: Question) -> flo
     """Returns a lower bound by the test that the first draws find to be the best."""
     kind, at, _ = question
 
-    def worth(limits: tuple[Array, Array]) -> Array:
-        power, rate = limits
+    def worth(power: Array, rate: Array) -> Array:
         if kind == "δ":
-            return power - math.exp(at) * rate
+            return np.asarray(power - math.exp(at) * rate)
         if kind == "ε":
-            return np.log(np.maximum(power - at, 1e-300) / rate)
+            return np.asarray(np.log(np.maximum(power - at, 1e-300) / rate))
         return np.where(rate <= at, power, 0.0)
 
     tests = np.concatenate([[-np.inf], np.quantile(first.p, np.linspace(0, 1, 400))])
-    best = np.argmax(worth(_limits(first, tests, others.p.size)))
-    return max(float(worth(_limits(others, tests[[best]], others.p.size))[0]), 0.0)
+    best = np.argmax(worth(*_limits(first, tests, others.p.size)))
+    return max(float(worth(*_limits(others, tests[[best]], others.p.size))[0]), 0.0)
 
 
 def _limits(drawn: _Estimates, tests: Array, size: int) -> tuple[Array, Array]:

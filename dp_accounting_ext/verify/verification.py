@@ -253,10 +253,11 @@ def _claims(accountant: Any, delta: float) -> list[tuple[str, float, float, floa
     asked = [-0.5, 0.0, epsilon / 2] if 0 < epsilon < 600 else [-0.5, 0.0]
     if hasattr(accountant, "get_delta_bounds"):
         for at in asked:
-            found.append(("δ", at, *map(float, accountant.get_delta_bounds(at))))
+            low, high = map(float, accountant.get_delta_bounds(at))
+            found.append(("δ", at, low, high))
     if hasattr(accountant, "get_true_positive_rate_bounds"):
-        bounds = accountant.get_true_positive_rate_bounds(_RATE)
-        found.append(("true positive rate", _RATE, *map(float, bounds)))
+        low, high = map(float, accountant.get_true_positive_rate_bounds(_RATE))
+        found.append(("true positive rate", _RATE, low, high))
     return found
 
 
