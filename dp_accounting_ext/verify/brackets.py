@@ -14,7 +14,7 @@ import numpy as np
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import definitions
 from dp_accounting_ext.verify import draws
-from dp_accounting_ext.verify import newer_readings
+from dp_accounting_ext.verify import readers
 from dp_accounting_ext.verify import readings
 from dp_accounting_ext.verify import sampling
 
@@ -27,7 +27,6 @@ _WAYS = (True, False)  # Whether the record is removed.
 _LARGEST = 1e6  # The search for ε ends here.
 _HALVINGS = 60
 _COARSER = 5  # Tuning: of lower bounds alone.
-assert newer_readings  # Its import registers readers of events.
 
 
 def brackets(
@@ -55,10 +54,10 @@ def brackets(
         NoTheoremError: If the verification knows no bound for the event.
     """
     sizes: dict[str, Any] = {"cells": cells, "most": most, "rare": rare}
-    high = readings.readings(event, relation, Side.HIGH, **sizes)
+    high = readings.readings(readers.READERS, event, relation, Side.HIGH, **sizes)
     if not high:  # Nothing is confirmed.
         sizes |= {"cells": cells // _COARSER, "most": most // _COARSER}
-    low = readings.readings(event, relation, Side.LOW, **sizes)
+    low = readings.readings(readers.READERS, event, relation, Side.LOW, **sizes)
     lower, upper = (
         [
             max((_BOUNDS[kind][i](*case, at) for case in cases), default=none)
@@ -108,7 +107,7 @@ def sampled(
             asked = NeighborRel.ADD_OR_REMOVE_ONE if replaced else relation
             split = (1, 0)
         cases = readings.Referee(
-            asked, Side.LOW, cells, most, rare, split, exactly=False
+            readers.READERS, asked, Side.LOW, cells, most, rare, split, exactly=False
         ).cases(part)
         if not cases:
             raise channels.NoTheoremError(f"no theorem for {type(part).__name__}")

@@ -20,13 +20,18 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import draws
 from dp_accounting_ext.verify import readings
+from dp_accounting_ext.verify import schemes
 
 Mechanism = draws.Mechanism
 Array = np.ndarray
 # Tuning: the most sets of steps that are listed, the most states of sums over others,
 # and how many steps estimates look back where there are more.
 _MOST_SETS, _MOST_STATES, _MEMORY = 400, 64, 3
-_ALLOCATIONS = ("RandomAllocationEvent", "ScheduledAllocationEvent")
+_ALLOCATIONS = (
+    "RandomAllocationEvent",
+    "RandomAllocationDpEvent",
+    "ScheduledAllocationEvent",
+)
 _RUNS = (stock.ComposedDpEvent, stock.SelfComposedDpEvent)
 
 
@@ -62,7 +67,7 @@ class Definitions:
         tables = not all(
             isinstance(each, readings.NOISES)
             for each in leaves
-            if type(each).__name__ not in _SCHEMES
+            if readings.kind(each) not in _SCHEMES
         )
         if tables or (self.members > 1 and not _takes_groups(event)):
             return draws.OneMember(found, leaves=tables)
@@ -70,7 +75,7 @@ class Definitions:
 
     def needs_draws(self, event: Any) -> bool:
         """Returns whether there is no theorem for a tree, or for a part of it."""
-        name = type(event).__name__
+        name = readings.kind(event)
         several = self.replaced or self.members > 1
         if name in _SCHEMES or (name in _ALLOCATIONS and several):
             return True
@@ -87,7 +92,7 @@ def _children(event: Any) -> list[tuple[Any, int]]:
         return [(event.event, int(event.count))]
     if isinstance(event, dp_event.ScheduledAllocationEvent):
         return [*zip(event.events, map(int, event.counts), strict=True)]
-    if type(event).__name__ in _ALLOCATIONS:
+    if readings.kind(event) in _ALLOCATIONS:
         return [(event.event, int(event.num_steps))]
     if isinstance(event, (*readings.SAMPLES, dp_event.GroupSubsampledEvent)):
         return [(event.event, 1)]
@@ -104,14 +109,14 @@ def _leaves(event: Any) -> Iterator[Any]:
 
 def _takes_groups(event: Any) -> bool:
     """Returns whether the mechanism of an event may have several members."""
-    if type(event).__name__ in _SCHEMES or getattr(event, "num_selected", 1) > 1:
+    if readings.kind(event) in _SCHEMES or getattr(event, "num_selected", 1) > 1:
         return False
     return all(_takes_groups(child) for child, _ in _children(event))
 
 
 def _inside(event: Any, table: Callable[..., draws.Table]) -> Mechanism:
     """Returns the mechanism of an event, whatever the members contribute."""
-    if type(event).__name__ in _SCHEMES:
+    if readings.kind(event) in _SCHEMES:
         return _correlated(event)
     if isinstance(event, readings.NOISES):
         kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
@@ -124,7 +129,7 @@ def _inside(event: Any, table: Callable[..., draws.Table]) -> Mechanism:
         return draws.Runs(parts)
     if isinstance(event, readings.SAMPLES):
         return draws.Sampled(float(event.sampling_probability), parts[0][0])
-    if type(event).__name__ in _ALLOCATIONS:
+    if readings.kind(event) in _ALLOCATIONS:
         selected = int(getattr(event, "num_selected", 1))
         return draws.Allocated(parts, selected, int(event.num_steps))
     return parts[0][0]
@@ -137,50 +142,50 @@ def _positive(event: Any) -> float:
     return deviation
 
 
-def _correlated(event: Any) -> draws.Correlated:
+def _correlated(event: Any) -> schemes.Correlated:
     strategy = np.array(event.strategy, dtype=np.float64)
-    number, scheme = _SCHEMES[type(event).__name__](event, strategy)
-    return draws.Correlated(strategy, _positive(event), number, scheme)
+    number, scheme = _SCHEMES[readings.kind(event)](event, strategy)
+    return schemes.Correlated(strategy, _positive(event), number, scheme)
 
 
-def _bins(event: Any, strategy: Array) -> tuple[int, draws.Scheme]:
+def _bins(event: Any, strategy: Array) -> tuple[int, schemes.Scheme]:
     bins, epochs = int(event.num_bins), int(event.num_epochs)
     sets = np.arange(bins)[:, None] + bins * np.arange(epochs)
     return bins * epochs, _listed(event, strategy, sets, bins * epochs)
 
 
-def _listed(event: Any, strategy: Array, sets: Array, number: int) -> draws.Listed:
+def _listed(event: Any, strategy: Array, sets: Array, number: int) -> schemes.Listed:
     takes = np.zeros((len(sets), number))
     takes[np.arange(len(sets))[:, None], sets] = 1.0
-    squares = draws.squares(strategy, takes, _positive(event))
-    return draws.Listed(sets, squares, number)
+    squares = schemes.squares(strategy, takes, _positive(event))
+    return schemes.Listed(sets, squares, number)
 
 
-def _windowed(event: Any, strategy: Array) -> tuple[int, draws.Scheme]:
+def _windowed(event: Any, strategy: Array) -> tuple[int, schemes.Scheme]:
     window = int(event.window)
     cycle = window + int(event.separation) - 1
     number = cycle * int(event.num_cycles)
-    squares = draws.products(strategy, number, _positive(event), 1)[0]
+    squares = schemes.products(strategy, number, _positive(event), 1)[0]
     rate = float(event.sampling_probability)
-    return number, draws.Windowed(window, cycle, rate, squares)
+    return number, schemes.Windowed(window, cycle, rate, squares)
 
 
-def _separated(event: Any, strategy: Array) -> tuple[int, draws.Scheme]:
+def _separated(event: Any, strategy: Array) -> tuple[int, schemes.Scheme]:
     number = int(event.num_steps)
-    squares = draws.products(strategy, number, _positive(event), 1)[0]
+    squares = schemes.products(strategy, number, _positive(event), 1)[0]
     rate, separation = float(event.sampling_probability), int(event.separation)
-    scheme = draws.Separated(rate, separation, bool(event.warm_start), squares)
+    scheme = schemes.Separated(rate, separation, bool(event.warm_start), squares)
     return number, scheme
 
 
-def _poisson(event: Any, strategy: Array) -> tuple[int, draws.Scheme]:
+def _poisson(event: Any, strategy: Array) -> tuple[int, schemes.Scheme]:
     number, stride = int(event.num_steps), int(getattr(event, "cycle_length", 1))
     rate = float(event.sampling_probability)
     memory = _memory(strategy, number, stride)
     return number, _chained(event, strategy, number, memory, stride=stride, rate=rate)
 
 
-def _selected(event: Any, strategy: Array) -> tuple[int, draws.Scheme]:
+def _selected(event: Any, strategy: Array) -> tuple[int, schemes.Scheme]:
     selected, period = int(event.num_selected), int(event.num_steps)
     epochs = int(event.num_epochs)
     number = period * epochs
@@ -213,16 +218,16 @@ def _chained(
     rate: float = 1.0,
     selected: int = 0,
     period: int = 1,
-) -> draws.Chained:
+) -> schemes.Chained:
     is_exact = (selected + 1) << min(memory, 60) <= _MOST_STATES
     memory = memory if is_exact else min(memory, _MEMORY)
     lags = memory * stride + 1
-    products = draws.products(strategy, number, _positive(event), lags)
-    return draws.Chained(products, stride, rate, selected, period, memory, is_exact)
+    products = schemes.products(strategy, number, _positive(event), lags)
+    return schemes.Chained(products, stride, rate, selected, period, memory, is_exact)
 
 
 # How the steps of a record are drawn, by the names of events with correlated noise.
-_SCHEMES: dict[str, Callable[[Any, Array], tuple[int, draws.Scheme]]] = {
+_SCHEMES: dict[str, Callable[[Any, Array], tuple[int, schemes.Scheme]]] = {
     "MatrixAllocationEvent": _bins,
     "WindowedAllocationEvent": _windowed,
     "MinSepSamplingEvent": _separated,

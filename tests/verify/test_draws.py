@@ -13,6 +13,7 @@ from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import definitions
 from dp_accounting_ext.verify import draws
 from dp_accounting_ext.verify import sampling
+from dp_accounting_ext.verify import schemes
 
 COLUMN = (1.0, 0.6, 0.3)
 GAUSSIAN = dp_accounting.GaussianDpEvent(1.5)
@@ -147,7 +148,7 @@ def test_losses_are_sums_over_all_sets(name, value, monkeypatch):
     event, law, number = SCHEMES[name]
     if name.endswith("states"):
         monkeypatch.setattr(definitions, "_MOST_SETS", 0)
-    monkeypatch.setattr(draws, "_MOST_BANDS", 2)  # By transforms, too.
+    monkeypatch.setattr(schemes, "_MOST_BANDS", 2)  # By transforms, too.
     mechanism = mechanism_of(event)
     assert mechanism.is_exact
     outputs = np.random.default_rng(0).normal(0.5, 2.0, (5, number))
