@@ -228,7 +228,7 @@ class Allocated:
 
     def loss(self, outputs: Any, members: int, value: float, boost: float) -> Array:
         if not members:
-            return np.zeros(1)
+            return np.zeros(outputs[0].size // self.steps[0][1])
         ratios = [
             np.concatenate(
                 [

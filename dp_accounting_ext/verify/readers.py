@@ -15,6 +15,7 @@ from typing import Any
 from dp_accounting import dp_event as stock
 from flint import arb
 from flint import ctx
+from flint import fmpz
 
 from dp_accounting_ext.verify import allocations
 from dp_accounting_ext.verify import channels
@@ -75,39 +76,48 @@ def _truncated(event: Any, referee: readings.Referee) -> list[Channel]:
     if referee.side is Side.HIGH:
         return []
     size, most = int(event.dataset_size), int(event.truncated_batch_size)
-    rate = float(event.sampling_probability)
-    if not (size and most and rate):
+    rate = ball(float(event.sampling_probability))
+    if not (size and most and rate > 0):
         return [channels.NO_OP]
+    most = min(most, size)
+    drawn = _binomial(size - 1, rate, most)
+    more = 1 - sum(drawn, channels.ZERO)
+    # The sum of P(m) / (m + 1) over m ≥ B is a tail of one draw more.
+    kept = (1 - sum(_binomial(size, rate, most + 1), channels.ZERO)) * most / size
+    # (others, whether the record is in the batch) and the probability.
+    ways = [((m, 0), (1 - rate) * weight) for m, weight in enumerate(drawn)]
+    ways += [((m, 1), rate * weight) for m, weight in enumerate(drawn)]
+    ways += [((most, 0), more - kept), ((most - 1, 1), kept)]
     others = {NeighborRel.REPLACE_ONE: -1, NeighborRel.REPLACE_SPECIAL: 0}
+
+    def law(value: int, record: int) -> noises.Shifts:
+        found: dict[float, arb] = {}
+        for (number, inside), weight in ways:
+            total = float(value * number + record * inside)
+            found[total] = found.get(total, channels.ZERO) + weight
+        return tuple(found.items())
+
     found = []
     for value in (0, -1):
-        p: dict[float, fractions.Fraction] = {}
-        q: dict[float, fractions.Fraction] = {}
-
-        def law(
-            found: dict[float, fractions.Fraction], record: int, value: int = value
-        ) -> None:
-            for drawn, weight in readings.inclusions(size - 1, rate):
-                kept = min(drawn, most)
-                probability = fractions.Fraction(rate) * min(
-                    readings.ONE, fractions.Fraction(most, drawn + 1)
-                )
-                for others, inside, share in (
-                    (kept, 0, 1 - probability),
-                    (min(drawn, most - 1), 1, probability),
-                ):
-                    total = float(value * others + record * inside)
-                    found[total] = found.get(total, 0) + weight * share
-
-        law(p, 1)
+        q: noises.Shifts
         if referee.relation in others:
-            law(q, others[referee.relation])
+            q = law(value, others[referee.relation])
         else:
-            for drawn, weight in readings.inclusions(size - 1, rate):
-                total = float(value * min(drawn, most))
-                q[total] = q.get(total, 0) + weight
+            sizes = [*enumerate(drawn), (most, more)]
+            q = tuple((float(value * number), weight) for number, weight in sizes)
+            if value == 0:
+                q = ((0.0, channels.ONE),)
         noise = stock.GaussianDpEvent(event.noise_multiplier)
-        found.append(referee.noise(noise, tuple(p.items()), tuple(q.items())))
+        found.append(referee.noise(noise, law(value, 1), q))
+    return found
+
+
+def _binomial(size: int, rate: arb, most: int) -> list[arb]:
+    """Returns the probabilities of fewer than `most` of `size` draws."""
+    found = []
+    for number in range(min(most, size + 1)):
+        ways = arb(fmpz.bin_uiui(size, number))
+        found.append(ways * rate**number * (1 - rate) ** (size - number))
     return found
 
 

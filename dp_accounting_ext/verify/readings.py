@@ -19,6 +19,7 @@ from typing import Any
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
+from flint import arb
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.verify import channels
@@ -150,7 +151,11 @@ class Referee:
         if scale == 0:
             return noises.without_noise(p, q)
         kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
-        p, q = (tuple((shift, w) for shift, w in law if w) for law in (p, q))
+        # A ball that may be zero counts.
+        p, q = (
+            tuple((shift, w) for shift, w in law if isinstance(w, arb) or w)
+            for law in (p, q)
+        )
         widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
         # Large shifts need finer cells, because ratios change faster.
         cells = min(int(self.cells * (1 + widest / 3)), 4 * self.cells)
@@ -159,7 +164,10 @@ class Referee:
         cells = cells * max(reach, 12) // 12
         # The time for each cell grows with the number of shifts.
         cells = min(cells, max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS))
-        return noises.noise(kind, scale, p, q, self.side, cells=cells, reach=reach)
+        # Balls cannot be looked up.
+        balls = any(isinstance(w, arb) for law in (p, q) for _, w in law)
+        make = noises.noise.__wrapped__ if balls else noises.noise
+        return make(kind, scale, p, q, self.side, cells=cells, reach=reach)
 
     def _on_a_sample(self, event: Any) -> list[Channel]:
         rate = float(event.sampling_probability)

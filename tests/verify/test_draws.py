@@ -230,6 +230,8 @@ MECHANISMS = {
     **{name: (event, 1) for name, (event, *_) in SCHEMES.items()},
     **{f"allocation {i}": each for i, each in enumerate(ALLOCATIONS)},
     "sampled": (ext.PLDSubsampleEvent(0.5, SCHEMES["bins"][0]), 1),
+    "sampled allocation": (ext.PLDSubsampleEvent(0.5, ALLOCATIONS[2][0]), 1),
+    "sampled group": (ext.PLDSubsampleEvent(0.5, ALLOCATIONS[0][0]), 2),
     "composed": (
         dp_accounting.ComposedDpEvent(
             [SCHEMES["windows"][0], ext.RandomAllocationEvent(GAUSSIAN, 2, 3)]
