@@ -47,7 +47,7 @@ class Mechanism(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Noise:
+class Noise(Mechanism):
     """Gaussian or Laplace noise around the sum of what the members contribute."""
 
     kind: str
@@ -69,7 +69,7 @@ class Noise:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class Table(Mechanism):
     """A mechanism of few outputs, by their masses in two datasets.
 
     Other values stand for laws whose logarithms lie on the line through those of the
@@ -129,7 +129,7 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
-class Runs:
+class Runs(Mechanism):
     """Several mechanisms on the same records, each of which is run a number of times.
 
     Attributes:
@@ -159,7 +159,7 @@ class Runs:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampled:
+class Sampled(Mechanism):
     """A mechanism on one Poisson sample of the records."""
 
     rate: float
@@ -188,7 +188,7 @@ class Sampled:
 
 
 @dataclasses.dataclass(frozen=True)
-class Allocated:
+class Allocated(Mechanism):
     """Steps of which each member takes part in some, drawn uniformly at random.
 
     Attributes:
@@ -285,7 +285,7 @@ def _idle(steps: int, number: int, selected: int) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class OneMember:
+class OneMember(Mechanism):
     """A mechanism of whose group one member at most contributes anything.
 
     Attributes:

@@ -40,7 +40,7 @@ _LOG = math.log(2 * _EVALUATIONS / FAILURE)
 _SLACK = 1e-9  # Losses are rounded by much less.
 # Tuning: draws to search for laws and to compare them; the most draws; the shares of P
 # and of the two best laws; the share of time for the first draws.
-_FEW, _SOME, _MOST = 200, 4000, 400_000
+_FEW, _SOME, _MOST = 200, 8000, 1_500_000
 _SHARES = (0.25, 0.25, 0.25, 0.25)
 _GOALS = (0.2, 0.5, 1.0)
 _FIRST = 0.2

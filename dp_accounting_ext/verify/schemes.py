@@ -28,7 +28,7 @@ class Scheme(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Correlated:
+class Correlated(draws.Mechanism):
     """Correlated noise: C x + σ z is released, and x has what a member contributes.
 
     The outputs are kept as Cᵀ (C x + σ z) / σ², on which every loss depends.
@@ -112,7 +112,7 @@ def squares(strategy: Array, takes: Array, deviation: float) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Listed:
+class Listed(Scheme):
     """One of a list of sets of steps, drawn uniformly.
 
     Attributes:
@@ -139,7 +139,7 @@ class Listed:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Windowed:
+class Windowed(Scheme):
     """In each cycle one step of its window, or none. Cycles share no noise.
 
     Attributes:
@@ -174,7 +174,7 @@ class Windowed:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Separated:
+class Separated(Scheme):
     """A member that took part is out for some steps. Its steps share no noise.
 
     Attributes:
@@ -226,7 +226,7 @@ class Separated:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Chained:
+class Chained(Scheme):
     """Steps that may share noise: each of a walk, or so many of each period.
 
     A member draws one walk i, the steps i, i + s, i + 2s, …, uniformly. It takes part
@@ -240,7 +240,7 @@ class Chained:
         selected: The number of steps of a period in which a member takes part, or 0.
         period: The number of steps of a period.
         memory: How many steps back, along a walk, products are counted.
-        is_exact: Whether all other products are zero.
+        is_whole: Whether all other products are zero.
     """
 
     products: Array
@@ -249,7 +249,11 @@ class Chained:
     selected: int
     period: int
     memory: int
-    is_exact: bool
+    is_whole: bool
+
+    @property
+    def is_exact(self) -> bool:
+        return self.is_whole
 
     def steps(self, rng: np.random.Generator, size: int, boost: float) -> Array:
         number = self.products.shape[1]
