@@ -204,7 +204,7 @@ FAULTS = [
     ),
 ]
 
-# The accountant's brackets are wide, and the faulty upper bound is above the truth: 1.43
+# The accountant's brackets are wide, and the faulty bound is above the truth: 1.43
 # in [0.80, 1.60], and 9.21 in [7.06, 10.24].
 NOT_SEEN = (
     "truncated batches: one record more fits in",
