@@ -92,6 +92,7 @@ ALLOCATED, RUNS = ext.RandomAllocationEvent, dp.SelfComposedDpEvent
 TRUNCATED = dp.dp_event.TruncatedSubsampledGaussianDpEvent
 COLUMN = (1.0, 0.5, 0.25, 0.125)
 BINS = ext.MatrixAllocationEvent(COLUMN, 2.0, 8, 4)
+FOUR_BINS = ext.MatrixAllocationEvent(with_product(1.0, 0.5), 8.0, 4, 16)
 STEP = SAMPLED(0.01, GAUSSIAN(1.0))
 FAULTS = [
     # Those that were first put in by hand, and were seen by nobody.
@@ -108,7 +109,7 @@ FAULTS = [
     ),
     Fault(
         "bins: products of columns 3 % too small",
-        ext.MatrixAllocationEvent(with_product(1.0, 0.5), 8.0, 4, 16),
+        FOUR_BINS,
         ext.MatrixAllocationEvent(with_product(1.0, 0.485), 8.0, 4, 16),
     ),
     Fault(
@@ -188,8 +189,8 @@ FAULTS = [
     ),
     Fault(
         "a sum: bins beside samples, of which six are lost",
-        dp.ComposedDpEvent([BINS, RUNS(SAMPLED(0.1, GAUSSIAN(1.5)), 20)]),
-        dp.ComposedDpEvent([BINS, RUNS(SAMPLED(0.1, GAUSSIAN(1.5)), 14)]),
+        dp.ComposedDpEvent([FOUR_BINS, RUNS(SAMPLED(0.1, GAUSSIAN(1.5)), 20)]),
+        dp.ComposedDpEvent([FOUR_BINS, RUNS(SAMPLED(0.1, GAUSSIAN(1.5)), 14)]),
     ),
     Fault(
         "samples of an allocation, replaced: a rate 4 % too small",
