@@ -23,7 +23,7 @@ The public names, with help of their own:
     certify_by_sampling       a bracket that holds with probability 1 − α
     pld                       privacy loss distributions of events: from_event
     risk                      what an attacker can do: advantage, true positives, …
-    verify                    a second opinion on ε, by ball arithmetic
+    verify                    a second opinion, in balls or by draws
     budget                    noise for a target, runs that remain, privacy filters
     dp_event                  these events, and four of a newer dp_accounting
     integrations              Opacus, jax_privacy

@@ -17,7 +17,7 @@ from dp_accounting_ext.validation import extras
 
 _PROG = "dp-accounting-ext"
 _INCOMPLETE, _INTERRUPTED = 1, 130
-_OF_VERDICTS = {"disagrees": 1, "undecided": 3}
+_OF_VERDICTS = {"disagrees": 1, "undecided": 3, "not refuted": 4}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status. It is 0 if all was done; 1 if a part failed, which the output
         names, or if a second computation disagrees; 2 for bad input; 3 if there is no
-        second opinion; and 130 if the command was interrupted.
+        second opinion, and 4 if it only refutes nothing; and 130 if the command was
+        interrupted.
     """
     whole = parser.Parser(
         prog=_PROG,

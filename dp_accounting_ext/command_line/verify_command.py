@@ -14,13 +14,15 @@ example:
   python -m dp_accounting_ext verify --noise-multiplier 1 --delta 1e-6 \\
       --dataset-size 60000 --batch-size 600 --sampling poisson-sampling
 
-A run is computed again, in ball arithmetic, by code that shares nothing with
-the accountant but the classes of events; it takes up to a minute for each way
-of drawing batches. It needs python-flint: pip install '.[verify]'.
+A run is computed again, by code that shares nothing with the accountant but
+the classes of events: in ball arithmetic where a theorem gives both bounds,
+else by draws from the definition of the run, which can refute a number and
+say what they could have seen. It takes about a minute for each way of drawing
+batches. It needs python-flint: pip install '.[verify]'.
 
-Exit status: 0 where every bound is confirmed; 1 where the two computations
-disagree; 3 where there is no theorem for the run here, or too wide a bracket
-to decide; 2 for bad input.
+Exit status: 0 where every bound is confirmed; 1 where one is certainly wrong;
+4 where none is refuted but not all are confirmed; 3 where there is no bound
+to compare with; 2 for bad input.
 """
 
 

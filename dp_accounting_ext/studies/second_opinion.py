@@ -1,4 +1,4 @@
-"""Verification of a training run's ε by a second computation, in ball arithmetic."""
+"""Verification of a training run's ε by a second, independent computation."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -33,7 +33,7 @@ class Opinion(displays.Displayed):
         sampling: How batches are drawn.
         adjacency: "add or remove", or "replace".
         group_size: Number of records that are protected together.
-        verification: The two brackets.
+        verification: Both brackets.
     """
 
     sampling: str
@@ -57,7 +57,7 @@ class Opinion(displays.Displayed):
 
     @property
     def in_words(self) -> str:
-        """The verdict with both brackets, as one sentence."""
+        """The verdict with the numbers of both computations, in a few sentences."""
         found = self.verification
         own = _bracket(found.lower, found.upper)
         claimed = _bracket(found.claimed_lower, found.claimed_upper)
@@ -69,16 +69,43 @@ class Opinion(displays.Displayed):
                 words += f", and its upper bound is too small by {share} % at most"
             return f"{self.name} is {words}."
         if found.verdict is Verdict.DISAGREES:
+            wrong = next(answer for answer in found.answers if answer.is_wrong)
+            own = _bracket(wrong.lower, wrong.upper)
+            claimed = _bracket(wrong.claimed_lower, wrong.claimed_upper)
             return (
-                f"{self.name} disagrees: ε is in {own}, computed apart; the "
-                f"accountant says {claimed}. One of them is wrong: please report it."
+                f"{self.name} disagrees: {_question(wrong)} is in {own}, "
+                f"{_how(found)}; the accountant says {claimed}. One of them is wrong: "
+                "please report it."
             )
-        if found.reason:
-            return f"{self.name} is not confirmed: there is {found.reason}."
-        return (
-            f"{self.name} is not confirmed: ε is in {own}, computed apart, which is "
-            f"too wide to decide; the accountant says {claimed}."
-        )
+        if found.verdict is Verdict.NOT_REFUTED:
+            least = decimals.rounded_down(found.lower, _DIGITS)
+            most = decimals.rounded_up(found.claimed_upper, _DIGITS)
+            best = min(found.others, key=lambda a: a.visible_error, default=None)
+            share = decimals.rounded_up(100 * found.visible_error, 2)
+            words = f"ε is at least {least}, {_how(found)}; claimed {most}. A bound on "
+            words += f"ε that is {share} % smaller would have been refuted"
+            if best and best.visible_error < found.visible_error:
+                share = decimals.rounded_up(100 * best.visible_error, 2)
+                words += f", and one on {_question(best)} that is {share} % smaller"
+            return f"{self.name} is not refuted: {words}."
+        reason = found.reason or f"no bound better than {own}"
+        return f"{self.name} is not confirmed: there is {reason}."
+
+
+def _how(found: verification.Verification) -> str:
+    """Returns how the verification's numbers were found."""
+    if found.is_sampled:
+        return "by draws from its definition, with probability 1 − 1e-6"
+    return "computed apart"
+
+
+def _question(answer: verification.Answer) -> str:
+    """Returns what an answer is about."""
+    if answer.kind == "ε":
+        return "ε"
+    if answer.kind == "δ":
+        return f"δ at ε = {answer.at:.4g}"
+    return f"the true positive rate at {answer.at:g}"
 
 
 class Opinions(displays.Displayed, list[Opinion]):
@@ -92,7 +119,7 @@ class Opinions(displays.Displayed, list[Opinion]):
             claimed = decimals.rounded_up(found.claimed_upper)
             rows.append((each.name, *ends, claimed, found.verdict.value))
         heads = "sampling", "ε lower", "ε upper", "claimed", "verdict"
-        return displays.Table("second opinions, by ball arithmetic", heads, rows)
+        return displays.Table("second opinions", heads, rows)
 
 
 def opinion(
@@ -146,7 +173,7 @@ def of_claims(
 def worst(found: Sequence[Opinion]) -> Verdict:
     """Returns the worst verdict. A disagreement is worse than any other verdict."""
     verdicts = {each.verification.verdict for each in found}
-    for verdict in (Verdict.DISAGREES, Verdict.UNDECIDED):
+    for verdict in (Verdict.DISAGREES, Verdict.UNDECIDED, Verdict.NOT_REFUTED):
         if verdict in verdicts:
             return verdict
     return Verdict.CONFIRMED
@@ -154,21 +181,32 @@ def worst(found: Sequence[Opinion]) -> Verdict:
 
 def sentence(found: Sequence[Opinion]) -> str:
     """Returns the sentence of a statement about second opinions on its numbers."""
-    wrong, known, unknown = (
-        [each for each in found if each.verification.verdict is verdict]
-        for verdict in (Verdict.DISAGREES, Verdict.CONFIRMED, Verdict.UNDECIDED)
-    )
-    if wrong:
+    of = {
+        verdict: [each for each in found if each.verification.verdict is verdict]
+        for verdict in Verdict
+    }
+    if wrong := of[Verdict.DISAGREES]:
         return f"Do not rely on these numbers: {' '.join(e.in_words for e in wrong)}"
-    if not known:
-        return "No second computation was able to confirm these numbers."
-    error = max(100 * each.verification.possible_error for each in known)
-    words = "A second computation, in ball arithmetic, by code that shares nothing "
-    words += f"with the first, confirms ε of {'; '.join(e.name for e in known)}; no "
-    words += f"number is too small by more than {decimals.rounded_up(error, 2)} %"
-    if unknown:
-        words += f"; it does not confirm {'; '.join(e.name for e in unknown)}"
-    return f"{words}."
+    parts = []
+    if known := of[Verdict.CONFIRMED]:
+        error = max(100 * each.verification.possible_error for each in known)
+        words = "A second computation, in ball arithmetic, by code that shares nothing "
+        words += f"with the first, confirms ε of {'; '.join(e.name for e in known)}; "
+        words += f"no number is too small by more than {decimals.rounded_up(error, 2)} "
+        parts.append(words + "%.")
+    if drawn := of[Verdict.NOT_REFUTED]:
+        error = max(100 * each.verification.visible_error for each in drawn)
+        words = (
+            "Lower bounds that share no code with the accountant do not refute ε of "
+        )
+        words += f"{'; '.join(e.name for e in drawn)}; they would have refuted a number"
+        words += f" that is {decimals.rounded_up(error, 2)} % smaller."
+        parts.append(words)
+    if unknown := of[Verdict.UNDECIDED]:
+        if not parts:
+            return "No second computation was able to confirm these numbers."
+        parts.append(f"Not looked at: {'; '.join(e.name for e in unknown)}.")
+    return " ".join(parts)
 
 
 def _bracket(lower: float, upper: float) -> str:

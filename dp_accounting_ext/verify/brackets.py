@@ -1,87 +1,149 @@
-"""Certified bounds on ε from the channels of an event."""
+"""Bounds on ε, δ and true positive rates from the definition of an event."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
+import itertools
 import math
+from typing import Any
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 import numpy as np
 
 from dp_accounting_ext.verify import channels
-from dp_accounting_ext.verify import newer_readings
+from dp_accounting_ext.verify import definitions
+from dp_accounting_ext.verify import draws
+from dp_accounting_ext.verify import readers
 from dp_accounting_ext.verify import readings
+from dp_accounting_ext.verify import sampling
 
+NeighborRel = privacy_accountant.NeighboringRelation
 Channel = channels.Channel
 Side = channels.Side
+Bound = Callable[[Channel, bool, float], float]
+Question = tuple[str, float, float]
 _WAYS = (True, False)  # Whether the record is removed.
 _LARGEST = 1e6  # The search for ε ends here.
 _HALVINGS = 60
-assert newer_readings  # Its import registers readers of events.
+_COARSER = 5  # Tuning: of lower bounds alone.
 
 
-def epsilon_bracket(
+def brackets(
     event: stock.DpEvent,
-    relation: privacy_accountant.NeighboringRelation,
-    delta: float,
+    relation: NeighborRel,
+    questions: Sequence[Question],
     cells: int,
     most: int,
     *,
     rare: float,
-) -> tuple[float, float]:
-    """Returns a lower and an upper bound on ε of a tree of events at δ.
+) -> tuple[list[float], list[float]]:
+    """Returns lower and upper bounds on the answers to questions about a tree.
+
+    An upper bound is infinite if the verification knows none for the event.
 
     Args:
         event: The tree of events.
         relation: The neighboring relation.
-        delta: δ.
+        questions: Each a kind of answer, where, and the claimed upper bound.
         cells: The number of cells into which continuous noise is discretized.
         most: The largest number of outputs of a channel.
         rare: Probability of tails that may be truncated, as in `runs.power`.
 
     Raises:
-        NoTheoremError: If the verification knows no upper bound for the event.
+        NoTheoremError: If the verification knows no bound for the event.
     """
-    sides = {}
-    for side in (Side.HIGH, Side.LOW):
-        sides[side] = readings.readings(
-            event, relation, side, cells=cells, most=most, rare=rare
-        )
-        if side is Side.HIGH and not sides[side]:
-            raise channels.NoTheoremError(
-                f"no theorem for an upper bound of {type(event).__name__} as it is"
-            )
-    high = max(
-        _at_most(channel, delta, remove)
-        for channel in sides[Side.HIGH]
-        for remove in _WAYS
+    sizes: dict[str, Any] = {"cells": cells, "most": most, "rare": rare}
+    high = readings.readings(readers.READERS, event, relation, Side.HIGH, **sizes)
+    if not high:  # Nothing is confirmed.
+        sizes |= {"cells": cells // _COARSER, "most": most // _COARSER}
+    low = readings.readings(readers.READERS, event, relation, Side.LOW, **sizes)
+    lower, upper = (
+        [
+            max((_BOUNDS[kind][i](*case, at) for case in cases), default=none)
+            for kind, at, _ in questions
+        ]
+        for i, (channels_of, none) in enumerate(((low, 0.0), (high, math.inf)))
+        for cases in [list(itertools.product(channels_of, _WAYS))]
     )
-    low = max(
-        (
-            _at_least(channel, delta, remove)
-            for channel in sides[Side.LOW]
-            for remove in _WAYS
-        ),
-        default=0.0,
-    )
-    return low, high
+    return lower, upper
 
 
-def _at_least(channel: Channel, delta: float, remove: bool) -> float:
+def sampled(
+    event: stock.DpEvent,
+    relation: NeighborRel,
+    questions: Sequence[Question],
+    cells: int,
+    most: int,
+    *,
+    rare: float,
+    seconds: float,
+    seed: int,
+) -> list[float]:
+    """Returns lower bounds on the answers that hold with probability 1 − 1e-6.
+
+    They are 0 if every part of the event has a better bound in ball arithmetic.
+
+    Args:
+        event: As for `brackets`, as are all arguments up to `rare`.
+        relation: The neighboring relation.
+        questions: The questions, of which the first is about ε.
+        cells: The number of cells.
+        most: The largest number of outputs.
+        rare: Probability of tails that may be truncated.
+        seconds: CPU time for the draws.
+        seed: The seed of the draws.
+
+    Raises:
+        NoTheoremError: If an event in the tree has no definition here.
+    """
+    members = max((int(g.group_size) for g in readings.groups(event)), default=1)
+    replaced = relation is NeighborRel.REPLACE_ONE
+    epsilon = min(questions[0][2], 100.0)
+
+    def table(part: stock.DpEvent, whole: bool) -> draws.Table:
+        asked, split = relation, (members, members * replaced)
+        if not whole:
+            asked = NeighborRel.ADD_OR_REMOVE_ONE if replaced else relation
+            split = (1, 0)
+        cases = readings.Referee(
+            readers.READERS, asked, Side.LOW, cells, most, rare, split, exactly=False
+        ).cases(part)
+        if not cases:
+            raise channels.NoTheoremError(f"no theorem for {type(part).__name__}")
+        best = max(cases, key=lambda c: float(c.delta(epsilon, remove=True)[0]))
+        q, p = (np.array([float(x.mid()) for x in row]) for row in best.rows)
+        return draws.Table.of(q, p, -1.0 if replaced and whole else 0.0)
+
+    reader = definitions.Definitions(members, replaced, table)
+    if not reader.needs_draws(event):
+        return [0.0] * len(questions)
+    return sampling.lower_bounds(
+        reader.of(event),
+        members,
+        replaced=replaced,
+        questions=[sampling.Question(*each) for each in questions],
+        seconds=seconds,
+        seed=seed,
+    )
+
+
+def _at_least(channel: Channel, remove: bool, delta: float) -> float:
     """Returns a lower bound on ε: a number at which the privacy profile exceeds δ."""
     q, p = channel.rows if remove else channel.rows[::-1]
     alone = sum((b for a, b in zip(q, p, strict=True) if a == 0), channels.ZERO)
     if alone > delta:
         return math.inf
     for margin in _margins():
-        epsilon = _about(channel, delta, remove) * (1 - margin)
+        epsilon = _about(channel, remove, delta) * (1 - margin)
         if channel.delta(epsilon, remove=remove)[0] > delta:
             return epsilon
     return 0.0
 
 
-def _at_most(channel: Channel, delta: float, remove: bool) -> float:
+def _at_most(channel: Channel, remove: bool, delta: float) -> float:
     """Returns an upper bound on ε: the privacy profile there is at most δ."""
-    about = _about(channel, delta, remove)
+    about = _about(channel, remove, delta)
     for margin in (0.0, *_margins()) if about < _LARGEST else ():
         epsilon = about * (1 + margin) + margin * 1e-9
         if channel.delta(epsilon, remove=remove)[1] <= delta:
@@ -89,12 +151,20 @@ def _at_most(channel: Channel, delta: float, remove: bool) -> float:
     return math.inf
 
 
+def _below(value: Any) -> float:
+    return max(math.nextafter(float(value), -math.inf), 0.0)
+
+
+def _above(value: Any) -> float:
+    return min(math.nextafter(float(value), math.inf), 1.0)
+
+
 def _margins() -> Iterator[float]:
     """Yields relative distances to move an estimate of ε until it is certified."""
     yield from (1e-12, 1e-9, 1e-7, 1e-5, 1e-3)
 
 
-def _about(channel: Channel, delta: float, remove: bool) -> float:
+def _about(channel: Channel, remove: bool, delta: float) -> float:
     """Returns an estimate of ε at δ, by bisection in floats; it is not certified."""
     q, p = (
         np.array([float(x.mid()) for x in row])
@@ -117,3 +187,17 @@ def _about(channel: Channel, delta: float, remove: bool) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if exceeds(middle) else (low, middle)
     return high
+
+
+# The lower and the upper bound by a channel, in one direction.
+_BOUNDS: dict[str, tuple[Bound, Bound]] = {
+    "ε": (_at_least, _at_most),
+    "δ": (
+        lambda c, way, at: _below(c.delta(at, remove=way)[0]),
+        lambda c, way, at: _above(c.delta(at, remove=way)[1]),
+    ),
+    "true positive rate": (
+        lambda c, way, at: _below(c.true_positives(at, remove=way)[0]),
+        lambda c, way, at: _above(c.true_positives(at, remove=way)[1]),
+    ),
+}

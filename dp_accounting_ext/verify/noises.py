@@ -4,13 +4,15 @@ from collections.abc import Sequence
 import fractions
 import functools
 import itertools
+from typing import Any
 
 from flint import arb
 from flint import ctx
 
 from dp_accounting_ext.verify import channels
 
-Shifts = tuple[tuple[float, fractions.Fraction], ...]
+# Shifts and their probabilities, which may be balls if there is no upper bound.
+Shifts = tuple[tuple[float, Any], ...]
 Side = channels.Side
 _MOST_BITS = 2048  # The most extra bits of precision to separate ratios.
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
@@ -79,10 +81,12 @@ def noise(
         NoTheoremError: If the ratios are found to decrease, for `HIGH`.
     """
     # Ratios of adjacent cells may differ as little as the smallest weight or shift.
-    weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
-    weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
-    bits = max(w.denominator.bit_length() - w.numerator.bit_length() for w in weights)
-    more = 2 * max(min(bits, _MOST_BITS), 0) if side is Side.HIGH else 0
+    more = 0
+    if side is Side.HIGH:
+        weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
+        weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
+        bits = [w.denominator.bit_length() - w.numerator.bit_length() for w in weights]
+        more = 2 * max(min(max(bits), _MOST_BITS), 0)
     with ctx.workprec(ctx.prec + more):
         return _noise(kind, scale, p, q, side, cells, reach)
 

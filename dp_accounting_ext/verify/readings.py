@@ -19,12 +19,12 @@ from typing import Any
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
+from flint import arb
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import noises
 from dp_accounting_ext.verify import runs
-from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Channel = channels.Channel
@@ -48,6 +48,7 @@ class Referee:
     """Reads events as channels, with the given relation, side and sizes.
 
     Attributes:
+        readers: The reader of each event that is no composition or sample.
         relation: The neighboring relation.
         side: The side from which channels bound the mechanisms.
         cells: The number of cells into which continuous noise is discretized.
@@ -58,6 +59,7 @@ class Referee:
         exactly: Whether channels of discrete mechanisms stay exact.
     """
 
+    readers: "Readers"
     relation: NeighborRel
     side: Side
     cells: int = 150
@@ -121,13 +123,14 @@ class Referee:
             found = self._replaced(event)
             if found is not None:
                 return found
-            if type(event) not in _ONES_OWN:
+            if kind(event) not in _ONES_OWN:
                 return self._one_leaves(event)
         if isinstance(event, SAMPLES):
             return self._on_a_sample(event)
-        if type(event) not in READERS:
-            raise channels.NoTheoremError(f"no theorem for {type(event).__name__}")
-        return READERS[type(event)](event, self)
+        name = kind(event)
+        if name not in self.readers:
+            raise channels.NoTheoremError(f"no theorem for {name}")
+        return self.readers[name](event, self)
 
     def _one_leaves(self, event: Any) -> list[Channel]:
         """Returns the cases in which the replacing record contributes nothing."""
@@ -148,7 +151,11 @@ class Referee:
         if scale == 0:
             return noises.without_noise(p, q)
         kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
-        p, q = (tuple((shift, w) for shift, w in law if w) for law in (p, q))
+        # A ball that may be zero counts.
+        p, q = (
+            tuple((shift, w) for shift, w in law if isinstance(w, arb) or w)
+            for law in (p, q)
+        )
         widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
         # Large shifts need finer cells, because ratios change faster.
         cells = min(int(self.cells * (1 + widest / 3)), 4 * self.cells)
@@ -157,7 +164,10 @@ class Referee:
         cells = cells * max(reach, 12) // 12
         # The time for each cell grows with the number of shifts.
         cells = min(cells, max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS))
-        return noises.noise(kind, scale, p, q, self.side, cells=cells, reach=reach)
+        # Balls cannot be looked up.
+        balls = any(isinstance(w, arb) for law in (p, q) for _, w in law)
+        make = noises.noise.__wrapped__ if balls else noises.noise
+        return make(kind, scale, p, q, self.side, cells=cells, reach=reach)
 
     def _on_a_sample(self, event: Any) -> list[Channel]:
         rate = float(event.sampling_probability)
@@ -230,7 +240,7 @@ class Referee:
         if self.relation is NeighborRel.ADD_OR_REMOVE_ONE:
             inside = dataclasses.replace(self, relation=NeighborRel.REPLACE_ONE)
         found = inside.cases(event)
-        if type(event) in REVERSIBLE:
+        if kind(event) in REVERSIBLE:
             # The other records contribute and this one does not, so that the rows of
             # the inner mechanism are exchanged.
             found += [dataclasses.replace(c, rows=c.rows[::-1]) for c in found]
@@ -364,6 +374,13 @@ def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]
     return [(leaving, size - leaving) for leaving in range(size + 1)]
 
 
+def kind(event: Any) -> str:
+    """Returns the name of an event's class, with its module if it is a stranger's."""
+    home, name = type(event).__module__, type(event).__name__
+    known = home.partition(".")[0] in ("dp_accounting", "dp_accounting_ext")
+    return name if known else f"{home}.{name}"
+
+
 def groups(event: Any) -> Iterator[dp_event.GroupSubsampledEvent]:
     """Yields the groups in a tree of events."""
     if isinstance(event, dp_event.GroupSubsampledEvent):
@@ -376,7 +393,11 @@ def groups(event: Any) -> Iterator[dp_event.GroupSubsampledEvent]:
 
 
 def readings(
-    event: stock.DpEvent, relation: NeighborRel, side: Side, **sizes: Any
+    readers: "Readers",
+    event: stock.DpEvent,
+    relation: NeighborRel,
+    side: Side,
+    **sizes: Any,
 ) -> list[Channel]:
     """Returns the channels of all cases of an event; an empty list if none is known.
 
@@ -387,7 +408,9 @@ def readings(
     for split in splits(event, relation):
         cases: list[Channel] = []
         for exactly in (True, False):
-            referee = Referee(relation, side, split=split, exactly=exactly, **sizes)
+            referee = Referee(
+                readers, relation, side, split=split, exactly=exactly, **sizes
+            )
             try:
                 cases = referee.cases(event)
                 break
@@ -399,15 +422,15 @@ def readings(
     return found
 
 
-# The reader of each type of event. `base_readings` and `newer_readings` fill the table.
-READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {}
-
 # Events in which the roles of the record and of the other records can be exchanged.
-REVERSIBLE: set[type] = set()
+REVERSIBLE: set[str] = set()
 
 # Events that have their own channel under the replace-one relation.
 _ONES_OWN = {
-    stock.RandomizedResponseDpEvent,
-    stock.TruncatedSubsampledGaussianDpEvent,
-    sampling_event.PrivateSamplingEvent,
+    "RandomizedResponseDpEvent",
+    "TruncatedSubsampledGaussianDpEvent",
+    "PrivateSamplingEvent",
 }
+
+# Readers by the names of events. Each returns the cases of an event.
+Readers = dict[str, Callable[[Any, Referee], list[Channel]]]

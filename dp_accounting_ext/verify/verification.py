@@ -4,7 +4,6 @@ from collections.abc import Iterator
 import contextlib
 import dataclasses
 import enum
-import functools
 import math
 import time
 from typing import Any
@@ -19,19 +18,55 @@ _NARROW = 0.005  # No further attempt is made once the relative width is at most
 _WIDEST = 0.1  # A bracket of larger relative width confirms nothing.
 _RARE = 1e-7  # Probability of tails that may be truncated, relative to δ.
 _SMALLEST_DELTA = 1e-250
+_RATE = 0.01  # The false positive rate at which powers are compared.
 
 
 class Verdict(str, enum.Enum):
     """The result of a verification."""
 
     CONFIRMED = "confirmed"
+    NOT_REFUTED = "not refuted"
     DISAGREES = "disagrees"
     UNDECIDED = "undecided"
 
 
 @dataclasses.dataclass(frozen=True)
+class Answer:
+    """Two brackets on the answer to one question, computed independently.
+
+    Attributes:
+        kind: "ε", "δ" or "true positive rate".
+        at: δ; ε; or the false positive rate.
+        lower: The verification's lower bound; 0 if it knows none.
+        upper: The verification's upper bound; infinite if it knows none.
+        claimed_lower: The accountant's lower bound; 0 if it has none.
+        claimed_upper: The accountant's upper bound.
+    """
+
+    kind: str
+    at: float
+    lower: float
+    upper: float
+    claimed_lower: float
+    claimed_upper: float
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a claimed bound is on the wrong side, or is no number."""
+        in_order = self.claimed_upper >= self.lower and self.claimed_lower <= self.upper
+        return not in_order
+
+    @property
+    def visible_error(self) -> float:
+        """The least share by which too small a claimed upper bound would be refuted."""
+        if not 0 < self.claimed_upper < math.inf:
+            return 0.0 if self.lower == self.claimed_upper else 1.0
+        return min(max(1 - self.lower / self.claimed_upper, 0.0), 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
 class Verification:
-    """Two brackets on one ε, computed independently.
+    """Two brackets on one ε, computed independently, and on related answers.
 
     Attributes:
         delta: δ.
@@ -40,7 +75,9 @@ class Verification:
         claimed_lower: The accountant's lower bound on ε; 0 if it has none.
         claimed_upper: The accountant's upper bound on ε.
         seconds: CPU time of the verification, in seconds.
-        reason: The reason why there is no bracket; empty if there is one.
+        reason: The reason why there is no upper bound; empty if there is one.
+        others: The same for δ at other ε, of both signs, and a true positive rate.
+        is_sampled: Whether lower bounds hold with probability 1 − 1e-6 only.
     """
 
     delta: float
@@ -50,20 +87,30 @@ class Verification:
     claimed_upper: float
     seconds: float
     reason: str = ""
+    others: tuple[Answer, ...] = ()
+    is_sampled: bool = False
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """All answers: first ε, then the others."""
+        ends = self.lower, self.upper, self.claimed_lower, self.claimed_upper
+        return Answer("ε", self.delta, *ends), *self.others
 
     @property
     def verdict(self) -> Verdict:
         """Whether the verification confirms the accountant's bounds.
 
         It disagrees if a claimed bound is certainly on the wrong side, or is no number.
-        Otherwise it confirms them if its own bracket is at most a tenth of ε wide.
+        Otherwise it confirms them if its own bracket is at most a tenth of ε wide. Else
+        it does not refute them, if it has a lower bound.
         """
-        if not (self.claimed_upper >= self.lower and self.claimed_lower <= self.upper):
+        if any(answer.is_wrong for answer in self.answers):
             return Verdict.DISAGREES
         if self.lower == self.upper:  # Also where both are infinite, or zero.
             return Verdict.CONFIRMED
-        narrow = self.lower >= (1 - _WIDEST) * self.upper
-        return Verdict.CONFIRMED if narrow else Verdict.UNDECIDED
+        if self.lower >= (1 - _WIDEST) * self.upper:
+            return Verdict.CONFIRMED
+        return Verdict.NOT_REFUTED if self.lower > 0 else Verdict.UNDECIDED
 
     @property
     def possible_error(self) -> float:
@@ -77,12 +124,18 @@ class Verification:
             return 1.0
         return (self.upper - self.claimed_upper) / self.upper
 
+    @property
+    def visible_error(self) -> float:
+        """The least share of ε by which too small an upper bound would be refuted."""
+        return self.answers[0].visible_error
+
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields, the verdict and the possible error."""
+        """Returns the fields, the verdict, and the possible and the visible error."""
         return {
             **dataclasses.asdict(self),
             "verdict": self.verdict.value,
             "possible_error": self.possible_error,
+            "visible_error": self.visible_error,
         }
 
 
@@ -90,24 +143,32 @@ def verify_epsilon(
     accountant: privacy_accountant.PrivacyAccountant,
     target_delta: float,
     *,
-    seconds: float = 60.0,
+    seconds: float = 50.0,
+    seed: int = 0,
 ) -> Verification:
-    """Returns an accountant's bounds on ε beside an independently computed bracket.
+    """Returns an accountant's bounds on ε beside independent ones.
+
+    Where there is no theorem for an upper bound, outputs are drawn from the definition
+    of the event. Bounds on δ at ε = −1/2, at 0 and at half of the claimed ε, and on the
+    true positive rate at a false positive rate of 1 %, are compared as well, if the
+    accountant has them.
 
     Args:
         accountant: An accountant of this package, or any other that has a ledger and
             whose `get_epsilon` is meant to return an upper bound.
         target_delta: δ, in [1e-250, 1).
-        seconds: CPU time, in seconds, after which no finer attempt is begun.
+        seconds: CPU time, in seconds, after which no finer attempt is begun, and no
+            more outputs are drawn.
+        seed: The seed of the draws. How many are drawn depends on the time.
 
     Raises:
         TypeError: If `accountant` is not an accountant with a ledger.
-        ValueError: If `target_delta` or `seconds` is out of range.
+        ValueError: If `target_delta`, `seconds` or `seed` is out of range.
         ModuleNotFoundError: If python-flint is not installed.
 
     Guarantees:
         `lower` ≤ ε ≤ `upper` for the events of the ledger, if Arb's balls contain the
-        true values.
+        true values; with `is_sampled`, `lower` ≤ ε with probability 1 − 1e-6.
     """
     for name in ("ledger", "neighboring_relation", "get_epsilon"):
         if not hasattr(accountant, name):
@@ -120,27 +181,84 @@ def verify_epsilon(
         raise ValueError(f"target_delta must be in [1e-250, 1). Found {delta}.")
     if not seconds > 0:
         raise ValueError(f"seconds must be positive. Found {seconds}.")
-    claimed = _claimed(accountant, delta)
+    if not seed >= 0:
+        raise ValueError(f"seed must be at least 0. Found {seed}.")
+    claims = _claims(accountant, delta)
+    asked = [(kind, at, upper) for kind, at, _, upper in claims]
     begin = time.process_time()
-    found = functools.partial(Verification, delta)
     event, relation = accountant.ledger, accountant.neighboring_relation
-    with _arithmetic() as (bracket, no_theorem):
-        lower, upper = 0.0, math.inf
+    lower, upper = [0.0] * len(claims), [math.inf] * len(claims)
+    reason, is_sampled = "", False
+    with _arithmetic() as (brackets, no_theorem):
         for sizes in _ATTEMPTS:
             before = time.process_time()
             try:
-                ends = bracket(event, relation, delta, *sizes, rare=_RARE * delta)
+                ends = brackets.brackets(
+                    event, relation, asked, *sizes, rare=_RARE * delta
+                )
             except no_theorem as error:
-                spent = time.process_time() - begin
-                return found(0.0, math.inf, *claimed, spent, str(error))
-            # The bracket of every attempt holds, and so does their intersection.
-            lower, upper = max(lower, ends[0]), min(upper, ends[1])
+                reason = str(error)
+                break
+            # The brackets of every attempt hold, and so do their intersections.
+            lower = [max(*both) for both in zip(lower, ends[0], strict=True)]
+            upper = [min(*both) for both in zip(upper, ends[1], strict=True)]
             now = time.process_time()
-            if upper - lower <= _NARROW * upper or lower == upper:
+            if math.inf == upper[0] != lower[0]:
+                reason = f"no theorem for an upper bound of {_name(event)} as it is"
+                break
+            if upper[0] - lower[0] <= _NARROW * upper[0] or lower[0] == upper[0]:
                 break
             if now - begin + _GROWTH * (now - before) > seconds:
                 break
-    return found(lower, upper, *claimed, time.process_time() - begin)
+        if reason:
+            left = max(seconds - (time.process_time() - begin), seconds / 2)
+            try:
+                drawn = brackets.sampled(
+                    event,
+                    relation,
+                    asked,
+                    *_ATTEMPTS[0],
+                    rare=_RARE * delta,
+                    seconds=left,
+                    seed=seed,
+                )
+                is_sampled = any(drawn)
+                lower = [max(*both) for both in zip(lower, drawn, strict=True)]
+            except no_theorem as error:
+                reason = str(error)
+    found = [
+        Answer(kind, at, *own, *claimed)
+        for (kind, at, *claimed), *own in zip(claims, lower, upper, strict=True)
+    ]
+    return Verification(
+        delta,
+        lower[0],
+        upper[0],
+        *claims[0][2:],
+        time.process_time() - begin,
+        reason,
+        tuple(found[1:]),
+        is_sampled,
+    )
+
+
+def _name(event: Any) -> str:
+    return type(event).__name__
+
+
+def _claims(accountant: Any, delta: float) -> list[tuple[str, float, float, float]]:
+    """Returns what the accountant says: the kind of answer, where, and two bounds."""
+    found = [("ε", delta, *_claimed(accountant, delta))]
+    epsilon = found[0][3]
+    asked = [-0.5, 0.0, epsilon / 2] if 0 < epsilon < 600 else [-0.5, 0.0]
+    if hasattr(accountant, "get_delta_bounds"):
+        for at in asked:
+            low, high = map(float, accountant.get_delta_bounds(at))
+            found.append(("δ", at, low, high))
+    if hasattr(accountant, "get_true_positive_rate_bounds"):
+        low, high = map(float, accountant.get_true_positive_rate_bounds(_RATE))
+        found.append(("true positive rate", _RATE, low, high))
+    return found
 
 
 def _claimed(accountant: Any, delta: float) -> tuple[float, float]:
@@ -155,7 +273,7 @@ def _claimed(accountant: Any, delta: float) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def _arithmetic() -> Iterator[tuple[Any, type[Exception]]]:
-    """Yields the functions that need python-flint, with its precision set meanwhile."""
+    """Yields the module that needs python-flint, with its precision set meanwhile."""
     try:
         import flint
     except ModuleNotFoundError as error:
@@ -170,6 +288,6 @@ def _arithmetic() -> Iterator[tuple[Any, type[Exception]]]:
 
     with flint.ctx.workprec(channels.BITS):
         try:
-            yield brackets.epsilon_bracket, channels.NoTheoremError
+            yield brackets, channels.NoTheoremError
         finally:
             noises.noise.cache_clear()

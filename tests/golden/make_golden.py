@@ -30,6 +30,7 @@ import registered
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import readers
 from dp_accounting_ext.verify import readings
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -109,7 +110,7 @@ def channel_delta(event: Any, relation: NeighborRel, rare: float) -> Bounds:
     """Returns ε ↦ bounds on δ of an event, by the referee; none above counts as 1."""
     sizes = {"cells": 600, "most": 240, "rare": rare}
     low, high = (
-        readings.readings(event, relation, side, **sizes)
+        readings.readings(readers.READERS, event, relation, side, **sizes)
         for side in (channels.Side.LOW, channels.Side.HIGH)
     )
 

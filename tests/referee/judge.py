@@ -14,6 +14,7 @@ import own_readings
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
+from dp_accounting_ext.verify import readers
 from dp_accounting_ext.verify import readings
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -81,7 +82,7 @@ class Truth:
     """Certain bounds on the divergences of an event, of which some may be missing."""
 
     def __init__(self, question: Question, **sizes: Any) -> None:
-        arguments = question.event, question.relation
+        arguments = readers.READERS, question.event, question.relation
         self._low = readings.readings(*arguments, Side.LOW, **sizes)
         self._high = readings.readings(*arguments, Side.HIGH, **sizes)
 

@@ -6,14 +6,15 @@ import registered
 
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.verify import channels
-from dp_accounting_ext.verify import newer_readings
+from dp_accounting_ext.verify import readers
 from dp_accounting_ext.verify import readings
 
 flint.ctx.prec = channels.BITS
 event_table.register_stock_events(newer_events.MODULE)
-newer_readings.read_events_of(newer_events.MODULE)
-readings.READERS[registered.DiscreteEvent] = lambda event, referee: [
+_NEWER = "RandomAllocationDpEvent"
+readers.READERS[f"newer_events.{_NEWER}"] = readers.READERS[_NEWER]
+readers.READERS["registered.DiscreteEvent"] = lambda event, referee: [
     channels.exact(*registered.laws(event))
 ]
-readings.REVERSIBLE.add(registered.DiscreteEvent)
-readings.READERS[registered.SingleShiftEvent] = lambda event, referee: [channels.NO_OP]
+readings.REVERSIBLE.add("registered.DiscreteEvent")
+readers.READERS["registered.SingleShiftEvent"] = lambda event, referee: [channels.NO_OP]

@@ -16,6 +16,8 @@ from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.verify import brackets
 from dp_accounting_ext.verify import verification
 
+ADD = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 STEP = dp_accounting.GaussianDpEvent(1.0)
 SAMPLE = dp_accounting.PoissonSampledDpEvent(0.01, STEP)
 ALLOCATED = ext.RandomAllocationEvent(STEP, 1, 100)
@@ -36,7 +38,7 @@ def each_once(compute):
     return bracket
 
 
-COMPUTED = brackets.epsilon_bracket
+COMPUTED = brackets.brackets
 BRACKET = each_once(COMPUTED)
 
 
@@ -45,7 +47,7 @@ def few_cells(request, monkeypatch):
     """Brackets of half a percent are enough where nobody asks for their width."""
     if "slow" not in request.keywords:
         monkeypatch.setattr(verification, "_ATTEMPTS", ((150, 120),))
-        monkeypatch.setattr(brackets, "epsilon_bracket", BRACKET)
+        monkeypatch.setattr(brackets, "brackets", BRACKET)
 
 
 def verified(event, count=1, delta=1e-6):
@@ -127,18 +129,95 @@ class Claims(ext.PLDAccountant):
         return 0.5, 1.0
 
 
-@pytest.mark.parametrize("event", ["matrix", "three of ten", "group", "selection"])
-def test_where_there_is_no_theorem_it_says_so(event):
-    event = {
-        "matrix": ext.MatrixAllocationEvent([1.0], 1.0, 4, 1),
-        "three of ten": ext.RandomAllocationEvent(STEP, 3, 10),
-        "group": ext.GroupSubsampledEvent(65, SAMPLE),
-        "selection": dp_accounting.dp_event.RepeatAndSelectDpEvent(STEP, 2.0, 1.0),
-    }[event]
+def test_where_there_is_no_bound_it_says_so():
+    event = ext.GroupSubsampledEvent(65, SAMPLE)
     found = verify.verify_epsilon(Claims().compose(event), 1e-6)
     assert found.verdict is verify.Verdict.UNDECIDED
     assert found.reason.startswith("no theorem")
     assert (found.lower, found.upper) == (0, math.inf)
+
+
+COLUMN = (1.0, 0.5, 0.25)
+ALLOCATION = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(2.0), 1, 20)
+BINS = ext.MatrixAllocationEvent(COLUMN, 2.0, 4, 2)
+WINDOWS = ext.WindowedAllocationEvent(COLUMN, 1.5, 4, 3, 5, 0.5)
+# Events without a theorem, and what an accountant with a fault reads in their place.
+NOT_BRACKETED = {
+    "bins": (BINS, ext.MatrixAllocationEvent((1.0, 0.3, 0.1), 2.0, 4, 2), ADD),
+    "windows": (WINDOWS, ext.WindowedAllocationEvent(COLUMN, 1.5, 4, 3, 4, 0.5), ADD),
+    "apart": (ext.MinSepSamplingEvent(COLUMN, 2.0, 0.1, 3, 20), None, ADD),
+    "groups": (ext.CyclicPoissonEvent(COLUMN, 2.0, 0.3, 4, 20), None, ADD),
+    "samples": (ext.PoissonMatrixEvent(COLUMN, 2.0, 0.1, 20), None, ADD),
+    "many bands": (ext.PoissonMatrixEvent((1.0,) * 12, 6.0, 0.1, 20), None, ADD),
+    "two of eight": (ext.SelectedStepsMatrixEvent(COLUMN, 4.0, 2, 8, 1), None, ADD),
+    "replaced in 1 of 20": (
+        ALLOCATION,
+        ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(2.1), 1, 20),
+        REPLACE,
+    ),
+    "replaced in 3 of 10": (ext.RandomAllocationEvent(STEP, 3, 10), None, REPLACE),
+    "a group": (ext.GroupSubsampledEvent(3, ALLOCATION), None, ADD),
+    "an epoch that stopped": (
+        ext.ScheduledAllocationEvent([STEP], [6], 9),
+        ext.ScheduledAllocationEvent([STEP], [6], 12),
+        REPLACE,
+    ),
+    "truncated": (
+        dp_accounting.dp_event.TruncatedSubsampledGaussianDpEvent(50, 0.1, 5, 1.0),
+        None,
+        ADD,
+    ),
+    "zCDP": (dp_accounting.dp_event.ZCDpEvent(0.1, 0.0), None, ADD),
+    "a selection": (
+        dp_accounting.dp_event.RepeatAndSelectDpEvent(STEP, 2.0, 1.0),
+        None,
+        ADD,
+    ),
+    "a sum": (dp_accounting.ComposedDpEvent([BINS, SAMPLE]), None, ADD),
+}
+
+
+class Claimed:
+    """Claims ε of one event for another one."""
+
+    def __init__(self, ledger, read, neighboring_relation):
+        self.ledger, self.neighboring_relation = ledger, neighboring_relation
+        self.get_epsilon = (
+            ext.PLDAccountant(neighboring_relation).compose(read).get_epsilon
+        )
+
+
+@pytest.mark.parametrize("name", NOT_BRACKETED)
+def test_what_has_no_theorem_is_not_refuted(name):
+    event, wrong, relation = NOT_BRACKETED[name]
+    found = verify.verify_epsilon(Claimed(event, event, relation), 1e-5, seconds=1.0)
+    assert found.verdict is verify.Verdict.NOT_REFUTED
+    assert 0 < found.lower < found.claimed_upper < found.upper
+    assert 0 < found.visible_error < 1
+    if wrong is None:
+        return
+    seen = verify.verify_epsilon(Claimed(event, wrong, relation), 1e-5, seconds=1.0)
+    assert seen.verdict is verify.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("at", [-0.5, 0.0, "half", "rate"])
+@pytest.mark.parametrize("event", [SAMPLE, BINS])
+def test_every_other_answer_is_looked_at(event, at):
+    """ε is right, and one answer beside it is wrong."""
+
+    class Wrong(ext.PLDAccountant):
+        def get_delta_bounds(self, target_epsilon):
+            low, high = super().get_delta_bounds(target_epsilon)
+            wrong = target_epsilon == at or (at == "half" and target_epsilon > 0)
+            return (0.0, 0.7 * low) if wrong else (low, high)
+
+        def get_true_positive_rate_bounds(self, rate):
+            low, high = super().get_true_positive_rate_bounds(rate)
+            return (0.0, 0.9 * low) if at == "rate" else (low, high)
+
+    found = verify.verify_epsilon(Wrong().compose(event), 1e-5, seconds=1.0)
+    assert found.verdict is verify.Verdict.DISAGREES
+    assert sum(answer.is_wrong for answer in found.answers) == 1
 
 
 @pytest.fixture(params=["too small", "too large"])
@@ -147,7 +226,7 @@ def wrong_bounds(request, monkeypatch):
 
     The second opinion computes its brackets anew, which must not follow.
     """
-    monkeypatch.setattr(brackets, "epsilon_bracket", each_once(COMPUTED))
+    monkeypatch.setattr(brackets, "brackets", each_once(COMPUTED))
     worst, share = (
         privacy_bounds.WorstPrivacyBounds,
         0.99 if request.param[4:] == "small" else 1.01,
@@ -179,7 +258,9 @@ def test_the_command_and_the_sentence(capsys):
     assert row["lower"] <= row["claimed_upper"] and row["claimed_lower"] <= row["upper"]
     none = COMMAND + "--batches-per-record 2 --sampling random-allocation"
     status, out, err = run(capsys, none)
-    assert (status, err) == (3, "") and "no theorem" in " ".join(out.split())
+    assert (status, err) == (4, "") and "would have been refuted" in " ".join(
+        out.split()
+    )
     unknown = verification.Verification(1e-6, 0.0, math.inf, 1.0, 1.1, 0.0)
     opinion = second_opinion.Opinion("any", "replace", 1, unknown)
     assert "No second computation" in second_opinion.sentence([opinion])
@@ -202,6 +283,7 @@ def test_without_the_library_it_says_what_to_install(capsys, monkeypatch):
         ({"target_delta": 0.0}, ValueError, "target_delta must be in.*0.0"),
         ({"target_delta": float("nan")}, ValueError, "target_delta must be in.*nan"),
         ({"seconds": 0.0}, ValueError, "seconds must be positive.*0.0"),
+        ({"seed": -1}, ValueError, "seed must be at least 0.*-1"),
     ],
 )
 def test_bad_input(change, error, words):

@@ -1,12 +1,13 @@
-"""Channels of the events of newer versions of dp_accounting, and of selections.
+"""What each event is in ball arithmetic: the channels of its outputs, by definition.
 
-Each reader returns some of the mechanisms that the event describes, as lower bounds.
-If one of them is known to be the worst, there is a `HIGH` channel as well. There is
-none for selections and for zCDP mechanisms.
+A reader returns the cases of an event, as `readings` says. Some are some of the
+mechanisms that the event describes, as lower bounds. If one of them is known to be the
+worst, there is a `HIGH` channel as well.
 """
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import fractions
 import functools
 import math
 from typing import Any
@@ -14,17 +15,158 @@ from typing import Any
 from dp_accounting import dp_event as stock
 from flint import arb
 from flint import ctx
+from flint import fmpz
 
-from dp_accounting_ext.verify import base_readings
+from dp_accounting_ext.verify import allocations
 from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import noises
 from dp_accounting_ext.verify import readings
 from dp_accounting_ext.verify import runs
 
 Channel = channels.Channel
+NeighborRel = readings.NeighborRel
 Side = channels.Side
 ball = channels.ball
 # Precision for differences of two probabilities that are as small as floats can be.
 _BITS = 2400
+
+
+def _noise(event: Any, referee: readings.Referee) -> list[Channel]:
+    return [referee.noise(event, ((1.0, readings.ONE),), readings.UNSHIFTED)]
+
+
+def _discrete_laplace(event: Any, referee: readings.Referee) -> list[Channel]:
+    if event.noise_parameter == 0:
+        return [channels.EVERYTHING]
+    return [
+        noises.discrete_laplace(float(event.noise_parameter), int(event.sensitivity))
+    ]
+
+
+def _randomized_response(event: Any, referee: readings.Referee) -> list[Channel]:
+    return [
+        noises.randomized_response(
+            float(event.noise_parameter),
+            int(event.num_buckets),
+            replace_one=referee.relation is NeighborRel.REPLACE_ONE,
+        )
+    ]
+
+
+def _mixture(event: Any, referee: readings.Referee) -> list[Channel]:
+    deviation = float(event.standard_deviation)
+    weights = [fractions.Fraction(float(w)) for w in event.sampling_probs]
+    together: dict[float, fractions.Fraction] = {}
+    for shift, weight in zip(event.sensitivities, weights, strict=True):
+        together[float(shift)] = together.get(float(shift), 0) + weight / sum(weights)
+    p = tuple(sorted((s, w) for s, w in together.items() if w))
+    noise = stock.GaussianDpEvent(deviation)
+    return [referee.noise(noise, p, readings.UNSHIFTED)]
+
+
+def _truncated(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns the cases of a truncated sample: a record at +1, all others at v.
+
+    Here m is the number of other records that were drawn, and B is the largest size of
+    a batch. Without the record the batch has min(m, B) records. If the record is drawn,
+    it is among the B records that are kept with probability min(1, B / (m + 1)), and
+    the batch then has min(m, B − 1) others; otherwise it has min(m, B) others. A record
+    that replaces it, or contributes nothing, is drawn in the same way.
+    """
+    if referee.side is Side.HIGH:
+        return []
+    size, most = int(event.dataset_size), int(event.truncated_batch_size)
+    rate = ball(float(event.sampling_probability))
+    if not (size and most and rate > 0):
+        return [channels.NO_OP]
+    most = min(most, size)
+    drawn = _binomial(size - 1, rate, most)
+    more = 1 - sum(drawn, channels.ZERO)
+    # The sum of P(m) / (m + 1) over m ≥ B is a tail of one draw more.
+    kept = (1 - sum(_binomial(size, rate, most + 1), channels.ZERO)) * most / size
+    # (others, whether the record is in the batch) and the probability.
+    ways = [((m, 0), (1 - rate) * weight) for m, weight in enumerate(drawn)]
+    ways += [((m, 1), rate * weight) for m, weight in enumerate(drawn)]
+    ways += [((most, 0), more - kept), ((most - 1, 1), kept)]
+    others = {NeighborRel.REPLACE_ONE: -1, NeighborRel.REPLACE_SPECIAL: 0}
+
+    def law(value: int, record: int) -> noises.Shifts:
+        found: dict[float, arb] = {}
+        for (number, inside), weight in ways:
+            total = float(value * number + record * inside)
+            found[total] = found.get(total, channels.ZERO) + weight
+        return tuple(found.items())
+
+    found = []
+    for value in (0, -1):
+        q: noises.Shifts
+        if referee.relation in others:
+            q = law(value, others[referee.relation])
+        else:
+            sizes = [*enumerate(drawn), (most, more)]
+            q = tuple((float(value * number), weight) for number, weight in sizes)
+            if value == 0:
+                q = ((0.0, channels.ONE),)
+        noise = stock.GaussianDpEvent(event.noise_multiplier)
+        found.append(referee.noise(noise, law(value, 1), q))
+    return found
+
+
+def _binomial(size: int, rate: arb, most: int) -> list[arb]:
+    """Returns the probabilities of fewer than `most` of `size` draws."""
+    found = []
+    for number in range(min(most, size + 1)):
+        ways = arb(fmpz.bin_uiui(size, number))
+        found.append(ways * rate**number * (1 - rate) ** (size - number))
+    return found
+
+
+def _random_allocation(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Reads random allocation: the record takes part in k of t steps."""
+    steps, selected = int(event.num_steps), int(event.num_selected)
+    inner = referee.channel(event.event)
+    if inner is None:
+        return []
+    return [
+        allocations.allocated([(inner, steps)], selected, referee.most, referee.rare)
+    ]
+
+
+def _scheduled_allocation(event: Any, referee: readings.Referee) -> list[Channel]:
+    steps = []
+    for inner, count in zip(event.events, event.counts, strict=True):
+        channel = referee.channel(inner)
+        if channel is None:
+            return []
+        steps.append((channel, int(count)))
+    # Steps that did not run release nothing, whether the record was allocated or not.
+    rest = int(event.num_steps) - sum(number for _, number in steps)
+    if rest:
+        steps.append((channels.NO_OP, rest))
+    return [allocations.allocated(steps, 1, referee.most, referee.rare)]
+
+
+def _private_sampling(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns the case of two laws between the bounds, on 64 outputs of equal mass.
+
+    The one law has its surplus mass on the first outputs, the other on the last. The
+    upper bound is the limit of outputs of small masses, of which every measure is a
+    merging.
+    """
+    number = 64
+    half, mass = ball(event.epsilon) / 2, ball(event.total_mass)
+    least, most = (-half).exp(), half.exp()
+    if referee.side is Side.HIGH:
+        best = (1 - least * mass).min(most * mass - 1) / (most - least)
+        truth, lie = most * best, least * best
+        nothing = 1 - truth - lie
+        return [channels.exact([truth, nothing, lie], [lie, nothing, truth])]
+    low, high = mass / number * least, mass / number * most
+    law, left = [low] * number, 1 - number * low
+    for place in range(number):
+        law[place] += left.max(channels.ZERO).min(high - low)
+        left -= high - low
+    return [channels.exact(law, law[::-1])]
 
 
 def _response(epsilon: Any, delta: Any) -> Channel:
@@ -248,23 +390,23 @@ def _best(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
     return found
 
 
-_NEWER = {
+# By the names of events, some of which not every version of dp_accounting has.
+READERS: readings.Readers = {
+    "GaussianDpEvent": _noise,
+    "LaplaceDpEvent": _noise,
+    "DiscreteLaplaceDpEvent": _discrete_laplace,
+    "RandomizedResponseDpEvent": _randomized_response,
+    "MixtureOfGaussiansDpEvent": _mixture,
+    "TruncatedSubsampledGaussianDpEvent": _truncated,
     "EpsilonDeltaDpEvent": _epsilon_delta,
     "ExponentialMechanismDpEvent": _exponential,
     "PermuteAndFlipDpEvent": _permute_and_flip,
     "DiscreteGaussianDpEvent": _discrete_gaussian,
-    "RandomAllocationDpEvent": base_readings.random_allocation,
     "ZCDpEvent": _zero_concentrated,
     "SingleEpochTreeAggregationDpEvent": _tree_aggregation,
     "RepeatAndSelectDpEvent": _selection,
+    "RandomAllocationEvent": _random_allocation,
+    "RandomAllocationDpEvent": _random_allocation,
+    "ScheduledAllocationEvent": _scheduled_allocation,
+    "PrivateSamplingEvent": _private_sampling,
 }
-
-
-def read_events_of(module: Any) -> None:
-    """Registers readers for those of the events that the module has, by their names."""
-    for name, reader in _NEWER.items():
-        if hasattr(module, name):
-            readings.READERS[getattr(module, name)] = reader
-
-
-read_events_of(stock)

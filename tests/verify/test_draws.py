@@ -1,0 +1,326 @@
+"""Draws and losses, beside sums over all sets of steps and closed forms."""
+
+import itertools
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from scipy import special
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import definitions
+from dp_accounting_ext.verify import draws
+from dp_accounting_ext.verify import sampling
+from dp_accounting_ext.verify import schemes
+
+COLUMN = (1.0, 0.6, 0.3)
+GAUSSIAN = dp_accounting.GaussianDpEvent(1.5)
+LAPLACE = dp_accounting.LaplaceDpEvent(2.0)
+SAMPLE = dp_accounting.PoissonSampledDpEvent(0.4, GAUSSIAN)
+ROWS = ((1.0, 0, 0, 0), (0.5, 0.9, 0, 0), (0, 0.4, 1.0, 0), (0, 0, 0.2, 0.7))
+
+
+def mechanism_of(event, members=1, *, replaced=False):
+    def table(part, whole):
+        raise AssertionError(part)
+
+    return definitions.Definitions(members, replaced, table).of(event)
+
+
+def products(law, count):
+    """The sets of several independent draws, each moved to its place."""
+    found = {}
+    for way in itertools.product(law.items(), repeat=count):
+        steps = frozenset().union(*(moved(i) for i, (moved, _) in enumerate(way)))
+        found[steps] = found.get(steps, 0) + math.prod(p for _, p in way)
+    return found
+
+
+def bins(bins, epochs):
+    every = [frozenset(range(i, bins * epochs, bins)) for i in range(bins)]
+    return dict.fromkeys(every, 1 / bins)
+
+
+def windows(window, cycle, cycles, rate):
+    law = {
+        lambda i, step=step: {i * cycle + step}: rate / window for step in range(window)
+    }
+    return products({**law, lambda _: set(): 1 - rate}, cycles)
+
+
+def subsets(selected, period, epochs):
+    law = {
+        lambda i, chosen=chosen: {i * period + step for step in chosen}: 1
+        / math.comb(period, selected)
+        for chosen in itertools.combinations(range(period), selected)
+    }
+    return products(law, epochs)
+
+
+def separated(rate, separation, number, warm):
+    def runs(ready, step):
+        if step >= number:
+            return {frozenset(): 1.0}
+        if step < ready:
+            return runs(ready, step + 1)
+        found = {steps: (1 - rate) * p for steps, p in runs(ready, step + 1).items()}
+        for steps, p in runs(step + separation, step + 1).items():
+            key = steps | {step}
+            found[key] = found.get(key, 0) + rate * p
+        return found
+
+    whole = 1 + (separation - 1) * rate
+    starts = [1 / whole] + [rate / whole] * (separation - 1) if warm else [1.0]
+    total = {}
+    for start, share in enumerate(starts):
+        for steps, p in runs(start, 0).items():
+            total[steps] = total.get(steps, 0) + share * p
+    return total
+
+
+def poisson(rate, stride, number):
+    total = {}
+    for walk in range(stride):
+        steps = range(walk, number, stride)
+        for taken in itertools.product((0, 1), repeat=len(steps)):
+            key = frozenset(itertools.compress(steps, taken))
+            p = math.prod(rate if bit else 1 - rate for bit in taken) / stride
+            total[key] = total.get(key, 0) + p
+    return total
+
+
+# Events, the laws of a record's steps by their definitions, and the number of steps.
+SCHEMES = {
+    "bins": (ext.MatrixAllocationEvent(COLUMN, 1.1, 3, 2), bins(3, 2), 6),
+    "bins of rows": (ext.MatrixAllocationEvent(ROWS, 1.1, 2, 2), bins(2, 2), 4),
+    "windows": (
+        ext.WindowedAllocationEvent((1.0, 0.5), 1.1, 2, 2, 2, 0.7),
+        windows(2, 3, 2, 0.7),
+        6,
+    ),
+    "apart, warm": (
+        ext.MinSepSamplingEvent((1.0, 0.5), 1.1, 0.3, 2, 6),
+        separated(0.3, 2, 6, warm=True),
+        6,
+    ),
+    "apart, cold": (
+        ext.MinSepSamplingEvent((1.0, 0.5, 0.2), 1.1, 0.3, 3, 6, False),
+        separated(0.3, 3, 6, warm=False),
+        6,
+    ),
+    "groups": (
+        ext.CyclicPoissonEvent((1.0, 0.6, 0.3, 0.2), 1.1, 0.4, 2, 7),
+        poisson(0.4, 2, 7),
+        7,
+    ),
+    "samples": (
+        ext.PoissonMatrixEvent(COLUMN, 1.1, 0.3, 6),
+        poisson(0.3, 1, 6),
+        6,
+    ),
+    "two of three": (
+        ext.SelectedStepsMatrixEvent(COLUMN, 1.1, 2, 3, 2),
+        subsets(2, 3, 2),
+        6,
+    ),
+    "two of three, by states": (
+        ext.SelectedStepsMatrixEvent(COLUMN, 1.1, 2, 3, 2),
+        subsets(2, 3, 2),
+        6,
+    ),
+}
+
+
+def matrix(strategy, number):
+    if np.ndim(strategy) == 2:
+        return np.array(strategy)
+    column = np.pad(strategy, (0, number))[:number]
+    return np.array(
+        [[column[i - j] if i >= j else 0 for j in range(number)] for i in range(number)]
+    )
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("value", [1.0, -0.7, 2.5])
+def test_losses_are_sums_over_all_sets(name, value, monkeypatch):
+    event, law, number = SCHEMES[name]
+    if name.endswith("states"):
+        monkeypatch.setattr(definitions, "_MOST_SETS", 0)
+    monkeypatch.setattr(schemes, "_MOST_BANDS", 2)  # By transforms, too.
+    mechanism = mechanism_of(event)
+    assert mechanism.is_exact
+    outputs = np.random.default_rng(0).normal(0.5, 2.0, (5, number))
+    c, variance = matrix(event.strategy, number), 1.1**2
+    found = mechanism.loss(outputs @ c / variance, 1, value, 1.0)
+    ratios = np.zeros(5)
+    for steps, probability in law.items():
+        mean = value * c[:, sorted(steps)].sum(axis=1)
+        ratios += probability * np.exp((outputs @ mean - mean @ mean / 2) / variance)
+    np.testing.assert_allclose(found, np.log(ratios), rtol=1e-10, atol=1e-12)
+
+
+def direct(event, x, members, value):
+    """The density of the outputs of steps over that without members, by definition."""
+    selected = getattr(event, "num_selected", 1)
+    steps = int(event.num_steps)
+    ways = [*itertools.combinations(range(steps), selected)]
+    total = 0.0
+    for way in itertools.product(ways, repeat=members):
+        ratio = 1.0
+        for step, output in enumerate(x):
+            ratio *= step_ratio(event, step, output, sum(step in s for s in way), value)
+        total += ratio / len(ways) ** members
+    return total
+
+
+def step_ratio(event, step, output, number, value):
+    if isinstance(event, ext.ScheduledAllocationEvent):
+        first = int(event.counts[0])
+        if step >= sum(event.counts):
+            return 1.0
+        inner = event.events[0 if step < first else 1]
+    else:
+        inner = event.event
+    if isinstance(inner, dp_accounting.PoissonSampledDpEvent):
+        rate = inner.sampling_probability
+        return sum(
+            math.comb(number, i)
+            * rate**i
+            * (1 - rate) ** (number - i)
+            * density(inner.event, output, i * value)
+            for i in range(number + 1)
+        )
+    return density(inner, output, number * value)
+
+
+def density(noise, output, shift):
+    scale = noise.noise_multiplier
+    if isinstance(noise, dp_accounting.LaplaceDpEvent):
+        return math.exp((abs(output) - abs(output - shift)) / scale)
+    return math.exp((output**2 - (output - shift) ** 2) / (2 * scale**2))
+
+
+ALLOCATIONS = [
+    (ext.RandomAllocationEvent(GAUSSIAN, 1, 4), 1),
+    (ext.RandomAllocationEvent(GAUSSIAN, 1, 4), 3),
+    (ext.RandomAllocationEvent(LAPLACE, 2, 4), 1),
+    (ext.RandomAllocationEvent(SAMPLE, 1, 3), 2),
+    (ext.RandomAllocationEvent(SAMPLE, 3, 4), 1),
+    (ext.ScheduledAllocationEvent([GAUSSIAN, LAPLACE], [2, 1], 5), 1),
+    (ext.ScheduledAllocationEvent([GAUSSIAN, LAPLACE], [2, 1], 5), 2),
+]
+
+
+@pytest.mark.parametrize(("event", "members"), ALLOCATIONS)
+@pytest.mark.parametrize("value", [1.0, -1.3])
+def test_losses_of_allocations_are_sums_over_all_ways(event, members, value):
+    mechanism = mechanism_of(event, members, replaced=True)
+    counts = getattr(event, "counts", None) or [event.num_steps]
+    x = np.random.default_rng(1).normal(0.3, 2.0, (4, sum(counts)))
+    ends = np.cumsum([0, *counts])
+    outputs = [x[:, a:b].ravel() for a, b in itertools.pairwise(ends)]
+    found = mechanism.loss(outputs, members, value, 1.0)
+    expected = [math.log(direct(event, row, members, value)) for row in x]
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+MECHANISMS = {
+    **{name: (event, 1) for name, (event, *_) in SCHEMES.items()},
+    **{f"allocation {i}": each for i, each in enumerate(ALLOCATIONS)},
+    "sampled": (ext.PLDSubsampleEvent(0.5, SCHEMES["bins"][0]), 1),
+    "sampled allocation": (ext.PLDSubsampleEvent(0.5, ALLOCATIONS[2][0]), 1),
+    "sampled group": (ext.PLDSubsampleEvent(0.5, ALLOCATIONS[0][0]), 2),
+    "composed": (
+        dp_accounting.ComposedDpEvent(
+            [SCHEMES["windows"][0], ext.RandomAllocationEvent(GAUSSIAN, 2, 3)]
+        ),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("boost", [1.0, 1.5, draws.EVERYWHERE])
+def test_draws_have_the_density_that_losses_say(name, boost, monkeypatch):
+    """E e^{−loss} is 1 under each law, and its own mean that of a function of Q."""
+    event, members = MECHANISMS[name]
+    if name.endswith("states"):
+        monkeypatch.setattr(definitions, "_MOST_SETS", 0)
+    mechanism = mechanism_of(event, members, replaced=True)
+    rng, size = np.random.default_rng(2), 20_000
+    value = -0.3
+    outputs = mechanism.draw(rng, np.full(size, members), value, boost)
+    weights = np.exp(-mechanism.loss(outputs, members, value, boost))
+    error = 5 * weights.std() / math.sqrt(size)
+    assert abs(weights.mean() - 1) < error < 0.15
+    # The law of 0.3 has the same total, by draws from the first.
+    other = np.exp(mechanism.loss(outputs, members, 0.3, 1.0)) * weights
+    assert abs(other.mean() - 1) < 5 * other.std() / math.sqrt(size)
+
+
+def test_tables_merge_what_only_one_law_has():
+    table = draws.Table.of(
+        np.array([0.5, 0.3, 0.2, 0.0]), np.array([0, 0.3, 0.5, 0.2]), 0
+    )
+    np.testing.assert_allclose(table.q, [0.8, 0.2])
+    np.testing.assert_allclose(np.exp(table.losses) * table.q, [0.3, 0.7])
+    with pytest.raises(channels.NoTheoremError, match="reveals all"):
+        draws.Table.of(np.array([1.0, 0.0]), np.array([0.0, 1.0]), 0)
+
+
+def test_tables_are_drawn_as_their_losses_say():
+    table = draws.Table.of(np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.5, 0.4]), -1.0)
+    rng, size = np.random.default_rng(3), 50_000
+    for value in (-1.0, 0.3, 1.0):
+        outputs = table.draw(rng, np.ones(size, int), value, 1.0)
+        weights = np.exp(-table.loss(outputs, 1, value, 1.0))
+        assert abs(weights.mean() - 1) < 5 * weights.std() / math.sqrt(size) + 1e-12
+
+
+def gaussian_delta(epsilon, mean):
+    return special.ndtr(mean / 2 - epsilon / mean) - math.exp(epsilon) * special.ndtr(
+        -mean / 2 - epsilon / mean
+    )
+
+
+@pytest.fixture(params=["losses", "counts"])
+def one_gaussian(request):
+    """Gaussian noise of mean 1, whose divergences are known in closed form."""
+    noise = draws.Noise("gaussian", 1.0, is_exact=request.param == "losses")
+    questions = [
+        sampling.Question("ε", gaussian_delta(3.0, 1.0), 2.5),
+        sampling.Question("δ", -0.5, 1.0),
+        sampling.Question("δ", 1.0, 1.0),
+        sampling.Question("true positive rate", 0.01, 1.0),
+    ]
+    found = sampling.lower_bounds(
+        noise, 1, replaced=False, questions=questions, seconds=1.0, seed=4
+    )
+    truth = [
+        3.0,
+        1 - math.exp(-0.5) + math.exp(-0.5) * gaussian_delta(0.5, 1.0),
+        gaussian_delta(1.0, 1.0),
+        float(special.ndtr(special.ndtri(0.01) + 1)),
+    ]
+    return request.param == "losses", found, truth
+
+
+def test_bounds_are_below_closed_forms_and_near(one_gaussian):
+    exact, found, truth = one_gaussian
+    for low, true in zip(found, truth, strict=True):
+        assert 0 < low <= true
+        assert low > true * (0.8 if exact else 0.4)
+    assert not exact or found[0] > 2.9
+
+
+def test_the_failure_probability_of_a_bound():
+    """Of 2000 means of rare values, none is above the truth; most are near."""
+    rng = np.random.default_rng(5)
+    bounds = [
+        sampling._at_least((rng.random(4000) < 0.3).astype(float), 1.0, 4000)
+        for _ in range(2000)
+    ]
+    assert max(bounds) < 0.3
+    assert np.mean(bounds) > 0.2
