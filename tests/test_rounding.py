@@ -499,7 +499,7 @@ def moves_of_chains():
     for cell in (state_moves.LARGEST_CELL, state_moves.NARROW_CELL):
         count = round(10 / cell)
         states = np.arange(-float(count), count + 1) * cell
-        found = state_moves.hats(states, np.zeros(1), 1.0)[0]
+        found = state_moves.hats(states, np.zeros(1), 1.0, raised=False)[0]
         for target in range(1, 2 * count, 3):
             here, width = mpf(float(states[target])), mpf(cell)
             truth = call(here - width) - 2 * call(here) + call(here + width)

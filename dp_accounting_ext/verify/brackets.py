@@ -99,6 +99,8 @@ def sampled(
     """
     members = max((int(g.group_size) for g in readings.groups(event)), default=1)
     replaced = relation is NeighborRel.REPLACE_ONE
+    if any(g.num_removed not in (None, 0, members) for g in readings.groups(event)):
+        raise channels.NoTheoremError("no draws where some leave and others join")
     epsilon = min(questions[0][2], 100.0)
 
     def table(part: stock.DpEvent, whole: bool) -> draws.Table:

@@ -359,6 +359,8 @@ class _Group:
 def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]:
     """Returns every pair of numbers of removed and of added members of the group.
 
+    If one pair is told, these are it and its reverse.
+
     Raises:
         NoTheoremError: If the group is too large.
     """
@@ -371,6 +373,9 @@ def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]
         return [(size, size)]
     if not any(groups(event)):
         return [(1, 0)]
+    told = [int(g.num_removed) for g in groups(event) if g.num_removed is not None]
+    if told:
+        return [(told[0], size - told[0]), (size - told[0], told[0])]
     return [(leaving, size - leaving) for leaving in range(size + 1)]
 
 

@@ -25,10 +25,10 @@ import numpy as np
 from scipy import signal
 from scipy import special
 
-from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.correlated.chains import blocks_below
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.kernel import dominating_pair
@@ -47,9 +47,9 @@ _WORTH = 0.985
 # are twice as wide; and the highest x is as far above as this power of δ requires. All
 # that is further away is one cell.
 _LOWEST, _HIGH, _RARER = -3.0, 4.0, 5 / 3
-# Tuning: the largest number of products, which take about a second. The last entries of
+# Tuning: the largest number of products, which take a few seconds. The last entries of
 # long columns are left out.
-_MOST_WORK = 2e10
+_MOST_WORK = 8e10
 # Tuning: smaller masses of x and S under P are dropped, over δ; and of Q, where the
 # rest of its mass counts for more than all of them.
 _LEFT_OUT, _LEAST = 1e-13, 1e-300
@@ -58,9 +58,6 @@ _EVERY = 4  # Tuning: small masses are dropped once in this many steps.
 # Tuning: in these steps S is taken to move by no more than what likely states add. The
 # mass of a likely state is more than so many times the largest mass that is dropped.
 _RARE = 1e10
-# Certified: the least mass, and the least mean, that must be missing, so that its
-# difference from one keeps its digits.
-_LEAST_LOST = 1e-3
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
 
@@ -156,46 +153,8 @@ def _passed(
     order = order[ratios[order] > 0]
     if not order.size:
         return None
-    return _pair_below(
+    return blocks_below.pair_below(
         ratios[order], q_masses[order], 4 * error + 16 * floats.UNIT_ROUNDOFF
-    )
-
-
-def _pair_below(
-    ratios: FloatArray, masses: FloatArray, error: float
-) -> dominating_pair.DominatingPair | None:
-    """Returns a lower pair of a run, from a law of ratios that lacks some mass.
-
-    Let f(κ) = Σ masses · (ratios − κ)₊, which is at most the profile. The profile is
-    also at least 1 − κ. The pair has the profile max(f, 1 − κ): the missing mass and
-    that of the lowest ratios get one common ratio, such that the mean is one.
-
-    Args:
-        ratios: (n,) ratios, increasing.
-        masses: (n,) masses of the ratios under Q.
-        error: A bound on the relative error of a ratio or of a mass.
-
-    Returns:
-        The pair, or None if so little is missing that differences from one would lose
-        their digits.
-    """
-    mass_above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
-    mean_above = np.append(np.cumsum((ratios * masses)[::-1])[::-1], 0.0)
-    reached = ratios * (1 - mass_above[:-1]) + mean_above[:-1] >= 1
-    reached &= np.minimum(1 - mass_above, 1 - mean_above)[:-1] >= _LEAST_LOST
-    if not reached.any():
-        return None
-    first = int(np.argmax(reached))
-    rest, missing = 1 - mass_above[first], 1 - mean_above[first]
-    error += masses.size * floats.UNIT_ROUNDOFF
-    return dominating_pair.DominatingPair(
-        np.append(missing / rest, ratios[first:]),
-        np.append(rest, masses[first:]),
-        infinity_mass=0.0,
-        zero_mass=0.0,
-        bound=Bound.LOWER,
-        mass_error=error / _LEAST_LOST,
-        ratio_error=3 * error / _LEAST_LOST,
     )
 
 

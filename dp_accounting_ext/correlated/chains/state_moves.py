@@ -143,15 +143,17 @@ def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
     return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
 
 
-def hats(states: FloatArray, means: FloatArray, spread: float) -> FloatArray:
+def hats(
+    states: FloatArray, means: FloatArray, spread: float, *, raised: bool = True
+) -> FloatArray:
     """Returns (m, n) masses of states if N(mean, spread²) is split to a grid.
-
-    Those of cells far from the mean are rounded up.
 
     Args:
         states: (n,) The grid.
         means: (m,) The means.
         spread: The standard deviation.
+        raised: Whether masses of cells far from the mean are rounded up. Otherwise they
+            are left out.
 
     Raises:
         ValueError: If the states are too far apart for the quadrature.
@@ -166,7 +168,7 @@ def hats(states: FloatArray, means: FloatArray, spread: float) -> FloatArray:
     widths = np.diff(ends, axis=1)
     nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
     near = nearest <= _FURTHEST
-    low = np.where(near, 0.0, widths * _density(nearest) / 2)
+    low = np.where(near, 0.0, widths * _density(nearest) / 2 if raised else 0.0)
     high = low.copy()
     starts, wide = ends[:, :-1][near], widths[near]
     narrow = float(cell.max()) <= NARROW_CELL * spread
@@ -179,6 +181,23 @@ def hats(states: FloatArray, means: FloatArray, spread: float) -> FloatArray:
     matrix[:, :-1] += low
     matrix[:, 1:] += high
     return matrix
+
+
+def spread_to_split(variance: float, cell: float) -> float:
+    """Returns a deviation s such that N(m, s²), split to a grid, is below N(m, V).
+
+    It is s² = V (1 + √(1 − h² / V)) / 2, which is about V − h² / 4.
+
+    Args:
+        variance: The variance V, at least h².
+        cell: The largest width h of a cell of the grid.
+
+    Guarantees:
+        The split law is below N(m, V) in the convex order, for every m and every grid
+        with cells of at most this width (docs/matrix.md).
+    """
+    squared = variance * (1 + math.sqrt(1 - cell**2 / variance)) / 2
+    return math.sqrt(floats.lowered(squared))
 
 
 def _density(places: FloatArray) -> FloatArray:

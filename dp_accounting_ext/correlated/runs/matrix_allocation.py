@@ -7,10 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.chains import blocks_below
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import gauss_markov
@@ -28,6 +30,13 @@ DirectedPairs = dominating_pair.DirectedPairs
 
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
+# Tuning: blocks are tried from this variance on, if the ε of independent bins is at
+# least this share of that of projections. Of 40 random runs, blocks were better than
+# both in 9, by up to 20 %: in all of these the variance was above 0.8, and the share at
+# least 0.8. At small variances the grids of blocks take gigabytes.
+_SOME_VARIANCE, _NEARLY = 0.5, 0.8
+# Tuning: the probability that blocks leave out, over the tail mass.
+_BLOCK_TAILS = 100.0
 
 
 def allocate(
@@ -88,6 +97,11 @@ class MatrixAllocation(interface.Mechanism):
         _, error = self.products()
         # These entries were rounded down by one error, so they may be too small by two.
         found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
+        by_sums = max(pair.epsilon(delta, Direction.REMOVE) for pair in found)
+        alone = plain.remove.epsilon(delta, Direction.REMOVE)
+        if gram.max() >= _SOME_VARIANCE and alone >= _NEARLY * by_sums:
+            blocks = _blocks_below(gram, accuracy.tail_mass)
+            found += [] if blocks is None else [blocks]
         known = max(
             pair.epsilon(delta, Direction.REMOVE) for pair in (plain.remove, *found)
         )
@@ -114,7 +128,7 @@ class MatrixAllocation(interface.Mechanism):
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
-            return "the best of sums of outputs, and of a filter of them"
+            return "the best of sums of outputs, a filter of them, and blocks of bins"
         return "a Markov chain whose noise is at least as correlated"
 
     def claims(self) -> interface.Claims:
@@ -145,6 +159,24 @@ def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
         part = additive_noise.Gaussian(rounded(deviation, 1e-14))
         counts[part] = counts.get(part, 0) + int(end - first)
     return allocated.allocate_to_schedule(counts, len(gram))
+
+
+def _blocks_below(
+    gram: FloatArray, tail_mass: float
+) -> dominating_pair.DominatingPair | None:
+    """Returns the lower pair of independent blocks of neighboring bins, or None.
+
+    Correlations between blocks are left out.
+    """
+    steps = []
+    for block, number in blocks_below.cut_into_blocks(gram).items():
+        pair = blocks_below.lower_pair(
+            block, tail_mass=_BLOCK_TAILS * tail_mass / len(gram)
+        )
+        if pair is None:
+            return None
+        steps.append(random_allocation.Steps(pair, number, block.length))
+    return random_allocation.uneven_allocation(steps, Accuracy(tail_mass))
 
 
 @functools.lru_cache(maxsize=16)
