@@ -36,6 +36,7 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import dominating_pair
@@ -49,9 +50,9 @@ DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
 # Certified: each weight may have this relative error.
-WEIGHT_ERROR = 2e-12
+WEIGHT_ERROR = 7e-13
 # Certified: weights c that are this small, relatively to p, have any sign.
-_SAME = 1e-12
+_SAME = 2e-13
 
 # Tuning, all of these constants.
 # Neighboring κ at which programs are solved have values within this factor. The number
@@ -213,6 +214,9 @@ class Laws:
 
     def _pair(self, tail_mass: float) -> DominatingPair:
         """Returns the pair of these weights, as if they were exact."""
+        if (np.abs(self.first - self.second) <= _SAME * self.first).all():
+            # Weights that are equal but for their errors.
+            return dominating_pair.identity_pair(Bound.UPPER)
         above = self._bounds(tail_mass)
         if is_symmetric(self.first, self.second, self.distances):
             return profile_pairs.symmetric(*above)
@@ -246,10 +250,11 @@ class Laws:
             (self.first, self.second, places - tests),
             (self.second, self.first, tests - places),
         ):
-            reached = self.curves.reached(np.clip(margins, -37.0, 37.0))
+            within = margins >= -self.curves.reach
+            reached = self.curves.reached(np.where(within, margins, -self.curves.reach))
             pairs.append(
                 profile_pairs.pair_below(
-                    np.array([reached @ p, np.minimum(reached @ q, 1.0)]),
+                    np.array([np.where(within, reached, 0.0) @ p, reached @ q]),
                     mass_error=WEIGHT_ERROR + trade_off_curves.REACHED_ERROR,
                     ratio_error=2 * (WEIGHT_ERROR + trade_off_curves.REACHED_ERROR),
                 )
@@ -400,7 +405,7 @@ class _Nodes:
         """
         width = self.end - self.start
         first = _FIRST * min(scale, width)
-        number = 2 + math.ceil(math.log(width / first, _RATIO))
+        number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
         gaps = np.geomspace(first, width, min(number, max(self._room() // 2, 8)))
         if is_turn:
             gaps = np.append(gaps[:-1], width - gaps[gaps < width / 2])

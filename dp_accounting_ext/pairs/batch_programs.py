@@ -19,6 +19,9 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import trade_off_curves
 
+# The largest threshold at which profiles are asked for.
+_LARGEST = 1 / floats.SMALLEST_MASS
+
 # Tuning, all of these constants.
 # Values of u at which placements are searched for a start.
 _LEVELS = special.ndtr(np.linspace(-36.0, 6.0, 85))
@@ -322,7 +325,10 @@ def certified(
     rounding = 4 * (sum(distances.shape) + 8) * floats.UNIT_ROUNDOFF
     most = a[..., np.newaxis] * gains * (1 + rounding) + floats.SMALLEST_MASS
     least = b[:, np.newaxis] * costs * (1 - rounding)
-    terms = most * curves.profile(distances, least / most)
+    # A smaller threshold has a larger profile.
+    with np.errstate(over="ignore"):
+        thresholds = np.minimum(least / most, _LARGEST)
+    terms = most * curves.profile(distances, thresholds)
     rise = 1 + 2 * (distances.size + 8) * floats.UNIT_ROUNDOFF
     bounds: FloatArray = terms.sum(axis=(1, 2)) * rise
     return bounds

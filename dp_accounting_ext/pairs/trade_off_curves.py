@@ -44,10 +44,12 @@ class Curves(abc.ABC):
     Attributes:
         interpolated: The share of a value by which those between others may be larger.
         effort: About how many times as long a program takes as for Gaussian noise.
+        reach: How far noise reaches with a probability that `reached` computes.
     """
 
     interpolated: ClassVar[float] = 1e-4
     effort: ClassVar[int] = 1
+    reach: ClassVar[float] = 600.0
 
     @abc.abstractmethod
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
@@ -82,7 +84,7 @@ class Curves(abc.ABC):
     def reached(self, places: FloatArray) -> FloatArray:
         """Returns about the probabilities that noise carries places above 0.
 
-        The relative error is at most `REACHED_ERROR`.
+        The relative error is at most `REACHED_ERROR` for places of at least −reach.
         """
         raise NotImplementedError
 
@@ -101,6 +103,7 @@ class GaussianCurves(Curves):
     """N(x, 1) and N(y, 1), with |x − y| = d."""
 
     interpolated = 1e-5
+    reach = 37.0
 
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
         d = np.maximum(distances, _CLOSEST) * _RAISED

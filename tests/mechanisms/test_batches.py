@@ -466,6 +466,18 @@ class TestTwoLaws:
         for bound in Bound:
             assert deltas(bare, 20.0, bound) == pytest.approx([0.5, 0.5], rel=1e-9)
 
+    @pytest.mark.parametrize("sigma", [1e-3, 0.05, 40.0])
+    @pytest.mark.parametrize("weight", [1e-30, 1e-9, 1.0])
+    def test_extreme_weights_and_noise(self, sigma, weight):
+        """Of the total variation of two classes, and of their laws' three points."""
+        rest = 1 - weight
+        noise = batch_mechanisms.Noise(sigma)
+        laws = {"c": rest, "a": weight}, {"c": rest, "b": weight}
+        found = batches.on_batch_laws(noise, *laws, lambda x, y: x != y)
+        variation = weight * math.erf(1 / sigma / math.sqrt(8))
+        for one in deltas(found, 0.0):
+            assert variation * (1 - 1e-12) <= one <= variation * (1 + 1e-4) + 1e-10
+
     def test_lower_bounds_only_where_they_are_claimed(self):
         noise = batch_mechanisms.Noise(1.0)
         known = batches.on_batch_laws(noise, *HALVES, APART, is_attained=True)
