@@ -137,6 +137,8 @@ class Answer(batches.Base):
         https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
     """
 
+    is_of_one_question = True
+
     noise_parameter: float
 
     @property

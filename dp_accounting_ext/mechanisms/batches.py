@@ -97,9 +97,12 @@ class Base(abc.ABC):
         counts_norms: Whether distances are measured in norms of one record. If so, two
             batches in which one record replaces another are at distance 2; otherwise
             they are at distance 1.
+        is_of_one_question: Whether outputs tell apart batches by one question, so that
+            `on` is tight whatever the distances are.
     """
 
     counts_norms: ClassVar[bool] = True
+    is_of_one_question: ClassVar[bool] = False
 
     @abc.abstractmethod
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:

@@ -278,7 +278,7 @@ class FixedSize(Scheme):
         # Here `dataset_size` is the size of either dataset, while a split counts the
         # members of both.
         both = dataclasses.replace(self, dataset_size=self.dataset_size + members)
-        if base.is_revealing:
+        if base.is_revealing or base.is_of_one_question:
             return both.split(base, members, members)
         above = batches.replaced_members(base.replaced(), self.members(members, 0))
         attained = both.attained(base, members, members)
