@@ -244,10 +244,8 @@ def _path(
         if nearer.any():
             mu = np.where(nearer, _SHRINK * mu, mu)
             point = barrier.at(point.levels, mu)
-    gains, costs = (
-        gains / gains.sum(axis=2, keepdims=True),
-        costs / costs.sum(axis=1, keepdims=True),
-    )
+    gains /= gains.sum(axis=2, keepdims=True)
+    costs /= costs.sum(axis=1, keepdims=True)
     # Where floats do not suffice, equal shares are as valid.
     gains = np.where(np.isfinite(gains).all(axis=(1, 2), keepdims=True), gains, 1 / n)
     costs = np.where(np.isfinite(costs).all(axis=(1, 2), keepdims=True), costs, 1 / m)
@@ -270,7 +268,8 @@ def _newton(
     weights = sharp.sum(axis=(2, 3))
     matrix = -np.einsum("kij,kil->kjl", cross / weights[..., np.newaxis], cross)
     places = np.arange(u.shape[1])
-    matrix[:, places, places] += own * u * u * (1 + 1e-13)
+    # No matrix is singular, even where squares underflow.
+    matrix[:, places, places] += own * u * u * (1 + 1e-13) + floats.SMALLEST_MASS
     gradient = slope * u
     step = np.linalg.solve(matrix, gradient[..., np.newaxis])[..., 0]
     return step, (gradient * step).sum(axis=1)
