@@ -11,6 +11,7 @@ from dp_accounting_ext.mechanisms.batch_mechanisms import NeighboringBatches
 from dp_accounting_ext.mechanisms.batch_mechanisms import Noise
 from dp_accounting_ext.mechanisms.batch_mechanisms import WithoutNoise
 from dp_accounting_ext.mechanisms.batches import Coupled
+from dp_accounting_ext.mechanisms.batches import on_batch_laws
 from dp_accounting_ext.mechanisms.batches import on_batches
 from dp_accounting_ext.mechanisms.chained import ChainedSplit
 from dp_accounting_ext.mechanisms.compositions import NO_OP
@@ -21,13 +22,17 @@ from dp_accounting_ext.mechanisms.interface import OnePairMechanism
 from dp_accounting_ext.mechanisms.known_bounds import KnownPairs
 from dp_accounting_ext.mechanisms.known_bounds import NonPrivate
 from dp_accounting_ext.mechanisms.renyi_bounded import RenyiBounded
+from dp_accounting_ext.mechanisms.sampling import FixedSize
+from dp_accounting_ext.mechanisms.sampling import Poisson
 from dp_accounting_ext.mechanisms.sampling import Scheme
+from dp_accounting_ext.mechanisms.subsampled import substituted_sample
 
 __all__ = [
     "NO_OP",
     "Answer",
     "ChainedSplit",
     "Coupled",
+    "FixedSize",
     "Gaussian",
     "GaussianMixture",
     "KnownPairs",
@@ -37,11 +42,14 @@ __all__ = [
     "Noise",
     "NonPrivate",
     "OnePairMechanism",
+    "Poisson",
     "PrivacyParameters",
     "RenyiBounded",
     "Scheme",
     "WithoutNoise",
     "compose",
+    "on_batch_laws",
     "on_batches",
+    "substituted_sample",
 ]
 __dir__ = __all__.copy

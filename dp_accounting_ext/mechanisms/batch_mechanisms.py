@@ -9,8 +9,11 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+import numpy as np
+
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import output_pairs
@@ -20,9 +23,12 @@ from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import trade_off_curves
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -63,6 +69,14 @@ class Noise(batches.Base):
             return additive_noise.LaplaceMixture(p, q)
         return additive_noise.GaussianMixture(p, q)
 
+    def curves(
+        self, distances: FloatArray, accuracy: Accuracy
+    ) -> tuple[FloatArray, trade_off_curves.Curves]:
+        scaled = distances / self.noise_multiplier
+        if self.is_laplace:
+            return scaled, trade_off_curves.LaplaceCurves()
+        return scaled, trade_off_curves.GaussianCurves()
+
     @property
     def gaussian_noise(self) -> float | None:
         return None if self.is_laplace else self.noise_multiplier or None
@@ -90,6 +104,13 @@ class WithoutNoise(batches.Base):
     def is_revealing(self) -> bool:
         return True
 
+    def curves(
+        self, distances: FloatArray, accuracy: Accuracy
+    ) -> tuple[FloatArray, trade_off_curves.Curves]:
+        return np.minimum(distances, 1.0), trade_off_curves.PairCurves(
+            {1.0: hinges.TRIVIAL}
+        )
+
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if removed == inserted == batches.NONE:
             return compositions.NO_OP
@@ -116,6 +137,8 @@ class Answer(batches.Base):
         https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
     """
 
+    is_of_one_question = True
+
     noise_parameter: float
 
     @property
@@ -125,6 +148,14 @@ class Answer(batches.Base):
     def attains(self, parts: Sequence[batches.Coupled]) -> bool:
         """Returns whether in each part only one dataset's batches hold members."""
         return all(batches.NONE in (part.removed, part.inserted) for part in parts)
+
+    def curves(
+        self, distances: FloatArray, accuracy: Accuracy
+    ) -> tuple[FloatArray, trade_off_curves.Curves]:
+        answered = self.on(((1.0, 1.0),), batches.NONE)
+        pair = interface.pairs_of_part(answered, Bound.UPPER, accuracy).remove
+        curves = trade_off_curves.PairCurves({1.0: hinges.Hinges.of(pair)})
+        return np.minimum(np.ceil(distances), 1.0), curves
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if self.noise_parameter == 0:
@@ -192,20 +223,48 @@ class NeighboringBatches(batches.Base):
         return False
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
-        for distance, _ in removed + inserted:
-            if distance != math.floor(distance):
-                raise ValueError(
-                    "distances must be integers where a mechanism is known between "
-                    f"neighboring batches. Found {distance}."
-                )
+        self.check(np.array([distance for distance, _ in removed + inserted]))
         if batches.furthest(removed) == batches.furthest(inserted) == 0:
             return compositions.NO_OP
-        either = self.mechanism
-        if not either.claims().is_symmetric:
-            either = chained.Symmetrized(either)
         if (removed, inserted) == (((1.0, 1.0),), batches.NONE):
-            return either
-        return _AtDistance(either, self.is_bounded, removed, inserted)
+            return self._either
+        return _AtDistance(self, removed, inserted)
+
+    def curves(
+        self, distances: FloatArray, accuracy: Accuracy
+    ) -> tuple[FloatArray, trade_off_curves.Curves]:
+        if self.is_bounded:
+            distances = np.minimum(distances, 1.0)
+        known = {
+            distance: hinges.Hinges.of(
+                interface.pairs_of_part(self.at(distance), Bound.UPPER, accuracy).remove
+            )
+            for distance in np.unique(distances[distances > 0]).tolist()
+        }
+        return distances, trade_off_curves.PairCurves(known)
+
+    @property
+    def _either(self) -> Mechanism:
+        """The mechanism on two neighboring batches, either of which may be first."""
+        if self.mechanism.claims().is_symmetric:
+            return self.mechanism
+        return chained.Symmetrized(self.mechanism)
+
+    def at(self, distance: float) -> Mechanism:
+        """Returns the mechanism on two batches at a distance above 0."""
+        if distance == 1 or self.is_bounded:
+            return self._either
+        return known_bounds.UpperOnly(
+            chained.ChainedSplit(self._either, int(distance), 0)
+        )
+
+    def check(self, distances: FloatArray) -> None:
+        wrong = distances[distances != np.floor(distances)]
+        if wrong.size:
+            raise ValueError(
+                "distances must be integers where a mechanism is known between "
+                f"neighboring batches. Found {wrong[0]}."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,13 +272,13 @@ class _AtDistance(Mechanism):
     """A mechanism on batches at random distances from a common batch.
 
     Either dataset's output is a mixture: with probability 1 − r the batch is the common
-    one, and otherwise it is at a random distance d > 0. The bound assumes that the
-    output reveals d, so that its likelihood ratio to the output on the common batch is
-    Z = 1 + r (Z_d − 1). The bounds of both datasets are chained at the common batch.
+    one, and otherwise it is at a random distance d > 0. The ratios Z_d of outputs at
+    distance d to those on the common batch are largest together, so that the ratio of
+    the mixture is 1 − r + Σ w_d Z_d with comonotone Z_d. The bounds of both datasets
+    are chained at the common batch.
     """
 
-    inner: Mechanism
-    is_bounded: bool
+    base: NeighboringBatches
     removed: Distances
     inserted: Distances
 
@@ -236,7 +295,7 @@ class _AtDistance(Mechanism):
         return chained_pairs.chain(*sides)
 
     def basis(self, bound: Bound) -> str:
-        found = self.inner.basis(bound)
+        found = self.base.at(1.0).basis(bound)
         if not (batches.furthest(self.removed) and batches.furthest(self.inserted)):
             return f"a mixture by distances between batches, of {found}"
         if bound is Bound.LOWER:
@@ -246,36 +305,40 @@ class _AtDistance(Mechanism):
     def _side(
         self, distances: Distances, bound: Bound, accuracy: Accuracy
     ) -> DirectedPairs:
-        """Returns pairs with P on one dataset's batches and Q on the common batch."""
+        """Returns pairs with P on one dataset's batches and Q on the common batch.
+
+        The lower ones are those of a mechanism that gives all batches at a distance
+        above 0 one law of outputs.
+        """
         kept, lost = additive_noise.without_rare(distances, accuracy.tail_mass, bound)
-        moved = [(distance, weight) for distance, weight in kept if distance and weight]
-        rate = math.fsum(weight for _, weight in moved)
+        weights: dict[Mechanism, float] = {}
+        for distance, weight in kept:
+            if distance and weight:
+                apart = self.base.at(1.0 if bound is Bound.LOWER else distance)
+                weights[apart] = weights.get(apart, 0.0) + weight
+        parts = [
+            (interface.pairs_of_part(apart, bound, accuracy), weight)
+            for apart, weight in weights.items()
+        ]
+        if len(parts) > 1:
+            common = math.fsum(weight for distance, weight in kept if not distance)
+            return batch_laws.mixture_and_common(parts, common, lost)
+        ((pairs, rate),) = parts
         sign = 1 if bound is Bound.UPPER else -1
         sampled = min(rate * (1 + sign * batches.WEIGHT_ERROR), 1.0)
-        released = batches.RandomChoice(
-            tuple((self._at(number), w / rate) for number, w in moved)
-        )
 
         def on_a_sample(pair: DominatingPair) -> DominatingPair:
             pair = poisson_subsampling.poisson_subsample(pair, sampled)
             return dataclasses.replace(pair, infinity_mass=pair.infinity_mass + lost)
 
-        return released.pairs(bound, accuracy).map(on_a_sample)
-
-    def _at(self, distance: float) -> Mechanism:
-        """Returns the mechanism on two batches at this distance."""
-        if distance == 1 or self.is_bounded:
-            return self.inner
-        return known_bounds.UpperOnly(
-            chained.ChainedSplit(self.inner, int(distance), 0)
-        )
+        return pairs.map(on_a_sample)
 
     def claims(self) -> interface.Claims:
-        inner = self.inner.claims()
+        inner = self.base.at(1.0).claims()
         # The number of steps between neighboring batches from one furthest batch to
         # the other.
         furthest = [batches.furthest(self.removed), batches.furthest(self.inserted)]
-        steps = 1.0 if self.is_bounded else math.fsum(furthest)
+        steps = 1.0 if self.base.is_bounded else math.fsum(furthest)
         largest = inner.largest_loss
         if math.isfinite(largest):
             both = (self.removed, self.inserted)
@@ -288,7 +351,8 @@ class _AtDistance(Mechanism):
         )
 
     def _largest_loss(self, distances: Distances, loss: float) -> float:
-        losses = [(min(d, 1.0) if self.is_bounded else d) * loss for d, _ in distances]
+        bounded = self.base.is_bounded
+        losses = [(min(d, 1.0) if bounded else d) * loss for d, _ in distances]
         if max(losses) > floats.LARGEST_EXPONENT:
             return max(losses)
         terms = zip(losses, distances, strict=True)

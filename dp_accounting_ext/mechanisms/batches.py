@@ -14,21 +14,33 @@ A coupling that always attains the least possible distances loses nothing.
 """
 
 import abc
+import bisect
+from collections.abc import Callable
+from collections.abc import Hashable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
+from typing import Any
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_of_pairs
+from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import few_atoms
-from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.pairs import trade_off_curves
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -38,10 +50,16 @@ Distances = shifts.Shifts
 
 NONE: Distances = additive_noise.UNSHIFTED
 
-# Tuning: the probability of the largest numbers of hits that Rényi divergences leave
-# out. With a smaller value, rarer hits would determine moments of high order. Over a
-# million runs, this value adds 1e-14 to δ.
-_RARE_HITS = 1e-20
+# The probabilities of classes of batches.
+Weights = Mapping[Hashable, float] | Sequence[float]
+# A limit of time: a pair for 40 classes on either side takes half a minute.
+MOST_CLASSES = 128
+# Tuning: the numbers of members of a group whose places are computed one by one.
+MOST_NUMBERS = 24
+# Tuning: the probability of classes that Rényi divergences leave out. With a smaller
+# value, rarer ones would determine moments of high order. Over a million runs, this
+# value adds 1e-14 to δ.
+_RARE = 1e-20
 # Certified: a bound on the relative error of a sum of up to 4096 weights, which is at
 # most 4e-13 and 2e-15 for each weight: see `shifts.Mixture.weight_error`.
 WEIGHT_ERROR = 1e-11
@@ -79,9 +97,12 @@ class Base(abc.ABC):
         counts_norms: Whether distances are measured in norms of one record. If so, two
             batches in which one record replaces another are at distance 2; otherwise
             they are at distance 1.
+        is_of_one_question: Whether outputs tell apart batches by one question, so that
+            `on` is tight whatever the distances are.
     """
 
     counts_norms: ClassVar[bool] = True
+    is_of_one_question: ClassVar[bool] = False
 
     @abc.abstractmethod
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
@@ -92,6 +113,30 @@ class Base(abc.ABC):
                 common batch.
             inserted: The same law for the second dataset.
         """
+
+    @abc.abstractmethod
+    def curves(
+        self, distances: FloatArray, accuracy: Accuracy
+    ) -> tuple[FloatArray, trade_off_curves.Curves]:
+        """Returns what is known of outputs on two batches, by their distance.
+
+        This is not asked of outputs that are revealing.
+
+        Args:
+            distances: (n, n) distances.
+            accuracy: What the curves are for.
+
+        Returns:
+            (n, n) distances in units of the curves, and the curves.
+        """
+
+    def check(self, distances: FloatArray) -> None:
+        """Checks that two batches may be at these distances.
+
+        Raises:
+            ValueError: If they may not.
+        """
+        return
 
     @property
     def gaussian_noise(self) -> float | None:
@@ -140,6 +185,206 @@ def on_batches(
     if (is_attained and is_one) or mechanism == compositions.NO_OP:
         return mechanism
     return known_bounds.UpperOnly(mechanism)
+
+
+def on_batch_laws(
+    base: Base,
+    first: Weights,
+    second: Weights,
+    distances: npt.ArrayLike | Callable[[Any, Any], float],
+    *,
+    is_attained: bool = False,
+) -> Mechanism:
+    """Returns a mechanism on batches of two datasets, from the two laws of a batch.
+
+    The batches are sorted into classes, such as batches with i members who leave and j
+    who join. If permutations of records that change neither the laws nor any distance
+    take each batch of a class to each other one, the bound by classes is as small as
+    that by single batches.
+
+    Args:
+        base: The mechanism that runs on a batch.
+        first: The probability of each class in the first dataset: a mapping from
+            classes, or a sequence, whose classes are 0, 1, 2, ….
+        second: The same in the second dataset. A class that is missing has probability
+            zero. The relative error of each probability must be at most 4e-13.
+        distances: The least distance of a batch of one class from a batch of another: a
+            function of two classes; or an (n, n) matrix, in the order of the classes of
+            `first`, followed by those only in `second`. Where a detour through a third
+            class is shorter, its length is used.
+        is_attained: Whether two datasets exist whose batches can be placed on a line as
+            far apart as any distances allow. Then the lower bound is that of one such
+            placement, for Gaussian and Laplace noise.
+
+    Raises:
+        ValueError: If probabilities do not sum to one; if there are too many classes;
+            if a distance is negative, infinite or NaN, differs from that the other way
+            round, or is not zero from a class to itself; or if `base` does not know the
+            distance.
+
+    Guarantees:
+        No divergence of the outputs, in either direction and at any κ, is above that of
+        the upper pair. For one run under Gaussian or Laplace noise, no bound by these
+        laws and distances is smaller by more than a small share.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.4 and Proposition 3.5, whose optimum
+        this is; docs/mathematics.md, "Any two laws over batches".
+    """
+    laws = [_weights_by_class(law) for law in (first, second)]
+    classes = list(dict.fromkeys([*laws[0], *laws[1]]))
+    if len(classes) > MOST_CLASSES:
+        raise ValueError(
+            f"first and second may have {MOST_CLASSES} classes at most. Found "
+            f"{len(classes)}; put batches that symmetries exchange into one class."
+        )
+    for name, law in zip(("first", "second"), laws, strict=True):
+        _check_probabilities(f"weights of {name}", list(law.values()), WEIGHT_ERROR)
+    matrix = _checked_distances(distances, classes)
+    base.check(matrix)
+    weights = np.array([[law.get(each, 0.0) for each in classes] for law in laws])
+    matrix, weights = _merged(matrix, weights)
+    if np.array_equal(*weights):
+        return compositions.NO_OP
+    rows = tuple(tuple(row) for row in matrix.tolist())
+    one, other = (tuple(row) for row in weights.tolist())
+    return OnBatchLaws(base, one, other, rows, is_attained)
+
+
+def _weights_by_class(law: Weights) -> dict[Hashable, float]:
+    items = law.items() if isinstance(law, Mapping) else enumerate(law)
+    return {each: float(weight) for each, weight in items}
+
+
+def _checked_distances(
+    distances: npt.ArrayLike | Callable[[Any, Any], float], classes: list[Hashable]
+) -> FloatArray:
+    """Returns (n, n) distances, none of which is longer than a detour."""
+    if callable(distances):
+        distances = [[distances(one, other) for other in classes] for one in classes]
+    found = np.array(distances, dtype=np.float64)
+    number = len(classes)
+    if found.shape != (number, number):
+        raise ValueError(
+            f"distances must be a ({number}, {number}) matrix, with a row for each "
+            f"class of first and second. Found the shape {found.shape}."
+        )
+    wrong = found[~(np.isfinite(found) & (found >= 0))]
+    if wrong.size:
+        raise ValueError(f"distances must be finite and at least 0. Found {wrong[0]}.")
+    for one, other in zip(*np.nonzero(found != found.T), strict=True):
+        raise ValueError(
+            f"distances must be symmetric. Found {found[one, other]} from "
+            f"{classes[one]} to {classes[other]}, and {found[other, one]} back; use "
+            "the least one."
+        )
+    if found.diagonal().any():
+        raise ValueError(
+            "distances of a class from itself must be 0. Found "
+            f"{found.diagonal().max()}; the least distance of its batches counts."
+        )
+    for middle in range(number):
+        found = np.minimum(found, found[:, middle, np.newaxis] + found[middle])
+    return found
+
+
+def _merged(matrix: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns distances and weights where classes at distance zero are one class."""
+    leaders = (matrix == 0).argmax(axis=1)
+    kept = np.unique(leaders)
+    sums = np.array(
+        [[math.fsum(row[leaders == each]) for each in kept] for row in weights]
+    )
+    likely = sums.any(axis=0)
+    kept = kept[likely]
+    return matrix[np.ix_(kept, kept)], sums[:, likely]
+
+
+@dataclasses.dataclass(frozen=True)
+class OnBatchLaws(Mechanism):
+    """A mechanism on batches of two laws, known by the distances between classes.
+
+    Attributes:
+        base: The mechanism that runs on a batch.
+        first: The probability of each class in the first dataset.
+        second: The probability of each class in the second dataset.
+        distances: The distances between classes, none of which is longer than a detour.
+        is_attained: Whether there are datasets whose batches are on a line, as far
+            apart as these distances allow.
+    """
+
+    base: Base
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    distances: tuple[tuple[float, ...], ...]
+    is_attained: bool = False
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        if self.base.is_revealing:
+            # Classes are told apart, whatever their distance is.
+            return DirectedPairs.same(
+                output_pairs.of_probabilities(
+                    self.first, self.second, bound, error=batch_laws.WEIGHT_ERROR
+                )
+            )
+        trivial = DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        if bound is Bound.LOWER and not self.is_attained:
+            return trivial
+        distances, curves = self.base.curves(np.array(self.distances), accuracy)
+        weights = np.array(self.first), np.array(self.second)
+        laws = batch_laws.Laws(*weights, distances, curves)
+        if bound is Bound.LOWER:
+            return laws.lower_pairs(accuracy.tail_mass) or trivial
+        return DirectedPairs.same(laws.upper_pair(accuracy.tail_mass))
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        """Returns the Rényi divergences of its pairs without classes that are rare.
+
+        The rarest batches may be so far apart that they alone would determine every
+        moment of high order. Their probability counts as failure probability.
+        """
+        weights = np.array([self.first, self.second])
+        likeliest = np.sort(weights.max(axis=0))
+        # Most classes are of one dataset only.
+        is_together_rare = np.cumsum(likeliest) <= 2 * _RARE
+        least = likeliest[~is_together_rare][0]
+        is_rare = weights.max(axis=0) < least
+        if not is_rare.any():
+            return renyi_of_pairs.upper(self, orders)
+        kept = np.flatnonzero(~is_rare)
+        likely = weights[:, kept] / weights[:, kept].sum(axis=1, keepdims=True)
+        first, second = (tuple(row) for row in likely.tolist())
+        matrix = np.array(self.distances)[np.ix_(kept, kept)]
+        usual = dataclasses.replace(
+            self,
+            first=first,
+            second=second,
+            distances=tuple(tuple(row) for row in matrix.tolist()),
+        )
+        found = renyi_of_pairs.upper(usual, orders)
+        lost = floats.raised(float(weights[:, is_rare].sum(axis=1).max()))
+        failure = min(found.failure_probability + lost, 1.0)
+        return interface.Divergences(found.values, failure)
+
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.UPPER:
+            return "the worst case by distances between classes of batches"
+        if self.is_attained:
+            return "one placement of batches on a line"
+        return interface.NOTHING
+
+    def claims(self) -> interface.Claims:
+        apart = max(
+            distance
+            for row, weight in zip(self.distances, self.first, strict=True)
+            for distance, other in zip(row, self.second, strict=True)
+            if weight and other
+        )
+        weights = np.array(self.first), np.array(self.second)
+        return dataclasses.replace(
+            self.base.on(((apart, 1.0),), NONE).claims(),
+            is_symmetric=batch_laws.is_symmetric(*weights, np.array(self.distances)),
+        )
 
 
 def on_parts(base: Base, parts: Sequence[Coupled], error: float) -> Mechanism:
@@ -224,86 +469,41 @@ class RandomChoice(Mechanism):
         return interface.claims_of_either([part.claims() for part, _ in self.drawn])
 
 
-def replaced_draws(base: Base, hits: Distances) -> Mechanism:
+def replaced_members(base: Base, members: Distances) -> Mechanism:
     """Returns a mechanism on batches in which other records replace those of a group.
 
+    Batches with i of the records that leave and with j of those that join are at
+    distance max(i, j), place by place.
+
     Args:
-        base: The mechanism that runs on a batch.
-        hits: Law of the number of draws that hit the group. It is the same in either
-            dataset.
+        base: The mechanism, for which replacing one record is a distance of one.
+        members: Law of the number of members in a batch, the same in either dataset.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem L.5, tightened.
     """
-    if not furthest(hits):
+    if not furthest(members):
         return compositions.NO_OP
-    return ReplacedDraws(base, hits)
+    weights: dict[float, float] = {}
+    # The likeliest numbers count one by one. A larger number stands for each other one.
+    ordered = sorted(members, key=lambda each: each[1], reverse=True)
+    alone = sorted(number for number, weight in ordered[:MOST_NUMBERS] if weight)
+    standing, step = [0.0, *alone], 1.0
+    while standing[-1] < furthest(members):
+        standing.append(min(standing[-1] + step, furthest(members)))
+        step *= 2
+    for number, weight in members:
+        at = standing[bisect.bisect_left(standing, number)] if weight else 0.0
+        weights[at] = weights.get(at, 0.0) + weight
+    return on_batch_laws(
+        base,
+        {(number, 0.0): weight for number, weight in weights.items()},
+        {(0.0, number): weight for number, weight in weights.items()},
+        _distance_of_members,
+    )
 
 
-@dataclasses.dataclass(frozen=True)
-class ReplacedDraws(interface.OnePairMechanism):
-    """A mechanism on batches that draw a group's records, or those that replace them.
-
-    The lower bound is for a group whose members all differ from the other records in
-    the same way, where the records that replace the group are equal to the others.
-
-    Attributes:
-        base: The mechanism that runs on a batch.
-        hits: Law of the number of draws that hit the group. It is the same in either
-            dataset.
-    """
-
-    base: Base
-    hits: Distances
-
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        one_sided = self.base.on(self.hits, NONE)
-        if bound is Bound.LOWER:
-            return interface.pairs_of_part(one_sided, bound, accuracy).remove
-        moved = [(number, weight) for number, weight in self.hits if number and weight]
-        rate = math.fsum(weight for _, weight in moved)
-        given = tuple((number, weight / rate) for number, weight in moved)
-        released = RandomChoice(
-            tuple(
-                (self.base.on(((number, 1.0),), NONE), weight)
-                for number, weight in given
-            )
-        )
-        mechanisms = (
-            self.base.on(given, NONE),
-            released,
-            self.base.on(self.hits, self.hits),
-        )
-        apart, each, star = (
-            interface.pairs_of_part(part, bound, accuracy).remove for part in mechanisms
-        )
-        raised = min(rate * (1 + WEIGHT_ERROR), 1.0)
-        single = dict(given).get(1.0, 0.0) * (1 - WEIGHT_ERROR)
-        return replaced_draws_pair.dominating_pair_of(apart, each, star, raised, single)
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return "other records that are all alike"
-        return "a convex minorant over what the other draws may reveal"
-
-    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        """Returns the Rényi divergences of its pairs, unless very many draws hit.
-
-        The largest numbers of hits move a sum so far that they alone would determine
-        every moment of high order. Their probability counts as failure probability.
-        """
-        kept, lost = additive_noise.without_rare(self.hits, _RARE_HITS, Bound.UPPER)
-        whole = math.fsum(weight for _, weight in kept)
-        usual = tuple((number, weight / whole) for number, weight in kept)
-        found = renyi_of_pairs.upper(ReplacedDraws(self.base, usual), orders)
-        failure = min(found.failure_probability + lost, 1.0)
-        return interface.Divergences(found.values, failure)
-
-    def claims(self) -> interface.Claims:
-        # If two batches are coupled draw by draw, their distance is the number of hits.
-        apart = self.base.on(((furthest(self.hits), 1.0),), NONE).claims()
-        return interface.Claims(
-            self.base.on(self.hits, self.hits).claims().largest_loss,
-            gaussian_precision=apart.gaussian_precision,
-            is_symmetric=True,
-        )
+def _distance_of_members(one: tuple[float, float], other: tuple[float, float]) -> float:
+    if (one[0] and other[1]) or (one[1] and other[0]):
+        return max(*one, *other)
+    return abs(sum(one) - sum(other))

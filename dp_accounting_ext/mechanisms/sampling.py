@@ -28,7 +28,6 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import batches
-from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
@@ -279,23 +278,14 @@ class FixedSize(Scheme):
         # Here `dataset_size` is the size of either dataset, while a split counts the
         # members of both.
         both = dataclasses.replace(self, dataset_size=self.dataset_size + members)
-        return both.between(
-            base,
-            both.coupled(members, members),
-            both.attained(base, members, members),
-            functools.partial(self._one_by_one, base, members),
-        )
-
-    def _one_by_one(self, base: batches.Base, members: int) -> Mechanism | None:
-        """Returns a chain of members who are replaced one by one, or None.
-
-        It is often far below the bound by mixtures.
-        """
-        if self.with_replacement:
-            return None
-        size = self.dataset_size
-        one = self._substituted(base, min(self.sample_size, size) / size)
-        return chained.chain(one, members, 0)
+        if base.is_revealing or base.is_of_one_question:
+            return both.split(base, members, members)
+        above = batches.replaced_members(base.replaced(), self.members(members, 0))
+        attained = both.attained(base, members, members)
+        if not base.attains(attained):
+            return known_bounds.UpperOnly(above)
+        below = batches.on_parts(base, attained, self.probability_error)
+        return known_bounds.Between(below, above)
 
     def one_absent(self, base: batches.Base) -> Mechanism:
         if base.counts_norms:
@@ -308,7 +298,10 @@ class FixedSize(Scheme):
         if base.is_revealing:
             return self.replaced(base, 1)
         if self.with_replacement:
-            return batches.replaced_draws(base.replaced(), self.members(1, 0))
+            hits = self.members(1, 0)
+            above = batches.replaced_members(base.replaced(), hits)
+            below = base.replaced().on(hits, batches.NONE)
+            return known_bounds.Between(below, above)
         return self._substituted(base, self.rate)
 
     def one_zeroed(self, base: batches.Base) -> Mechanism:

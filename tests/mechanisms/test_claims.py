@@ -220,7 +220,7 @@ def around(inner):
         ),
         inner.map(chained.Symmetrized),
         st.builds(attained, bases, hits),
-        st.builds(batches.replaced_draws, noises, hits),
+        st.builds(batches.replaced_members, noises, hits),
         st.builds(
             split_of,
             st.builds(groups.GroupedOnBatches, st.just(1), noises, schemes),

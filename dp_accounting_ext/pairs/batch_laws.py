@@ -1,0 +1,515 @@
+"""The worst case of two laws over batches, from the distances between the batches.
+
+A batch of class k has probability p_k in the first dataset and q_k in the second, and
+outputs of the law b_k. Let f_d(v) be the largest probability of an event for outputs on
+a batch if the event has probability v on a batch at distance d. The divergence H_κ of
+the mixtures Σ p_k b_k and Σ q_k b_k is Σ c_k b_k(E) for some event E and c_k = p_k − κ
+q_k. As u_k = b_k(E) cannot differ by more than the distances allow, it is at most
+
+    V(κ) = max { Σ c_k u_k : 0 ≤ u_k ≤ 1, u_k ≤ f_d(u_l) for d = d_kl and all k ≠ l }.
+
+Some mechanism with these f attains this for every κ: its outputs are yes or no. So does
+noise, Gaussian or Laplace, on numbers z_k = F⁻¹(u_k), as |z_k − z_l| ≤ d_kl: this is a
+placement of the batches on a line.
+
+The program is concave, as the f are. Let I be the classes with c > 0, J those with c <
+0. The proof of an upper bound is any λ, ρ ≥ 0 on I × J with Σ_j λ_ij ≥ c_i and Σ_i ρ_ij
+≤ −c_j: then
+
+    V(κ) ≤ Σ λ_ij (u_i − u_j ρ_ij / λ_ij) ≤ Σ λ_ij h_d(ρ_ij / λ_ij),
+
+where h_d(t) = max_v f_d(v) − t v is the profile of two batches at distance d. Only this
+sum is used, with its rounding (`batch_programs.certified`): λ and ρ need not be exact.
+They change slowly with κ, so that those of some κ are interpolated for those in
+between. V is convex in κ. So chords make it a pair.
+
+Source:
+    docs/mathematics.md, "Any two laws over batches"; https://arxiv.org/abs/2403.04867,
+    Proposition 3.5 (the bound), Theorem 3.4 (λ and ρ are a coupling of conditional
+    laws); https://arxiv.org/abs/1807.01647, Theorem 2 (advanced joint convexity, which
+    the sum is with the best split).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.pairs import batch_programs
+from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import trade_off_curves
+
+DirectedPairs = dominating_pair.DirectedPairs
+DominatingPair = dominating_pair.DominatingPair
+
+# Certified: each weight may have this relative error.
+WEIGHT_ERROR = 7e-13
+# Certified: weights c that are this small, relatively to p, have any sign.
+_SAME = 2e-13
+
+# Tuning, all of these constants.
+# Neighboring κ at which programs are solved have values within this factor. The number
+# of rounds in which others are put between them.
+_FACTOR, _ROUNDS = 4.0, 5
+# The most κ at which programs are solved, times the number of pairs of classes.
+_MOST_SOLVED = 1 << 17
+# The first κ − 1 as a share of the total variation; the ratio of the next.
+_FIRST, _RATIO = 1e-3, 1.5
+# The logarithm of the factor from value to value of the pair.
+_STEP = 0.006
+_TAIL = 1e-250
+# The most levels at which trade-off curves are mixed, and the slope beyond all atoms.
+_MOST_LEVELS, _LEAST_RATIO = 1 << 15, 1e-290
+# The tests of a lower pair, and the share of V(1) for whose κ its placement is best.
+_TESTS, _PLACED = 1 << 13, 0.03
+# The least scale on which κ − 1 is looked at.
+_SMALLEST_SCALE = 1e-12
+
+
+def is_symmetric(first: FloatArray, second: FloatArray, distances: FloatArray) -> bool:
+    """Returns whether exchanging classes exchanges the datasets. It may miss that.
+
+    Args:
+        first: (n,) probabilities of the classes in the first dataset.
+        second: (n,) probabilities in the second.
+        distances: (n, n) distances between classes.
+    """
+    rows = np.sort(distances, axis=1).T
+    mine = np.lexsort([*rows, second, first])
+    other = np.lexsort([*rows, first, second])
+    return (
+        np.array_equal(first[mine], second[other])
+        and np.array_equal(second[mine], first[other])
+        and np.array_equal(
+            distances[np.ix_(mine, mine)], distances[np.ix_(other, other)]
+        )
+    )
+
+
+def mixture_and_common(
+    parts: Sequence[tuple[DirectedPairs, float]], common: float, lost: float
+) -> DirectedPairs:
+    """Returns upper pairs of batches at random distances and of a common batch.
+
+    The first dataset's output is the mixture w₀ b₀ + Σ w_d b_d, the second one's is b₀.
+    So for any thresholds t_d, with t₀ = 1, the divergence at κ = Σ w_d t_d is at most Σ
+    w_d h_d(t_d). It is least if all t_d are slopes at one level of b₀. So the pair is
+    that of comonotone ratios Σ w_d Z_d. In the other direction, κ = 1 / Σ (w_d / t_d)
+    has the bound κ Σ w_d h_d(t_d) / t_d, which is least at one level of the outputs.
+
+    Args:
+        parts: Upper pairs of (b_d, b₀), with the weight of each.
+        common: w₀.
+        lost: The weight that is left out, whose outputs may be any.
+
+    Source:
+        docs/mathematics.md, "Any two laws over batches"; less than the average over d
+        in https://arxiv.org/abs/2403.04867, section 3.2.
+    """
+    weights = np.array([weight for _, weight in parts])
+    error = WEIGHT_ERROR + 8 * (len(parts) + 4) * floats.UNIT_ROUNDOFF
+
+    def pair_of(kappas: FloatArray, bounds: FloatArray) -> DominatingPair:
+        order = np.argsort(kappas, kind="stable")
+        pair = profile_pairs.pair_above(kappas[order], np.minimum(bounds[order], 1.0))
+        return dataclasses.replace(
+            pair,
+            mass_error=pair.mass_error + error,
+            ratio_error=pair.ratio_error + 2 * error,
+        )
+
+    leaving = [pair.remove for pair, _ in parts]
+    slopes, profiles = _at_levels(leaving, [pair.masses for pair in leaving], 0.0)
+    remove = pair_of(common + weights @ slopes, weights @ profiles + lost)
+    joining = [dominating_pair.dual(pair.add) for pair, _ in parts]
+    slopes, profiles = _at_levels(
+        joining, [pair.p_masses for pair in joining], _LEAST_RATIO
+    )
+    kappas = 1 / (common + weights @ (1 / slopes))
+    add = pair_of(kappas, kappas * (weights @ (profiles / slopes)))
+    return DirectedPairs(remove, dominating_pair.dual(add))
+
+
+def _at_levels(
+    pairs: Sequence[DominatingPair], masses: Sequence[FloatArray], least: float
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (d, n) slopes of d trade-off curves at common levels, and profiles there.
+
+    Args:
+        pairs: Upper pairs.
+        masses: The mass of each atom of a pair in the law whose levels are common.
+        least: The slope beyond the last atom.
+    """
+    ends = [np.cumsum(each[::-1]) for each in masses]
+    levels = np.unique(np.concatenate(ends))
+    if levels.size > _MOST_LEVELS:
+        levels = levels[np.linspace(0, levels.size - 1, _MOST_LEVELS).astype(np.int64)]
+    levels = np.append((levels + np.append(0.0, levels[:-1])) / 2, 2.0)
+    slopes = np.array(
+        [
+            np.append(pair.ratios[::-1], least)[np.searchsorted(end, levels)]
+            for pair, end in zip(pairs, ends, strict=True)
+        ]
+    )
+    profiles = [
+        hinges.Hinges.of(pair).values(row)
+        for pair, row in zip(pairs, slopes, strict=True)
+    ]
+    return slopes, np.array(profiles)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Laws:
+    """Two laws over classes of batches, and the distances between classes.
+
+    Attributes:
+        first: (n,) probabilities of the classes in the first dataset.
+        second: (n,) probabilities in the second.
+        distances: (n, n) least distances between batches of two classes. No detour is
+            shorter.
+        curves: What is known of outputs by distance.
+    """
+
+    first: FloatArray
+    second: FloatArray
+    distances: FloatArray
+    curves: trade_off_curves.Curves
+
+    def swapped(self) -> "Laws":
+        """Returns the laws with the datasets exchanged."""
+        return dataclasses.replace(self, first=self.second, second=self.first)
+
+    def upper_pair(self, tail_mass: float) -> DominatingPair:
+        """Returns a pair that bounds both directions.
+
+        Args:
+            tail_mass: The probability that may be moved to the sinks.
+        """
+        tail_mass = max(tail_mass, _TAIL)
+        # Outputs of rare classes may be any.
+        likeliest = np.maximum(self.first, self.second)
+        is_rare = likeliest <= tail_mass / (4 * likeliest.size)
+        kept = np.flatnonzero(~is_rare)
+        likely = dataclasses.replace(
+            self,
+            first=self.first[kept],
+            second=self.second[kept],
+            distances=self.distances[np.ix_(kept, kept)],
+        )
+        pair = likely._pair(tail_mass)
+        return dataclasses.replace(
+            pair,
+            infinity_mass=pair.infinity_mass + floats.raised(self.first[is_rare].sum()),
+            zero_mass=pair.zero_mass + floats.raised(self.second[is_rare].sum()),
+            mass_error=pair.mass_error + WEIGHT_ERROR,
+            ratio_error=pair.ratio_error + 2 * WEIGHT_ERROR,
+        )
+
+    def _pair(self, tail_mass: float) -> DominatingPair:
+        """Returns the pair of these weights, as if they were exact."""
+        if (np.abs(self.first - self.second) <= _SAME * self.first).all():
+            # Weights that are equal but for their errors.
+            return dominating_pair.identity_pair(Bound.UPPER)
+        above = self._bounds(tail_mass)
+        if is_symmetric(self.first, self.second, self.distances):
+            return profile_pairs.symmetric(*above)
+        below = self.swapped()._bounds(tail_mass)
+        return profile_pairs.joined(
+            profile_pairs.pair_above(*above),
+            dominating_pair.dual(profile_pairs.pair_above(*below)),
+        )
+
+    def lower_pairs(self, tail_mass: float) -> DirectedPairs | None:
+        """Returns pairs of noise around one placement of the classes on a line.
+
+        The placement is the worst for a κ at which V has fallen to a share of V(1). The
+        tests are half-lines.
+
+        Args:
+            tail_mass: The probability that may be left out.
+
+        Returns:
+            Pairs that noise on batches attains if they can be placed like this. None if
+            outputs are not those of noise.
+        """
+        ends = self.curves.places(np.array([max(tail_mass, _TAIL)]))
+        if ends is None:
+            return None
+        places = self._placed()
+        low, high = places.min() + ends[0], places.max() - ends[0]
+        tests = np.linspace(low, high, _TESTS)[:, np.newaxis]
+        pairs = []
+        for p, q, margins in (
+            (self.first, self.second, places - tests),
+            (self.second, self.first, tests - places),
+        ):
+            within = margins >= -self.curves.reach
+            reached = self.curves.reached(np.where(within, margins, -self.curves.reach))
+            pairs.append(
+                profile_pairs.pair_below(
+                    np.array([np.where(within, reached, 0.0) @ p, reached @ q]),
+                    mass_error=WEIGHT_ERROR + trade_off_curves.REACHED_ERROR,
+                    ratio_error=2 * (WEIGHT_ERROR + trade_off_curves.REACHED_ERROR),
+                )
+            )
+        return DirectedPairs(pairs[0], dominating_pair.dual(pairs[1]))
+
+    def _placed(self) -> FloatArray:
+        """Returns (n,) places, no further apart than the distances."""
+        best, first = None, 0.0
+        for kappa in 1 + np.geomspace(1e-9, self._end(1e-6), 256):
+            sides = self.sides(np.array([kappa]), kappa)
+            if not sides[2].size:
+                break
+            worth = float(batch_programs.start(*sides, self.curves)[1][0])
+            first = max(first, worth)
+            if worth <= _PLACED * first:
+                break
+            best = kappa
+        if best is None:
+            return np.zeros(self.first.size)
+        gain, cost = self._partition(best)
+        a, b, distances = self.sides(np.array([best]), best)
+        solved = batch_programs.solved(a, b, distances, self.curves)
+        below = self.curves.places(solved.below[0])
+        assert below is not None
+        places = np.empty(self.first.size)
+        places[gain] = (below + distances).min(axis=1)
+        places[cost] = (places[gain][:, np.newaxis] - distances).max(axis=0)
+        known = np.concatenate([gain, cost])
+        for other in np.setdiff1d(np.arange(places.size), known):
+            places[other] = (places[known] + self.distances[other, known]).min()
+            known = np.append(known, other)
+        middle = places.mean()
+        shrunk: FloatArray = middle + (places - middle) * (1 - 1e-12)
+        return shrunk
+
+    def _partition(self, kappa: float) -> tuple[IndexArray, IndexArray]:
+        weights = self.first - kappa * self.second
+        lost = _SAME / 2 * self.first
+        return np.flatnonzero(weights > lost), np.flatnonzero(weights < -lost)
+
+    def _bounds(self, tail_mass: float) -> tuple[FloatArray, FloatArray]:
+        """Returns κ, from one on and increasing, and bounds on V there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            turns = self.first / self.second
+        last = self._end(tail_mass)
+        if np.isfinite(turns[self.first > 0]).all():
+            # Beyond, no class has c > 0.
+            last = min(last, float(turns[self.first > 0].max()))
+        last = max(last, 1 + 2 * _SAME)
+        # Turns that are equal but for rounding are one.
+        turns = np.unique(turns[(turns > 1 + _SAME) & (turns < last * (1 - _SAME))])
+        turns = turns[np.diff(turns, prepend=1.0) > _SAME * turns]
+        starts, ends = np.append(1.0, turns), np.append(turns, last)
+        found = [self._at_turn(1.0)]
+        scale = max(float(found[0][1][0]), _SMALLEST_SCALE)
+        for start, end in zip(starts, ends, strict=True):
+            nodes = _Nodes(self, float(start), float(end))
+            nodes.fill(scale, tail_mass, is_turn=end < last)
+            found.append(nodes.bounds(tail_mass))
+            if found[-1][1][-1] <= tail_mass:
+                break
+            if end < last:
+                found.append(self._at_turn(float(end)))
+        kappas, bounds = (np.concatenate(each) for each in zip(*found, strict=True))
+        return kappas, np.minimum(bounds, 1.0)
+
+    def _end(self, tail_mass: float) -> float:
+        """Returns a κ ≥ 2 at which no two batches are further apart than tail_mass."""
+        kappas = np.exp(np.linspace(math.log(2), floats.LARGEST_LOSS, 4096))
+        furthest = self.distances.max()
+        far = self.curves.profile(np.full(kappas.shape, furthest), kappas) <= tail_mass
+        return float(kappas[int(far.argmax())] if far.any() else kappas[-1])
+
+    def sides(
+        self, kappas: FloatArray, inside: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Returns (k, m) c_i, (k, n) −c_j and (m, n) distances.
+
+        Args:
+            kappas: (k,) κ.
+            inside: A κ between the same turns, which determines the classes in I and J.
+        """
+        gain, cost = self._partition(inside)
+        weights = self.first - np.multiply.outer(kappas, self.second)
+        return (
+            np.maximum(weights[:, gain], 0.0),
+            np.maximum(-weights[:, cost], 0.0),
+            self.distances[np.ix_(gain, cost)],
+        )
+
+    def _at_turn(self, kappa: float) -> tuple[FloatArray, FloatArray]:
+        """Returns the bound at a κ at which some classes have no weight."""
+        kappas = np.array([kappa])
+        a, b, distances = self.sides(kappas, kappa)
+        if not distances.size:
+            # Then all weights are equal, or all are of classes with c < 0.
+            return kappas, a.sum(axis=1)
+        found = batch_programs.solved(a, b, distances, self.curves)
+        bound = batch_programs.certified(
+            a, b, distances, self.curves, found.gains, found.costs
+        )
+        return kappas, bound
+
+
+def _arithmetic(first: FloatArray, second: FloatArray, share: FloatArray) -> FloatArray:
+    """Returns a mean of shares whose bound is at most a chord, but for rounding."""
+    return (1 - share) * first + share * second
+
+
+def _geometric(first: FloatArray, second: FloatArray, share: FloatArray) -> FloatArray:
+    """Returns a mean of shares that is far more exact where these change smoothly."""
+    logs = (np.log(np.maximum(each, floats.SMALLEST_MASS)) for each in (first, second))
+    low, high = logs
+    mean: FloatArray = np.exp((1 - share) * low + share * high)
+    return mean
+
+
+class _Nodes:
+    """The κ = start + gap between two turns at which programs are solved.
+
+    Attributes:
+        laws: The laws.
+        start: The κ of the turn below.
+        end: The κ of the turn above, or the last κ.
+        gaps: (k,) gaps, increasing.
+        gains: (k, m, n) shares of c_i.
+        costs: (k, m, n) shares of −c_j.
+        values: (k,) bounds.
+        logs: (k,) their logarithms, but for those that are rounding errors.
+    """
+
+    def __init__(self, laws: Laws, start: float, end: float) -> None:
+        self.laws, self.start = laws, start
+        self.end, self.inside = end, (start + end) / 2
+        _, _, distances = laws.sides(np.array([self.inside]), self.inside)
+        self.distances = distances
+        self.gaps, self.values, self.logs = np.empty((3, 0))
+        self.gains, self.costs = np.empty((2, 0, *distances.shape))
+
+    def fill(self, scale: float, tail_mass: float, *, is_turn: bool) -> None:
+        """Solves programs until what is interpolated is nearly as good.
+
+        Args:
+            scale: About the κ − 1 at which V falls.
+            tail_mass: The value below which no other is of interest.
+            is_turn: Whether classes change sides at the end.
+        """
+        width = self.end - self.start
+        first = _FIRST * min(scale, width)
+        number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
+        gaps = np.geomspace(first, width, min(number, max(self._room() // 2, 8)))
+        if is_turn:
+            gaps = np.append(gaps[:-1], width - gaps[gaps < width / 2])
+        gaps = np.unique(gaps)
+        a, b, distances = self.laws.sides(self.start + gaps, self.inside)
+        _, values = batch_programs.start(a, b, distances, self.laws.curves)
+        tails = (values > 0) & (values < 1e-3 * tail_mass)
+        self._solve(gaps[: 1 + int(np.append(tails, True).argmax())])
+        self._cut(tail_mass)
+        for _ in range(_ROUNDS):
+            falls = -np.diff(np.maximum(self.logs, math.log(tail_mass)))
+            missing = np.ceil(falls / math.log(_FACTOR)).astype(np.int64) - 1
+            if not 0 < missing.clip(0).sum() <= self._room():
+                break
+            ends = zip(self.gaps[:-1], self.gaps[1:], missing.clip(0), strict=True)
+            more = [np.geomspace(low, high, n + 2)[1:-1] for low, high, n in ends]
+            self._solve(np.concatenate(more))
+            self._cut(tail_mass)
+        middles = np.sqrt(self.gaps[:-1]) * np.sqrt(self.gaps[1:])
+        for _ in range(_ROUNDS):
+            # The values at the first ones are the largest.
+            middles = middles[: max(self._room(), 0)]
+            if not middles.size:
+                break
+            between = self._interpolated(middles)
+            self._solve(middles)
+            at = np.searchsorted(self.gaps, middles)
+            bad = between > (1 + self.laws.curves.interpolated) * self.values[at]
+            bad &= self.logs[at] > math.log(tail_mass)
+            bad &= self.values[at] > batch_programs.ZERO * self.values[0]
+            beside = np.array([self.gaps[at - 1], self.gaps[at + 1]])
+            middles = (np.sqrt(middles) * np.sqrt(beside))[:, bad].ravel()
+            middles.sort()
+
+    def _room(self) -> int:
+        """Returns how many more programs may be solved."""
+        effort = self.distances.size * self.laws.curves.effort
+        return _MOST_SOLVED // effort - self.gaps.size
+
+    def _cut(self, tail_mass: float) -> None:
+        """Drops what is beyond the first value that is a tail."""
+        kept = 1 + int(np.append(self.values > tail_mass, False).argmin())
+        self.gaps, self.values = self.gaps[:kept], self.values[:kept]
+        self.logs = self.logs[:kept]
+        self.gains, self.costs = self.gains[:kept], self.costs[:kept]
+
+    def _solve(self, gaps: FloatArray) -> None:
+        a, b, distances = self.laws.sides(self.start + gaps, self.inside)
+        curves = self.laws.curves
+        found = batch_programs.solved(a, b, distances, curves)
+        values = batch_programs.certified(
+            a, b, distances, curves, found.gains, found.costs
+        )
+        order = np.argsort(np.append(self.gaps, gaps), kind="stable")
+
+        def joined(old: FloatArray, new: FloatArray) -> FloatArray:
+            both: FloatArray = np.concatenate([old, new])[order]
+            return both
+
+        self.gaps, self.values = joined(self.gaps, gaps), joined(self.values, values)
+        lost = batch_programs.ZERO * a.sum(axis=1)
+        least = np.where(found.has_digits, 0.0, lost) + floats.SMALLEST_MASS
+        self.logs = joined(self.logs, np.log(np.maximum(values, least)))
+        self.gains = joined(self.gains, found.gains)
+        self.costs = joined(self.costs, found.costs)
+
+    def _interpolated(self, gaps: FloatArray) -> FloatArray:
+        """Returns bounds with shares between those of the nearest nodes."""
+        size = max(1, batch_programs.BLOCK // self.distances.size)
+        parts = np.array_split(gaps, 1 + gaps.size // size)
+        return np.concatenate([self._block(part) for part in parts])
+
+    def _block(self, gaps: FloatArray) -> FloatArray:
+        at = np.clip(np.searchsorted(self.gaps, gaps), 1, self.gaps.size - 1)
+        low, high = self.gaps[at - 1], self.gaps[at]
+        share = np.clip(np.log(gaps / low) / np.log(high / low), 0.0, 1.0)
+        share = share[:, np.newaxis, np.newaxis]
+
+        a, b, distances = self.laws.sides(self.start + gaps, self.inside)
+        first, second = self._shares(at - 1), self._shares(at)
+        found = []
+        for mean in (_geometric, _arithmetic):
+            gains, costs = map(mean, first, second, (share, share))
+            gains /= gains.sum(axis=2, keepdims=True)
+            costs /= costs.sum(axis=1, keepdims=True)
+            found.append(
+                batch_programs.certified(
+                    a, b, distances, self.laws.curves, gains, costs
+                )
+            )
+        return np.minimum(*found)
+
+    def _shares(self, at: IndexArray) -> tuple[FloatArray, FloatArray]:
+        return self.gains[at], self.costs[at]
+
+    def bounds(self, tail_mass: float) -> tuple[FloatArray, FloatArray]:
+        """Returns κ and bounds, at the nodes and between them."""
+        logs = np.maximum(self.logs, math.log(tail_mass))
+        step = _STEP * max(1.0, math.sqrt(self.distances.size) / 10)
+        counts = np.maximum(np.ceil(-np.diff(logs) / step), 1).astype(np.int64)
+        ends = zip(self.gaps[:-1], self.gaps[1:], counts, strict=True)
+        more = [np.geomspace(low, high, n + 1)[1:-1] for low, high, n in ends]
+        between = np.concatenate([np.empty(0), *more])
+        kappas = self.start + np.append(self.gaps, between)
+        values = np.append(self.values, self._interpolated(between))
+        order = np.argsort(kappas, kind="stable")
+        return kappas[order], values[order]

@@ -1,0 +1,249 @@
+"""Trade-off curves of outputs on two batches, by the distance between the batches.
+
+f_d(v) is the largest probability of an event for outputs on one batch if the event has
+probability v on another one, at distance d. It is the same in both directions, and no
+detour through other batches has a smaller bound: f_d(f_e(v)) ≥ f_{d + e}(v). Bounds use
+the profile h_d(t) = max_v f_d(v) − t v, which is certified. The curves only lead the
+search for these bounds.
+"""
+
+import abc
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import ClassVar
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.pairs import hinges
+
+# Certified: distances are raised by this share, and to this least value. This covers
+# the rounding of thresholds.
+_RAISED, _CLOSEST = 1 + 16 * floats.UNIT_ROUNDOFF, 1e-6
+# Certified: the relative error of `Curves.reached` within 37 standard deviations.
+REACHED_ERROR = floats.normal_tail_error(37.0)
+# Tuning: the lines of a curve that is not smooth, and logarithms of slopes near those
+# that were found.
+MOST_LINES, _NEAR = 24, np.linspace(-0.3, 0.3, 13)
+
+
+class Lines(NamedTuple):
+    """The (1 or k, m, n, l) slopes and values at zero of l lines above every f."""
+
+    slopes: FloatArray
+    values: FloatArray
+
+
+class Curves(abc.ABC):
+    """What is known of outputs on two batches, by their distance d > 0.
+
+    Attributes:
+        interpolated: The share of a value by which those between others may be larger.
+        effort: About how many times as long a program takes as for Gaussian noise.
+        reach: How far noise reaches with a probability that `reached` computes.
+    """
+
+    interpolated: ClassVar[float] = 1e-4
+    effort: ClassVar[int] = 1
+    reach: ClassVar[float] = 600.0
+
+    @abc.abstractmethod
+    def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
+        """Returns upper bounds on h_d(t), elementwise."""
+
+    @abc.abstractmethod
+    def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        """Returns about f_d(u), or its inverse at −d if d is negative, elementwise."""
+
+    @abc.abstractmethod
+    def tangents(
+        self, levels: FloatArray, distances: FloatArray, lines: Lines | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Returns one or more concave curves whose minimum is f, nearly.
+
+        Args:
+            levels: (k, 1, n) probabilities.
+            distances: (m, n) distances.
+            lines: What `lines` returned.
+
+        Returns:
+            (k, m, n, l) values, slopes and second derivatives.
+        """
+
+    def places(self, levels: FloatArray) -> FloatArray | None:
+        """Returns places on a line that noise carries above 0 with probability u.
+
+        None if the outputs are not those of noise.
+        """
+        return None
+
+    def reached(self, places: FloatArray) -> FloatArray:
+        """Returns about the probabilities that noise carries places above 0.
+
+        The relative error is at most `REACHED_ERROR` for places of at least −reach.
+        """
+        raise NotImplementedError
+
+    def lines(self, distances: FloatArray, ratios: FloatArray | None) -> Lines | None:
+        """Returns lines whose minimum is nearly f, if f is not smooth.
+
+        Args:
+            distances: (m, n) distances.
+            ratios: (k, m, n) slopes near which lines are dense, if these are known.
+        """
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianCurves(Curves):
+    """N(x, 1) and N(y, 1), with |x − y| = d."""
+
+    interpolated = 1e-5
+    reach = 37.0
+
+    def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
+        d = np.maximum(distances, _CLOSEST) * _RAISED
+        at = np.log(np.maximum(thresholds, floats.SMALLEST_MASS)) / d
+        gain, cost = special.ndtr(d / 2 - at), special.ndtr(-d / 2 - at)
+        cost *= thresholds
+        # The argument of the smaller probability; beyond 37 both are negligible.
+        away = np.minimum(np.abs(at) + d / 2, 37.0)
+        error = 2 * floats.normal_tail_error(away) + 8 * floats.UNIT_ROUNDOFF
+        found = gain - cost + error * (gain + cost) + floats.SMALLEST_MASS
+        bounds: FloatArray = np.clip(found, 0.0, 1.0)
+        return bounds
+
+    def places(self, levels: FloatArray) -> FloatArray:
+        found: FloatArray = special.ndtri(levels)
+        return found
+
+    def reached(self, places: FloatArray) -> FloatArray:
+        found: FloatArray = special.ndtr(places)
+        return found
+
+    def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        return self.reached(self.places(levels) + distances)
+
+    def tangents(
+        self, levels: FloatArray, distances: FloatArray, lines: Lines | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        z = special.ndtri(levels)
+        slopes = np.exp(-z * distances - distances**2 / 2)
+        bends = slopes * (-distances * math.sqrt(2 * math.pi)) * np.exp(z * z / 2)
+        values: FloatArray = special.ndtr(z + distances)
+        return values[..., None], slopes[..., None], bends[..., None]
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceCurves(Curves):
+    """Laplace noise of parameter one around x and around y, with |x − y| = d."""
+
+    def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
+        d = distances * _RAISED + 16 * floats.UNIT_ROUNDOFF
+        log = np.log(np.maximum(thresholds, floats.SMALLEST_MASS))
+        middle = -np.expm1((np.clip(log, -d, d) - d) / 2)
+        found = np.where(log < -d, 1 - thresholds + 8 * floats.UNIT_ROUNDOFF, middle)
+        bounds: FloatArray = np.maximum(found, 0.0) * (1 + 16 * floats.UNIT_ROUNDOFF)
+        return bounds
+
+    def places(self, levels: FloatArray) -> FloatArray:
+        found: FloatArray = np.where(
+            levels < 0.5, np.log(2 * levels), -np.log(2 - 2 * levels)
+        )
+        return found
+
+    def reached(self, places: FloatArray) -> FloatArray:
+        tail = np.exp(-np.abs(places)) / 2
+        found: FloatArray = np.where(places < 0, tail, 1 - tail)
+        return found
+
+    def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        return self.reached(self.places(levels) + distances)
+
+    def tangents(
+        self, levels: FloatArray, distances: FloatArray, lines: Lines | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        near = np.exp(-distances)
+        low, high = levels <= near / 2, levels >= 0.5
+        values = np.where(high, 1 - near * (1 - levels), 1 - near / 4 / levels)
+        values = np.where(low, levels / near, values)
+        slopes = np.where(high, near, near / 4 / levels / levels)
+        bends = np.where(low | high, 0.0, -near / 2 / levels**2 / levels)
+        slopes = np.where(low, 1 / near, slopes)
+        return values[..., None], slopes[..., None], bends[..., None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairCurves(Curves):
+    """Any mechanism, by its upper pairs for two batches at each distance.
+
+    Attributes:
+        known: The profiles by distance, each valid in both directions.
+    """
+
+    effort = 24
+
+    known: Mapping[float, hinges.Hinges]
+
+    def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
+        distances = np.broadcast_to(distances, thresholds.shape)
+        found = np.empty(thresholds.shape)
+        for distance, profile in self.known.items():
+            at = distances == distance
+            found[at] = profile.values(thresholds[at])
+        return np.minimum(found, 1.0)
+
+    def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        levels, distances = np.broadcast_arrays(levels, distances)
+        found = np.empty(levels.shape)
+        for distance in self.known:
+            slopes, values = self._few(distance)
+            up = distances == distance
+            found[up] = (values + np.multiply.outer(levels[up], slopes)).min(axis=1)
+            down = distances == -distance
+            back = np.subtract.outer(levels[down], values[1:]) / slopes[1:]
+            found[down] = back.max(axis=1)
+        return found
+
+    def tangents(
+        self, levels: FloatArray, distances: FloatArray, lines: Lines | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        assert lines is not None
+        values = lines.values + lines.slopes * levels[..., np.newaxis]
+        slopes = np.broadcast_to(lines.slopes, values.shape)
+        return values, slopes, np.zeros(values.shape)
+
+    def lines(self, distances: FloatArray, ratios: FloatArray | None) -> Lines:
+        number = 1 + self._number()
+        shape = (1, *distances.shape, number)
+        slopes, values = np.empty(shape), np.empty(shape)
+        for distance in self.known:
+            at = distances == distance
+            few = self._few(distance)
+            slopes[:, at], values[:, at] = few
+        if ratios is None or number <= MOST_LINES:
+            return Lines(slopes, values)
+        near = np.multiply.outer(ratios, np.exp(_NEAR))
+        whole = (*ratios.shape, number)
+        more = self.profile(distances[..., np.newaxis], near)
+        return Lines(
+            np.concatenate([np.broadcast_to(slopes, whole), near], axis=3),
+            np.concatenate([np.broadcast_to(values, whole), more], axis=3),
+        )
+
+    def _number(self) -> int:
+        """Returns the number of lines besides the constant one, for each distance."""
+        return min(max(each.ratios.size for each in self.known.values()), MOST_LINES)
+
+    def _few(self, distance: float) -> Lines:
+        """Returns a constant one and other lines: all of them, if they are few."""
+        profile, number = self.known[distance], self._number()
+        ratios = profile.ratios
+        if ratios.size > number:
+            ratios = np.geomspace(max(ratios[0], 1e-30), ratios[-1], number)
+        slopes = np.append(0.0, np.resize(ratios, number))
+        return Lines(slopes, np.minimum(profile.values(slopes), 1.0))

@@ -1,0 +1,227 @@
+"""Two laws over batches: never below placements and events, and attained by some.
+
+The truths here are quadratures, sums and searches that share no code with the package.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy import stats
+
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import chained
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import batch_laws
+from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import trade_off_curves
+
+NOISE = {
+    "gaussian": (trade_off_curves.GaussianCurves(), stats.norm),
+    "laplace": (trade_off_curves.LaplaceCurves(), stats.laplace),
+}
+
+
+def two_sided(first, second, across, within):
+    """Classes of i members of one group, or j of another one; (0, 0) is common."""
+    sides = [(i, 0) for i in range(len(first))]
+    sides += [(0, j) for j in range(1, len(second))]
+    p = [first[i] if not j else 0.0 for i, j in sides]
+    q = [second[j] if not i else 0.0 for i, j in sides]
+
+    def distance(one, other):
+        (i, j), (other_i, other_j) = one, other
+        if (i and other_j) or (j and other_i):
+            return across(i + other_i, j + other_j)
+        return within(i + j, other_i + other_j)
+
+    d = [[distance(one, other) for other in sides] for one in sides]
+    return np.array(p), np.array(q), np.array(d, dtype=float)
+
+
+def binomials(members, rate):
+    return [
+        math.comb(members, i) * rate**i * (1 - rate) ** (members - i)
+        for i in range(members + 1)
+    ]
+
+
+EXAMPLE = np.array([0.8, 0.2, 0.0]), np.array([0.8, 0.0, 0.2]), 1 - np.eye(3)
+POISSON = two_sided(
+    binomials(3, 0.1), binomials(2, 0.1), lambda i, j: i + j, lambda i, k: abs(i - k)
+)
+
+
+def random_laws(seed, size, common):
+    """Points in the plane, so that distances are a metric; some classes are of one."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(size, 2))
+    d = np.linalg.norm(points[:, None] - points, axis=2)
+    p, q = rng.dirichlet(np.ones(size), 2)
+    only = rng.permutation(size)[common:]
+    p[only[::2]] = q[only[1::2]] = 0
+    return p / p.sum(), q / q.sum(), d
+
+
+def half_line(p, q, places, kappa, noise):
+    """The largest P(x > t) − κ Q(x > t) of noise around places, over some t."""
+    low, high = places.min() - 12, places.max() + 12
+    for _ in range(3):
+        tests = np.linspace(low, high, 2001)
+        values = noise.sf(tests[:, None] - places) @ (p - kappa * q)
+        best, step = tests[values.argmax()], tests[1] - tests[0]
+        low, high = best - 2 * step, best + 2 * step
+    return max(values.max(), 0.0)
+
+
+def delta(pair, kappa, way=Direction.REMOVE):
+    return float(pair.delta(math.log(kappa), way))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "value"), [(0.1, 0.051816), (0.3, 0.024978), (1.0, 0.0022968)]
+)
+def test_three_points_at_one_distance(epsilon, value):
+    """For κ ≥ 1 the worst is a Poisson sample: N(0) but for weight .2 of N(1)."""
+    pair = batch_laws.Laws(*EXAMPLE, NOISE["gaussian"][0]).upper_pair(1e-20)
+    p, q, _ = EXAMPLE
+    truth = half_line(p, q, np.array([0.0, 1.0, 0.0]), math.exp(epsilon), stats.norm)
+    for way in Direction:
+        found = float(pair.delta(epsilon, way))
+        assert truth <= found <= truth * (1 + 1e-5)
+    assert truth == pytest.approx(value, rel=3e-5)
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_members_who_leave_and_join_a_poisson_sample(name):
+    """Theorem 3.8: i members are at i, and j at −j, whatever κ is."""
+    curves, noise = NOISE[name]
+    p, q, d = POISSON
+    places = np.array([0.0, 1, 2, 3, -1, -2]) / 2
+    laws = batch_laws.Laws(p, q, d / 2, curves)
+    pair, lower = laws.upper_pair(1e-20), laws.lower_pairs(1e-20)
+    for epsilon in (0.0, 0.02, 0.1, 0.3):
+        kappa = math.exp(epsilon)
+        truths = (
+            half_line(p, q, places, kappa, noise),
+            half_line(q, p, -places, kappa, noise),
+        )
+        for way, truth in zip((Direction.REMOVE, Direction.ADD), truths, strict=True):
+            found = delta(pair, kappa, way)
+            assert truth <= found <= truth * (1 + 3e-5) + 1e-9
+            attained = float(lower.of(way).delta(epsilon, way))
+            assert found * (1 - 3e-4) - 1e-9 <= attained <= found
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+def test_replaced_members_of_fixed_batches(members):
+    """For κ > 1 the worst is that those who join are like the others."""
+    weights = stats.hypergeom.pmf(range(members + 1), 1000, members, 50).tolist()
+    p, q, d = two_sided(weights, weights, max, lambda i, k: abs(i - k))
+    pair = batch_laws.Laws(p, q, d / 2, NOISE["gaussian"][0]).upper_pair(1e-20)
+    places = np.array([*range(members + 1), *[0] * members]) / 2
+    half = places[: members + 1] / 2
+    symmetric = np.append(half, -half[1:])
+    for epsilon, at in ((0.0, symmetric), (0.1, places), (0.5, places)):
+        truth = half_line(p, q, at, math.exp(epsilon), stats.norm)
+        for way in Direction:
+            found = delta(pair, math.exp(epsilon), way)
+            assert truth <= found <= truth * (1 + 3e-5)
+
+
+class TestSearches:
+    @pytest.mark.parametrize("name", NOISE)
+    @pytest.mark.parametrize("seed", range(3))
+    def test_placements_on_a_line(self, name, seed):
+        """The linear program of a search by cuts from outside finds as much."""
+        curves, noise = NOISE[name]
+        p, q, d = random_laws(seed, 6, seed)
+        pair = batch_laws.Laws(p, q, d, curves).upper_pair(1e-12)
+        for kappa in (1.05, 1.5, 3.0):
+            found = delta(pair, kappa)
+            outside, placement = by_cuts(p - kappa * q, d, noise)
+            attained = half_line(p, q, placement, kappa, noise)
+            assert attained <= found <= outside * (1 + 1e-4) + 1e-7
+
+    @pytest.mark.parametrize("kappa", [1.0, 1.4])
+    def test_placements_in_the_plane(self, kappa):
+        """Local search among three points in the plane, by quadrature."""
+        d = np.array([[0.0, 1.0, 1.2], [1.0, 0.0, 1.5], [1.2, 1.5, 0.0]])
+        p, q = np.array([0.6, 0.4, 0.0]), np.array([0.5, 0.0, 0.5])
+        pair = batch_laws.Laws(p, q, d, NOISE["gaussian"][0]).upper_pair(1e-12)
+
+        def value(points, number=141):
+            points = points.reshape(3, 2)
+            apart = np.linalg.norm(points[:, None] - points, axis=2)
+            points = points / max(1.0, (apart / (d + np.eye(3))).max())
+            axis = np.linspace(-7, 7, number)
+            x, y = np.meshgrid(axis, axis)
+            squares = np.array([(x - u) ** 2 + (y - v) ** 2 for u, v in points])
+            signed = np.tensordot(p - kappa * q, np.exp(-squares / 2), 1)
+            cell = (axis[1] - axis[0]) ** 2 / (2 * math.pi)
+            return -np.maximum(signed, 0).sum() * cell
+
+        rng = np.random.default_rng(5)
+        searches = [
+            optimize.minimize(
+                value, start, method="Nelder-Mead", options={"maxfev": 250}
+            )
+            for start in rng.normal(size=(6, 6))
+        ]
+        best = min(searches, key=lambda search: search.fun)
+        found = delta(pair, kappa)
+        assert 0.99 * found < -value(best.x, 1401) <= found
+
+
+def by_cuts(c, d, noise):
+    """An upper bound on the program by tangents of f, and the placement it suggests."""
+    n = len(c)
+    levels = noise.cdf(np.linspace(-9, 5, 120))
+    rows, most = [], []
+    z = noise.ppf(levels)
+    for k, other in itertools.permutations(range(n), 2):
+        moved = z + d[k, other]
+        slopes = noise.pdf(moved) / noise.pdf(z)
+        for slope, value, level in zip(slopes, noise.cdf(moved), levels, strict=True):
+            row = np.zeros(n)
+            row[k], row[other] = 1, -slope
+            rows.append(row)
+            most.append(value - slope * level)
+    solved = optimize.linprog(-c, A_ub=np.array(rows), b_ub=most, bounds=(0, 1))
+    z = noise.ppf(np.clip(solved.x, 1e-12, 1 - 1e-12))
+    # The largest placement below it that keeps all distances.
+    return -solved.fun, (z[None] + d).min(axis=1)
+
+
+def test_laws_that_are_exchanged_are_noticed():
+    assert batch_laws.is_symmetric(*EXAMPLE)
+    order = [2, 0, 1]
+    p, q, d = EXAMPLE
+    assert batch_laws.is_symmetric(p[order], q[order], d[np.ix_(order, order)])
+    assert not batch_laws.is_symmetric(*POISSON)
+    assert not batch_laws.is_symmetric(
+        p, q, np.array([[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0.0]])
+    )
+
+
+def test_chained_pairs():
+    """Curves that are chained from pairs give what Gaussian noise does."""
+    step = additive_noise.Gaussian(2.0)
+    asked = accuracy.Accuracy(1e-16)
+    known = {}
+    for d in range(1, 6):
+        link = chained.ChainedSplit(step, d, 0)
+        pair = interface.pairs_of(link, Bound.UPPER, asked).remove
+        known[float(d)] = hinges.Hinges.of(pair)
+    p, q, d = POISSON
+    by_pairs = batch_laws.Laws(p, q, d, trade_off_curves.PairCurves(known))
+    by_noise = batch_laws.Laws(p, q, d / 2, NOISE["gaussian"][0])
+    one, other = by_pairs.upper_pair(1e-12), by_noise.upper_pair(1e-12)
+    for kappa in (1.0, 1.1, 1.5):
+        truth = half_line(p, q, np.array([0.0, 1, 2, 3, -1, -2]) / 2, kappa, stats.norm)
+        assert truth <= delta(one, kappa) <= delta(other, kappa) * (1 + 2e-3)
