@@ -234,8 +234,9 @@ FAULTS = [
     ),
     fault(
         "amplification: matrices, the upper ends of sums' cells lose a millionth",
-        "        shares[:, :, -1] = max(",
-        "        shares[:, :, number:-1] *= 1 - 1e-6\n        shares[:, :, -1] = max(",
+        "        shares = np.concatenate([probabilities - upper, upper], axis=2)\n",
+        "        shares = np.concatenate(\n"
+        "            [probabilities - upper, (1 - 1e-6) * upper], axis=2\n        )\n",
     ),
 ]
 

@@ -145,8 +145,9 @@ class GroupSubsampledEvent(dp_event.DpEvent):
         event: The mechanism, or tree of mechanisms, of sensitivity one to each record.
         num_removed: How many of the members one of the datasets has and the other
             lacks, if it is known who may leave and who may join; the other dataset has
-            the rest. All groups of an accountant must tell the same. None for all
-            splits.
+            the rest. All groups of an accountant must tell the same. A number and what
+            is left of the group tell the same split: asked for one direction, the first
+            dataset is the one that has more of the members. None for all splits.
     """
 
     group_size: int

@@ -231,6 +231,10 @@ CASES = [
     (audit(members=[1]), "members must be a row, as scores. Found shapes (1,) and (2"),
     (audit(members=[1, 2]), "members must be 0 or 1. Found 2."),
     (
+        audit(scores=[], members=[], guesses=1),
+        "members must have one for each canary. Found none.",
+    ),
+    (
         audit(scores=[0.0] * 30, members=[True] * 30),
         "members must be drawn by fair coins. Found 30 of 30, which they give with a",
     ),

@@ -199,7 +199,8 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         Args:
             target_delta: δ, as in `get_epsilon`.
             direction: "remove" for the divergence of the outputs with the record from
-                those without it, "add" for the reverse; by default the larger one,
+                those without it (for a group that tells who leaves, of the dataset with
+                more of its members), "add" for the reverse; by default the larger one,
                 which is what a guarantee needs.
 
         Returns:

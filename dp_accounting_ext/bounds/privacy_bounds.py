@@ -35,6 +35,10 @@ _MOST_LOWERS = 8
 _ROUGH_LOSSES = 1 << 11
 
 
+# From losses of this size on, in nats, the ratios of samples may not fit a float.
+_HUGE = floats.LARGEST_EXPONENT / 2
+
+
 class PrivacyBounds:
     """Bounds for one composition, computed when they are asked for.
 
@@ -59,6 +63,7 @@ class PrivacyBounds:
     ) -> None:
         self._counts = counts
         self._is_rough = is_rough
+        self._interval = interval
         self._cells = accuracy.cells_of_interval(interval)
         if is_rough:
             self._cells = accuracy.ROUGH_CELLS
@@ -76,6 +81,9 @@ class PrivacyBounds:
             for known in (part.claims() for part in counts)
         )
         self._composed: dict[tuple[Bound, bool], _Composed] = {}
+        # Ratios may be too large for a float: then samples gain nothing.
+        likely = min(claims.loss, claims.gaussian_precision / 2)
+        self._is_huge = likely > _HUGE
 
     @functools.cached_property
     def rough(self) -> "PrivacyBounds":
@@ -105,7 +113,21 @@ class PrivacyBounds:
                 found[open_] = np.minimum(found[open_], known)
         is_asked = deltas > 0
         found[is_asked] = self._at_most_gaussian(deltas[is_asked], found[is_asked])
+        if found.max(initial=0.0) > _HUGE and self._unsampled is not None:
+            found = np.minimum(found, self._unsampled.upper_epsilons(deltas, enough))
         return found
+
+    @functools.cached_property
+    def _unsampled(self) -> "PrivacyBounds | None":
+        """The bounds without samples, where ratios may be too large for a float."""
+        if not self._is_huge:
+            return None
+        counts = compositions.unsampled(self._counts)
+        if counts == dict(self._counts):
+            return None
+        return PrivacyBounds(
+            counts, self._interval, self._directions, is_rough=self._is_rough
+        )
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -135,6 +157,8 @@ class PrivacyBounds:
             if open_.size:
                 known = composed.deltas(epsilons[open_])
                 found[open_] = np.minimum(found[open_], known)
+        if epsilons.max(initial=0.0) > _HUGE and self._unsampled is not None:
+            found = np.minimum(found, self._unsampled.upper_deltas(epsilons, enough))
         return found
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:

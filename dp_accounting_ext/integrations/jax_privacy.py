@@ -144,6 +144,11 @@ class StrategyAccountant(displays.Displayed):
             raise type(error)(
                 f"rng must be a seed, or an np.random.Generator. Found {rng!r:.60}."
             ) from None
+        self._refuse_repetition(generator)
+        return self._counted(num_examples, generator)
+
+    def _refuse_repetition(self, generator: np.random.Generator) -> str:
+        """Returns a mark of a generator's state, which no earlier iterator began at."""
         mark = _mark(generator.bit_generator.state)
         if mark in self._began:
             raise RuntimeError(
@@ -151,8 +156,7 @@ class StrategyAccountant(displays.Displayed):
                 "of an earlier one again. Pass one np.random.Generator to all, and one "
                 "with another seed where a run is resumed."
             )
-        self._began.add(mark)
-        return self._counted(self.strategy.batch_iterator(num_examples, generator))
+        return mark
 
     def _refuse_second_run(self) -> None:
         if any(self._draws) and self._options.get("matrix") is not None:
@@ -164,11 +168,15 @@ class StrategyAccountant(displays.Displayed):
                 f"this one."
             )
 
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        self._refuse_second_run()  # As another iterator may have run since.
+    def _counted(
+        self, num_examples: Any, generator: np.random.Generator
+    ) -> Iterator[Any]:
+        # As another iterator may have run since, or the generator been set back.
+        self._refuse_second_run()
+        self._began.add(self._refuse_repetition(generator))
         number = len(self._draws)
         self._draws.append(0)
-        for batch in batches:
+        for batch in self.strategy.batch_iterator(num_examples, generator):
             self._draws[number] += 1
             yield batch
 

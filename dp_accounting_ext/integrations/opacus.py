@@ -21,6 +21,7 @@ from collections.abc import Iterator
 import functools
 import textwrap
 from typing import Any
+import weakref
 
 from dp_accounting import privacy_accountant
 import opacus
@@ -364,6 +365,7 @@ def _watching(make_private: Any) -> Any:
             opacus_clipping.unguard(made[1])
         else:
             accountant.watch(made[-1])
+            accountant.watched.optimizer = weakref.ref(made[1])
             opacus_clipping.count_parts(made[1])
             opacus_clipping.guard(made[1])
         return made

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import functools
 from typing import Any
 import warnings
+import weakref
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
@@ -168,6 +169,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 noise_multiplier=found["noise multiplier"], sample_rate=found["rate"]
             )
             optimizer.original_optimizer._is_counted = True
+            self.watched.optimizer = weakref.ref(optimizer)
 
         hook.is_certified = True  # type: ignore[attr-defined]
         return hook
@@ -182,6 +184,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         self._check_sum(batches)
         parts = opacus_clipping.take_parts(optimizer)
         noise = opacus_clipping.noise_multiplier(optimizer, parts)
+        self.watched.refuse_earlier_gradients(optimizer)
         self.watched.refuse_repeated_noise(opacus_clipping.mark_of_noise(optimizer))
         self.watched.take(batches, parts.records, sample_rate, is_split=parts.is_split)
         return {

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import math
 from typing import Any
+import weakref
 
 import numpy as np
 from opacus.utils import batch_memory_manager
@@ -60,6 +61,10 @@ class Watch:
         self._begun: tuple[Draw, _Loader] | None = None
         self.seen: set[str] = set()
         self._noises: set[bytes] = set()
+        # The optimizer whose steps are counted, and its gradients of records at the
+        # beginning of the newest draw.
+        self.optimizer: Callable[[], Any] = lambda: None
+        self._earlier: list[Callable[[], torch.Tensor | None]] = []
 
     @property
     def latest(self) -> Draw | None:
@@ -86,8 +91,10 @@ class Watch:
         self.draws += 1
         self._begun = draw, loader
         for number, batch in enumerate(batches):
-            if not number and loader.coincidence < _COINCIDENCE:
-                self._refuse_repetition(batch)
+            if not number:
+                self._earlier = [*map(weakref.ref, _gradients(self.optimizer()))]
+                if loader.coincidence < _COINCIDENCE:
+                    self._refuse_repetition(batch)
             draw.sizes.append(len(loader.share.of(batch)))
             draw.rate = max(draw.rate, rate())
             self._latest = draw, loader
@@ -135,6 +142,21 @@ class Watch:
             )
         if mark is not None:
             self._noises.add(mark)
+
+    def refuse_earlier_gradients(self, optimizer: Any) -> None:
+        """Refuses a step on gradients that were there when the newest draw began.
+
+        Raises:
+            RuntimeError: If there is one. A record may be in its batch, and in another
+                one of this epoch.
+        """
+        earlier = {id(old()) for old in self._earlier} - {id(None)}
+        if any(id(each) in earlier for each in _gradients(optimizer)):
+            raise RuntimeError(
+                "A step summed gradients of an earlier epoch: a backward whose step "
+                "was left to this one. Call optimizer.zero_grad() before each epoch, "
+                "and optimizer.step() after each batch."
+            )
 
     def take(
         self, batches: int, size: int | None, rate: float, *, is_split: bool
@@ -205,6 +227,16 @@ class Watch:
                 f"of one record. Write for batch in data_loader: with the loader that "
                 f"make_private returns, and train on all of each batch."
             )
+
+
+def _gradients(optimizer: Any) -> Iterator[torch.Tensor]:
+    """Yields what Opacus keeps of single records: gradients, or norms of these."""
+    for parameter in optimizer.params if optimizer is not None else ():
+        kept = getattr(parameter, "grad_sample", None)
+        norms = getattr(parameter, "_norm_sample", None)
+        for each in [*(kept if isinstance(kept, list) else [kept]), norms]:
+            if each is not None:
+                yield each
 
 
 @dataclasses.dataclass(frozen=True)

@@ -143,6 +143,22 @@ def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, i
     return found
 
 
+def unsampled(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
+    """Returns mechanisms that dominate these, without Poisson samples.
+
+    By joint convexity no divergence of a sample is above that of what is sampled.
+    """
+    found: dict[Mechanism, int] = {}
+    for mechanism, count in counts.items():
+        sample = mechanism.sampled_from()
+        if sample is None:
+            found[mechanism] = found.get(mechanism, 0) + count
+            continue
+        for part, number in unsampled({sample[1]: count}).items():
+            found[part] = found.get(part, 0) + number
+    return found
+
+
 def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
     """Returns the Gaussian mechanism that equals a composition of some, or None.
 

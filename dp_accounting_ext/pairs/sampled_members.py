@@ -139,7 +139,7 @@ def binomial_tails(trials: int, rate: float, number: int) -> tuple[float, float]
     """Returns Pr[X ≤ number] and Pr[X > number] for a binomial variable X.
 
     Guarantees:
-        The relative error is at most 1e-11 where a probability is above 1e-290. SciPy's
+        The relative error is at most 4e-10 where a probability is above 1e-290. SciPy's
         own tails err by up to 1e-7 where 1e8 trials or more have a small rate, and may
         be 0 where the truth is 1e-260; its masses do not, and are added here. Beyond
         eight deviations and 60 more, a tail has less than 1e-15 of its mass, by

@@ -77,7 +77,7 @@ def group(
     if told.num_removed and reader.neighboring_relation is NeighborRel.REPLACE_ONE:
         raise ValueError(
             "num_removed must be None for a neighboring_relation of REPLACE_ONE, where "
-            f"every member is replaced. Found {event.num_removed}."
+            f"every member is replaced. Found {event.num_removed!r}."
         )
     size = told.size
     counts: dict[interface.Mechanism, int] = {}

@@ -89,8 +89,11 @@ class CanaryAudit(displays.Displayed):
         """The result, as sentences."""
         words = f"Of {self.guesses} guesses {self.right} were right. "
         if self.needed > self.guesses:
-            words += "Even if all of them were, they would not refute the claim: this "
-            return words + "takes more canaries, or another number of guesses."
+            words += (
+                "The claim is not refuted. Even if all of them were right, it would "
+            )
+            words += "not be: that takes more canaries, or another number of guesses."
+            return words + " This does not show that it is true."
         words += f"If the run was as claimed, {self.needed} or more are right with a "
         words += f"probability of at most {self.significance:g}: the claim is "
         words += f"{self.verdict} (p = {decimals.rounded_up(self.p_value, 2)})."
@@ -256,8 +259,20 @@ def table(title: str, audits: Mapping[str, CanaryAudit]) -> displays.Table:
 
 def _game(accountant: Any, *settings: Any) -> "_Game":
     """Returns the game of an accountant's curve, with the settings of `_Game`."""
-    deltas = pld_accountant.checked("accountant", accountant).get_delta(_EPSILONS)
-    return _Game(np.exp(_EPSILONS) * _UP, deltas, *settings)
+    known = pld_accountant.checked("accountant", accountant)
+    deltas = known.get_delta(_EPSILONS)
+    # From its largest loss on, a curve may be a constant: from a kink between two ε.
+    high = int(np.argmax(deltas <= deltas[-1] * _UP))
+    epsilons = _EPSILONS
+    if high:
+        low, end = float(_EPSILONS[high - 1]), float(_EPSILONS[high])
+        for _ in range(4):
+            inner = np.linspace(low, end, 33)
+            flat = int(np.argmax(known.get_delta(inner) <= deltas[-1] * _UP))
+            low, end = float(inner[max(flat - 1, 0)]), float(inner[flat])
+        epsilons = np.sort(np.append(_EPSILONS, [low, end]))
+        deltas = known.get_delta(epsilons)
+    return _Game(np.exp(epsilons) * _UP, deltas, *settings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -383,6 +398,8 @@ def _members(value: Any, shape: tuple[int, ...]) -> BoolArray:
     found = np.asarray(value)
     if found.dtype != np.bool_:
         found = fields.number_array("members", value)
+    if not found.size:
+        raise ValueError("members must have one for each canary. Found none.")
     if len(shape) != 1 or found.shape != shape:
         shapes = f"{found.shape} and {shape}"
         raise ValueError(f"members must be a row, as scores. Found shapes {shapes}.")

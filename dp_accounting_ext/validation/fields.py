@@ -132,7 +132,7 @@ def target_deltas(value: Any) -> FloatArray:
     wrong = (deltas < 0) | (deltas > 1)
     if wrong.any():
         raise ValueError(
-            f"target_delta must be in [0, 1]. Found {deltas[wrong].flat[0]:g}."
+            f"target_delta must be in [0, 1]. Found {deltas[wrong].flat[0]:.17g}."
         )
     if (deltas == 1).any():
         warnings.warn(

@@ -4,6 +4,7 @@ import tracemalloc
 
 from asked import accountant_of
 from asked import lower_epsilon
+import dp_accounting
 from dp_accounting import GaussianDpEvent as Gaussian
 import numpy as np
 import pytest
@@ -89,3 +90,27 @@ def test_a_scenario_with_a_lower_bound_is_found_among_many_without_one():
 def test_lower_bounds_of_groups_are_by_what_reveals_more(size, event, least):
     accountant = accountant_of(ext.GroupSubsampledEvent(size, event))
     assert lower_epsilon(accountant, 1e-6) >= least
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(0.02), 2),
+        dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(
+                0.2, dp_accounting.GaussianDpEvent(1.5)
+            ),
+            88_300,
+        ),
+        dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(0.1), 90),
+    ],
+)
+def test_a_sample_reveals_no_more_than_what_is_sampled(inner):
+    """Also where its ratios are too large for a float: 20,563 was said, for 1,105.7."""
+    sample = ext.PLDAccountant().compose(ext.PLDSubsampleEvent(0.1, inner))
+    whole = ext.PLDAccountant().compose(inner)
+    for delta in (1e-9, 1e-6, 1e-3):
+        assert sample.get_epsilon(delta) <= whole.get_epsilon(delta) * (1 + 1e-6)
+    epsilons = np.array([0.0, 400.0, 800.0, 1103.0, 2000.0])
+    found, known = sample.get_delta(epsilons), whole.get_delta(epsilons)
+    assert (found <= known * (1 + 1e-4) + 1e-300).all()

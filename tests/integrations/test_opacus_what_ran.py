@@ -650,7 +650,7 @@ def test_gradients_that_are_left_to_the_next_epoch(make, workers):
     for seed in range(4):
         torch.manual_seed(seed)
         training = make(loader=shuffled(num_workers=workers))
-        with pytest.raises(RuntimeError, match="A step ran on 2 batches. Found 1"):
+        with pytest.raises(RuntimeError, match="gradients of an earlier epoch"):
             for _ in range(2):
                 for number, (features, labels) in enumerate(training.loader):
                     training.loss(training.model(features), labels).backward()
@@ -658,6 +658,24 @@ def test_gradients_that_are_left_to_the_next_epoch(make, workers):
                         training.optimizer.step()
                         training.optimizer.zero_grad()
         assert len(training.engine.accountant) == STEPS - 1
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+def test_a_step_on_gradients_of_the_epoch_before(make, workers, mode):
+    """As after an epoch that was broken off; all batches may have one size."""
+    training = make(loader=shuffled(num_workers=workers), grad_sample_mode=mode)
+    for features, labels in training.loader:
+        training.loss(training.model(features), labels).backward()
+        break
+    with pytest.raises(RuntimeError, match="gradients of an earlier epoch"):
+        for _ in training.loader:
+            training.optimizer.step()
+    assert len(training.engine.accountant) == 0
+    training.optimizer.zero_grad()
+    training.run()
+    assert len(training.engine.accountant) == STEPS
 
 
 def sum_twice(training):

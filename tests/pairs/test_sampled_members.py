@@ -108,14 +108,14 @@ def test_binomial_tails(trials, mean, deviations):
     found = sampled_members.binomial_tails(trials, rate, number)
     for value, exact in zip(found, below_and_above(trials, rate, number), strict=True):
         if exact > 1e-290:
-            assert abs(value / exact - 1) <= 1e-11
+            assert abs(value / exact - 1) <= 4e-10
 
 
 def test_a_tail_of_few_of_many():
     """SciPy finds 0."""
     found, _ = sampled_members.binomial_tails(6446, 0.10592659613620384, 20)
     exact, _ = below_and_above(6446, 0.10592659613620384, 20)
-    assert abs(found / exact - 1) <= 1e-11
+    assert abs(found / exact - 1) <= 4e-10
     assert exact < 1e-270
 
 
