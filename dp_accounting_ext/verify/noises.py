@@ -1,5 +1,6 @@
 """Channels of discretized noise around random shifts, and of discrete mechanisms."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import fractions
 import functools
@@ -44,13 +45,16 @@ def _log_density(kind: str, x: arb) -> arb:
 def without_noise(p: Shifts, q: Shifts) -> channels.Channel:
     """Returns the channel that releases a random sum without noise."""
     places = sorted({shift for law in (p, q) for shift, _ in law})
-    laws = (
-        [
-            sum((w for s, w in law if s == place), fractions.Fraction(0))
-            for place in places
-        ]
-        for law in (q, p)
-    )
+
+    def masses(law: Shifts) -> Iterator[Any]:
+        # Fractions, or balls, which a sum from 0 would not mix.
+        for place in places:
+            first, *others = [w for s, w in law if s == place] or [
+                fractions.Fraction(0)
+            ]
+            yield sum(others, first)
+
+    laws = [*masses(q)], [*masses(p)]
     return channels.exact(*laws)
 
 

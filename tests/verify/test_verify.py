@@ -298,3 +298,15 @@ def test_ratios_whose_squares_fit_no_float():
         0.999999999, ext.ScheduledAllocationEvent(steps, (3, 2), 6)
     )
     assert verified(event, delta=1e-215).verdict != "disagrees"
+
+
+def test_truncated_batches_without_noise():
+    """Of three records, so that the probability of a member decides all."""
+    event = dp_accounting.dp_event.TruncatedSubsampledGaussianDpEvent(3, 0.0275, 4, 0.0)
+    accountant = ext.PLDAccountant().compose(event, 4)
+    found = verify.verify_epsilon(accountant, 0.2)
+    (delta,) = [a for a in found.others if a.kind == "δ" and a.at == 0.0]
+    truth = 1 - (1 - 0.0275) ** 4
+    assert delta.claimed_lower <= truth <= delta.claimed_upper
+    assert delta.lower <= truth * (1 + 1e-12)
+    assert delta.lower > 0.999 * truth
