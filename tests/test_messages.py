@@ -17,6 +17,7 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext import budget
 from dp_accounting_ext import risk
+from dp_accounting_ext import wpm
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.sampling import sampling_certificate
 from dp_accounting_ext.studies import calibration
@@ -564,7 +565,10 @@ CASES = [
     (lambda: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
     (lambda: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
     (lambda: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
-    (lambda: checks.relative_gap(0.0), "relative_gap must be in (0, 1). Found 0.0."),
+    (
+        lambda: wpm.WassersteinProjectionMechanism([[0.0]], 1.0, relative_gap=0.0),
+        "relative_gap must be in (0, 1). Found 0.0.",
+    ),
     (lambda: checks.metric("far"), "metric must be one of euclidean, cityblock, che"),
     (
         lambda: calibration.calibrate(SETTING, 1.5, risk.advantage),

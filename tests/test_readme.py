@@ -86,7 +86,7 @@ def answers_once(monkeypatch):
 
 
 def at_night(values, quick):
-    """Marks what is asked at night: all but a few."""
+    """Returns values to test, of which all but the quick ones only run at night."""
     nightly = pytest.mark.nightly
     return [pytest.param(v, marks=[] if quick(v) else nightly) for v in values]
 

@@ -388,10 +388,7 @@ class GaussianFilter(_Filter):
 
 def _budget(epsilon: float, delta: float) -> tuple[float, float]:
     limit = fields.positive("epsilon", epsilon)
-    tail = fields.real_number("delta", delta)
-    if not 0 < tail < 1:
-        raise ValueError(f"delta must be in (0, 1). Found {delta}.")
-    return limit, tail
+    return limit, fields.inner_probability("delta", delta)
 
 
 def _checked_orders(orders: Sequence[float]) -> tuple[float, ...]:

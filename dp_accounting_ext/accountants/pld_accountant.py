@@ -239,9 +239,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             TypeError: If δ is not a real number.
             ValueError: If it is not in (0, 1).
         """
-        delta = fields.real_number("target_delta", target_delta)
-        if not 0 < delta < 1:
-            raise ValueError(f"target_delta must be in (0, 1). Found {target_delta}.")
+        delta = fields.inner_probability("target_delta", target_delta)
         parts = []
         for event, runs in event_trees.composed(self.ledger):
             seen = group_events.seen_by(event, self._composed.group)

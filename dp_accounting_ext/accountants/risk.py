@@ -258,9 +258,7 @@ def _largest(
             f"epsilon must be at most {LARGEST_EPSILON:g}, above which nothing is "
             f"promised. Found {epsilon}."
         )
-    target = fields.real_number("delta", delta)
-    if not 0 < target < 1:
-        raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+    target = fields.inner_probability("delta", delta)
 
     def bounds(noise: float) -> Bounds:
         return known(parameter(noise)).get_epsilon_bounds(target)

@@ -33,8 +33,6 @@ _MOST_LOWERS = 8
 # Tuning: a profile that need not be tight has at most so many losses. One is kept for
 # each split of a group of hundreds of records, whose pairs may have 100,000 atoms.
 _ROUGH_LOSSES = 1 << 11
-
-
 # From losses of this size on, in nats, the ratios of samples may not fit a float.
 _HUGE = floats.LARGEST_EXPONENT / 2
 

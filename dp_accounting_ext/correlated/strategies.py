@@ -71,7 +71,7 @@ class Strategy:
 
     @functools.cached_property
     def array(self) -> FloatArray:
-        """(p,) the first column, or (n, n) the rows."""
+        """The entries, of shape (p,) for a Toeplitz matrix and (n, n) for any other."""
         return np.array(self.entries, dtype=np.float64)
 
     @property

@@ -244,8 +244,7 @@ def statement(engine: Any, delta: float) -> str:
         ε is an upper bound, rounded up.
     """
     accountant = _accountant_of(engine)
-    if not 0 < fields.real_number("delta", delta) < 1:
-        raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+    fields.inner_probability("delta", delta)
     if not len(accountant):
         raise ValueError(
             "engine must have run a step. Found none: train with the optimizer that "

@@ -58,7 +58,8 @@ _SAME = 2e-13
 # Neighboring κ at which programs are solved have values within this factor. The number
 # of rounds in which others are put between them.
 _FACTOR, _ROUNDS = 4.0, 5
-# The most κ at which programs are solved, times the number of pairs of classes.
+# Programs are solved at no more values of κ than this number divided by the number of
+# pairs of classes.
 _MOST_SOLVED = 1 << 17
 # The first κ − 1 as a share of the total variation; the ratio of the next.
 _FIRST, _RATIO = 1e-3, 1.5
@@ -239,10 +240,11 @@ class Laws:
             Pairs that noise on batches attains if they can be placed like this. None if
             outputs are not those of noise.
         """
-        ends = self.curves.places(np.array([max(tail_mass, _TAIL)]))
-        if ends is None:
+        curves = self.curves
+        if not isinstance(curves, trade_off_curves.NoiseCurves):
             return None
-        places = self._placed()
+        ends = curves.places(np.array([max(tail_mass, _TAIL)]))
+        places = self._placed(curves)
         low, high = places.min() + ends[0], places.max() - ends[0]
         tests = np.linspace(low, high, _TESTS)[:, np.newaxis]
         pairs = []
@@ -250,8 +252,8 @@ class Laws:
             (self.first, self.second, places - tests),
             (self.second, self.first, tests - places),
         ):
-            within = margins >= -self.curves.reach
-            reached = self.curves.reached(np.where(within, margins, -self.curves.reach))
+            within = margins >= -curves.reach
+            reached = curves.reached(np.where(within, margins, -curves.reach))
             pairs.append(
                 profile_pairs.pair_below(
                     np.array([np.where(within, reached, 0.0) @ p, reached @ q]),
@@ -261,14 +263,14 @@ class Laws:
             )
         return DirectedPairs(pairs[0], dominating_pair.dual(pairs[1]))
 
-    def _placed(self) -> FloatArray:
+    def _placed(self, curves: trade_off_curves.NoiseCurves) -> FloatArray:
         """Returns (n,) places, no further apart than the distances."""
         best, first = None, 0.0
         for kappa in 1 + np.geomspace(1e-9, self._end(1e-6), 256):
             sides = self.sides(np.array([kappa]), kappa)
             if not sides[2].size:
                 break
-            worth = float(batch_programs.start(*sides, self.curves)[1][0])
+            worth = float(batch_programs.start(*sides, curves)[1][0])
             first = max(first, worth)
             if worth <= _PLACED * first:
                 break
@@ -277,9 +279,8 @@ class Laws:
             return np.zeros(self.first.size)
         gain, cost = self._partition(best)
         a, b, distances = self.sides(np.array([best]), best)
-        solved = batch_programs.solved(a, b, distances, self.curves)
-        below = self.curves.places(solved.below[0])
-        assert below is not None
+        solved = batch_programs.solved(a, b, distances, curves)
+        below = curves.places(solved.below[0])
         places = np.empty(self.first.size)
         places[gain] = (below + distances).min(axis=1)
         places[cost] = (places[gain][:, np.newaxis] - distances).max(axis=0)

@@ -24,7 +24,7 @@ from dp_accounting_ext.pairs import hinges
 # Certified: distances are raised by this share, and to this least value. This covers
 # the rounding of thresholds.
 _RAISED, _CLOSEST = 1 + 16 * floats.UNIT_ROUNDOFF, 1e-6
-# Certified: the relative error of `Curves.reached` within 37 standard deviations.
+# Certified: the relative error of `NoiseCurves.reached` within 37 standard deviations.
 REACHED_ERROR = floats.normal_tail_error(37.0)
 # Tuning: the lines of a curve that is not smooth, and logarithms of slopes near those
 # that were found.
@@ -44,12 +44,10 @@ class Curves(abc.ABC):
     Attributes:
         interpolated: The share of a value by which those between others may be larger.
         effort: About how many times as long a program takes as for Gaussian noise.
-        reach: How far noise reaches with a probability that `reached` computes.
     """
 
     interpolated: ClassVar[float] = 1e-4
     effort: ClassVar[int] = 1
-    reach: ClassVar[float] = 600.0
 
     @abc.abstractmethod
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
@@ -74,20 +72,6 @@ class Curves(abc.ABC):
             (k, m, n, l) values, slopes and second derivatives.
         """
 
-    def places(self, levels: FloatArray) -> FloatArray | None:
-        """Returns places on a line that noise carries above 0 with probability u.
-
-        None if the outputs are not those of noise.
-        """
-        return None
-
-    def reached(self, places: FloatArray) -> FloatArray:
-        """Returns about the probabilities that noise carries places above 0.
-
-        The relative error is at most `REACHED_ERROR` for places of at least −reach.
-        """
-        raise NotImplementedError
-
     def lines(self, distances: FloatArray, ratios: FloatArray | None) -> Lines | None:
         """Returns lines whose minimum is nearly f, if f is not smooth.
 
@@ -98,8 +82,32 @@ class Curves(abc.ABC):
         return None
 
 
+class NoiseCurves(Curves):
+    """Noise that is added to points x and y of a line, with |x − y| = d.
+
+    Attributes:
+        reach: How far noise reaches with a probability that `reached` computes.
+    """
+
+    reach: ClassVar[float] = 600.0
+
+    @abc.abstractmethod
+    def places(self, levels: FloatArray) -> FloatArray:
+        """Returns the points x for which x plus noise is above 0 with probability u."""
+
+    @abc.abstractmethod
+    def reached(self, places: FloatArray) -> FloatArray:
+        """Returns about the probabilities that x plus noise is above 0, for points x.
+
+        The relative error is at most `REACHED_ERROR` for points of at least −reach.
+        """
+
+    def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        return self.reached(self.places(levels) + distances)
+
+
 @dataclasses.dataclass(frozen=True)
-class GaussianCurves(Curves):
+class GaussianCurves(NoiseCurves):
     """N(x, 1) and N(y, 1), with |x − y| = d."""
 
     interpolated = 1e-5
@@ -125,9 +133,6 @@ class GaussianCurves(Curves):
         found: FloatArray = special.ndtr(places)
         return found
 
-    def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
-        return self.reached(self.places(levels) + distances)
-
     def tangents(
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -139,7 +144,7 @@ class GaussianCurves(Curves):
 
 
 @dataclasses.dataclass(frozen=True)
-class LaplaceCurves(Curves):
+class LaplaceCurves(NoiseCurves):
     """Laplace noise of parameter one around x and around y, with |x − y| = d."""
 
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
@@ -160,9 +165,6 @@ class LaplaceCurves(Curves):
         tail = np.exp(-np.abs(places)) / 2
         found: FloatArray = np.where(places < 0, tail, 1 - tail)
         return found
-
-    def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
-        return self.reached(self.places(levels) + distances)
 
     def tangents(
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None

@@ -299,9 +299,7 @@ class _Game:
             )
         if self.guess not in ("in", "both"):
             raise ValueError(f"guess must be in or both. Found {self.guess!r:.60}.")
-        if not 0 < fields.real_number("significance", self.significance) < 1:
-            found = self.significance
-            raise ValueError(f"significance must be in (0, 1). Found {found}.")
+        fields.inner_probability("significance", self.significance)
 
     def needed(self) -> int:
         """Returns the least number of right guesses that refutes the claim."""

@@ -119,9 +119,7 @@ class TrainingRun(displays.Displayed):
                     f"{LARGEST_NOISE:g}. Found {noise:g}."
                 )
         if self.delta is not None:
-            delta = fields.real_number("delta", self.delta)
-            if not 0 < delta < 1:
-                raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+            fields.inner_probability("delta", self.delta)
         fields.positive_integer("group_size", self.group_size)
         self._check_batches()
         self._check_steps()

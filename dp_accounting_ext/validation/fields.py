@@ -118,6 +118,19 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
+def inner_probability(name: str, value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not in (0, 1).
+    """
+    number = real_number(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must be in (0, 1). Found {value}.")
+    return number
+
+
 def target_deltas(value: Any) -> FloatArray:
     """Returns δ at which ε is asked for, a number or an array, as an array.
 

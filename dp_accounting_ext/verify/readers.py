@@ -84,7 +84,8 @@ def _truncated(event: Any, referee: readings.Referee) -> list[Channel]:
     more = 1 - sum(drawn, channels.ZERO)
     # The sum of P(m) / (m + 1) over m ≥ B is a tail of one draw more.
     kept = (1 - sum(_binomial(size, rate, most + 1), channels.ZERO)) * most / size
-    # (others, whether the record is in the batch) and the probability.
+    # Each way is the number of other records in the batch, whether the record itself is
+    # in it (1 or 0), and the probability of both.
     ways = [((m, 0), (1 - rate) * weight) for m, weight in enumerate(drawn)]
     ways += [((m, 1), rate * weight) for m, weight in enumerate(drawn)]
     ways += [((most, 0), more - kept), ((most - 1, 1), kept)]

@@ -24,7 +24,10 @@ class Scheme(Protocol):
         """Returns the steps of each of several members, one row of bits for each."""
 
     def loss(self, outputs: Array, value: float, boost: float) -> Array:
-        """Returns the loss if a member takes part, from `Correlated` outputs."""
+        """Returns log P(y) / Q(y) for outputs y, in the form that `Correlated` keeps.
+
+        P is the law of outputs if the member's records are used, and Q if they are not.
+        """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -227,11 +230,11 @@ class Separated(Scheme):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Chained(Scheme):
-    """Steps that may share noise: each of a walk, or so many of each period.
+    """Schemes in which noise may be shared by the steps in which a member takes part.
 
     A member draws one walk i, the steps i, i + s, i + 2s, …, uniformly. It takes part
-    in each step of its walk independently; or, with `selected`, in so many steps of
-    each period, drawn uniformly.
+    in each step of its walk independently; or, with `selected`, in a fixed number
+    of steps of each period, drawn uniformly.
 
     Attributes:
         products: Entry (d, i) is the product of columns i and i + d of C, over σ².

@@ -197,19 +197,6 @@ def epsilon(value: Any) -> float:
     return number
 
 
-def relative_gap(value: Any) -> float:
-    """Returns the largest allowed gap, as a share of a cost.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not in (0, 1).
-    """
-    number = fields.real_number("relative_gap", value)
-    if not 0 < number < 1:
-        raise ValueError(f"relative_gap must be in (0, 1). Found {value}.")
-    return number
-
-
 def regularization(value: Any) -> float | None:
     """Returns λ as a float, or None.
 

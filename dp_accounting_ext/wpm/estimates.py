@@ -215,7 +215,8 @@ def estimate_mean(
             f"function must have a finite value for each of the {inputs} inputs. "
             f"Found shape {values.shape}, or a value that is not finite."
         )
-    rate = math.sqrt(math.log(2 / (1 - _confidence(confidence))) / (2 * np.size(draws)))
+    chance = 1 - fields.inner_probability("confidence", confidence)
+    rate = math.sqrt(math.log(2 / chance) / (2 * np.size(draws)))
     # Variables are w, a bound on the bias, the largest w, minus the least one, and the
     # mean of w under the least masses, without which the channel is sparse.
     least = _least(mechanism)
@@ -343,24 +344,11 @@ def _order(mechanism: mechanisms.WassersteinProjectionMechanism) -> float:
     return order
 
 
-def _confidence(value: Any) -> float:
-    """Returns the probability of a bound.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not in (0, 1).
-    """
-    number = fields.real_number("confidence", value)
-    if not 0 < number < 1:
-        raise ValueError(f"confidence must be in (0, 1). Found {value}.")
-    return number
-
-
 def _spread(
     mechanism: mechanisms.WassersteinProjectionMechanism, count: int, confidence: Any
 ) -> float:
     """Returns a bound on W_1 of an average of draws from its mean law."""
-    chance = 1 - _confidence(confidence)
+    chance = 1 - fields.inner_probability("confidence", confidence)
     cells = mechanism.cost.output_cells()
     widest = cells[0][0]
     found = widest * math.sqrt(math.log(1 / chance) / (2 * count))

@@ -80,7 +80,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         linear: bool = False,
     ) -> None:
         paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-        self._gap = checks.relative_gap(relative_gap)
+        self._gap = fields.inner_probability("relative_gap", relative_gap)
         strength = checks.regularization(regularization)
         passes = fields.positive_integer("iterations", iterations)
         measure = resolve_base_measure(base_measure, paid, privacy)

@@ -26,7 +26,8 @@ from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# Tuning: how many of the directions are near by default, and the most that are drawn.
+# Tuning: the number r of near candidates by default, and the largest number of
+# candidates N of one draw.
 _NEAR, _MOST = 64, 1 << 20
 _NODES = 200
 

@@ -159,7 +159,11 @@ def test_draws_cost_what_is_expected_and_shrink():
 
 
 def test_the_event_is_that_of_two_antipodes():
-    """Their laws differ on the near ones of both: randomized response, or nothing."""
+    """For opposite vectors, the event is exact.
+
+    If a candidate is near to one of them only, its probabilities differ by the factor
+    of randomized response. All other candidates have the same probability for both.
+    """
     private = wpm.SphereMechanism(2, 1.0)
     made = directions(private.candidates, 3, 0)
     one, other = (private._weights(made, s * made[0]) / 2.0**62 for s in (1, -1))

@@ -21,7 +21,6 @@ from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import sums_below
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.pairs import gaussian
 
 # Tuning: the width of a cell of states, in standard deviations of a move; the relative
 # width of a cell of large sums, over the standard deviation of a ratio's exponent if
@@ -29,10 +28,6 @@ from dp_accounting_ext.pairs import gaussian
 # over the mean sum. With a relative width of 0.025, ε is 0.06 % higher, in twice the
 # time.
 _CELL, _PLACE, _UNIT = 0.11, 0.06, 0.03
-# Tuning: the width of a cell of a factor's logarithm, in standard deviations of a
-# step's exponent; and the share of the variance below which a step has no noise of its
-# own.
-_FACTOR_CELL, _NO_NOISE = 0.1, 1e-9
 # Tuning: the largest number of bins in a block. With 53 bins and 64 bands, ε was 0.1 %
 # higher, in one and a half times the time.
 _LONGEST_BLOCK = 32
@@ -256,16 +251,10 @@ def _factors(
     Returns:
         (m,) the atoms, (m,) their masses, and a bound on the relative error of any.
     """
-    if own <= _NO_NOISE * variance:
+    if own <= markov_chain.NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0
-    noise = math.sqrt(own)
-    law = gaussian.dominating_pair_of(1 / noise, Bound.LOWER, tail_mass=each)
-    # Cells have one width in the bulk of the noise under P and Q. Further out, their
-    # width is in proportion to the distance.
-    step, even = _FACTOR_CELL * math.sqrt(variance), (noise + 1.5) * noise
-    numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
-    starts = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf))
-    probabilities = np.add.reduceat(law.masses, starts)
-    error = 4 * (law.mass_error + law.ratio_error)
-    error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF
-    return np.add.reduceat(law.p_masses, starts) / probabilities, probabilities, error
+    cells = markov_chain.FactorCells.of(own, variance, Bound.LOWER, tail_mass=each)
+    starts = np.flatnonzero(np.diff(np.floor(cells.numbers), prepend=-np.inf))
+    probabilities = np.add.reduceat(cells.law.masses, starts)
+    means = np.add.reduceat(cells.law.p_masses, starts) / probabilities
+    return means, probabilities, cells.error

@@ -15,6 +15,7 @@ from scipy import special
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
@@ -51,7 +52,7 @@ _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
 _TAILS = 1e4
 # Tuning: if the independent noise has a smaller share of the variance, that share is
 # added to the chain's.
-_NO_NOISE = 1e-9
+NO_NOISE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Grids:
         whole = variance + chain.shared
         if whole > floats.LARGEST_EXPONENT:
             return None
-        if 1 - share < _NO_NOISE:
+        if 1 - share < NO_NOISE:
             share = 1.0
         # The variances of the noise and of the chain must add up to at least v, and the
         # chain's covariances must not be too small.
@@ -113,8 +114,8 @@ class Grids:
         values, probabilities, lost, error = factors(
             own, variance, each, coarser=math.sqrt(min(times, _MOST_FACTORS))
         )
-        # If there are few steps or the ratios vary little, the direction ADD has about
-        # as large a bound, and that bound depends on the widest cell.
+        # If there are few steps or the ratios vary little, the bound of the direction
+        # ADD is about as large as that of REMOVE. Wide cells would raise it.
         widest = min(1 + _WIDER * scale, _WIDEST) if chain.length > _FEW else 1.0
         states = states_of(scale, chain, each, widest=widest)
         together = times * min(max(_PART * variance, 1.0), _MOST_PART)
@@ -254,6 +255,63 @@ def states_of(
     return np.asarray(np.interp(numbers, counts, ends))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class FactorCells:
+    """A Gaussian law e^{g − w/2}, g ~ N(0, w), and cells of its logarithm.
+
+    Cells have one width in the bulk of g under P and Q. Further out, their width is in
+    proportion to the distance.
+
+    Attributes:
+        own: w.
+        width: The width of a cell in the bulk.
+        law: A certified pair, whose ratios have about the law of e^{g − w/2} under Q.
+    """
+
+    own: float
+    width: float
+    law: dominating_pair.DominatingPair
+
+    @classmethod
+    def of(
+        cls,
+        own: float,
+        variance: float,
+        bound: Bound,
+        *,
+        tail_mass: float,
+        coarser: float = 1.0,
+    ) -> "FactorCells":
+        """Returns cells with widths in proportion to the root of `variance`."""
+        law = gaussian.dominating_pair_of(
+            1 / math.sqrt(own), bound, tail_mass=tail_mass
+        )
+        return cls(own, _FACTOR_CELL * coarser * math.sqrt(variance), law)
+
+    @property
+    def numbers(self) -> FloatArray:
+        """(n,) the numbers of the cells of the ratios, with their fractions."""
+        away = (np.log(self.law.ratios) - self.own / 2) / self._even
+        return np.asarray(np.arcsinh(away) * self._even / self.width)
+
+    def ratios(self, numbers: FloatArray) -> FloatArray:
+        """Returns the ratios with these numbers: the inverse of `numbers`."""
+        away = np.sinh(numbers * self.width / self._even)
+        return np.asarray(np.exp(self.own / 2 + self._even * away))
+
+    @property
+    def error(self) -> float:
+        """A bound on the relative error of any mass, or sum of masses, or mean."""
+        error = 4 * (self.law.mass_error + self.law.ratio_error)
+        return error + 4 * (self.law.masses.size + 4) * floats.UNIT_ROUNDOFF
+
+    @property
+    def _even(self) -> float:
+        """The distance from P's mean up to which cells have nearly one width."""
+        noise = math.sqrt(self.own)
+        return (noise + 1.5) * noise
+
+
 def factors(
     own: float, variance: float, each: float, *, coarser: float = 1.0
 ) -> tuple[FloatArray, FloatArray, float, float]:
@@ -272,18 +330,13 @@ def factors(
         (m,) the atoms; (m,) their masses; the amount by which their mean is below one;
         and a bound on the relative error of any of these.
     """
-    if own <= _NO_NOISE * variance:
+    if own <= NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0, 0.0
-    noise = math.sqrt(own)
-    law = gaussian.dominating_pair_of(1 / noise, Bound.UPPER, tail_mass=each)
-    # Cells have one width in the bulk of the noise under P and Q. Further out, their
-    # width is in proportion to the distance.
-    step, even = _FACTOR_CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
-    numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
-    error = 4 * (law.mass_error + law.ratio_error)
-    error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF
-    whole = np.arange(math.floor(numbers[0]) + 1, math.ceil(numbers[-1]))
-    inner = np.exp(own / 2 + even * np.sinh(whole * step / even))
+    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=each, coarser=coarser)
+    law, numbers = cells.law, cells.numbers
+    inner = cells.ratios(
+        np.arange(math.floor(numbers[0]) + 1.0, math.ceil(numbers[-1]))
+    )
     lowest, highest = law.ratios[[0, -1]]
     inner = inner[(inner > lowest) & (inner < highest)]
     factors = np.concatenate([[lowest], inner, [highest]])
@@ -293,7 +346,7 @@ def factors(
     share = np.clip(share, 0.0, 1.0)
     probabilities = sums.gather(low, law.masses * (1 - share), factors.size)
     probabilities += sums.gather(low + 1, law.masses * share, factors.size)
-    return factors, probabilities, law.infinity_mass, error
+    return factors, probabilities, law.infinity_mass, cells.error
 
 
 def _sum_places(

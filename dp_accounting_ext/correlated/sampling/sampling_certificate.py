@@ -382,8 +382,7 @@ def _checked_gram(gram: Any) -> FloatArray:
 
 def _check(**numbers: Any) -> None:
     for name, value in numbers.items():
-        if not 0 < fields.real_number(name, value) < 1:
-            raise ValueError(f"{name} must be in (0, 1). Found {value}.")
+        fields.inner_probability(name, value)
 
 
 def _check_seed(seed: Any) -> None:

@@ -175,7 +175,7 @@ def project(
         https://arxiv.org/abs/2605.10015, Section 4.
     """
     privacy = checks.epsilon(epsilon)
-    gap = checks.relative_gap(relative_gap)
+    gap = fields.inner_probability("relative_gap", relative_gap)
     paid = costs.as_cost(cost)
     size = paid.shape[1]
     measure = checks.base_measure(base_measure, size, privacy)
