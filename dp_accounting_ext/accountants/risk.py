@@ -115,7 +115,7 @@ def _gaussian_parameter(
         additive_noise.Gaussian(1 / mu * (1 + sign * 4 * floats.UNIT_ROUNDOFF))
         for sign in (1, -1)
     )
-    return known_bounds.Between(below=more, above=less)
+    return known_bounds.between(more, less)
 
 
 pld_accountant.PLDAccountant.register(GaussianParameterEvent, _gaussian_parameter)
@@ -145,8 +145,8 @@ def _concentrated_parameter(
     if rho == 0:
         return compositions.NO_OP
     noise = (1 + 4 * floats.UNIT_ROUNDOFF) / math.sqrt(2 * rho)
-    return known_bounds.Between(
-        below=additive_noise.Gaussian(noise), above=renyi_bounded.Concentrated(rho)
+    return known_bounds.between(
+        additive_noise.Gaussian(noise), renyi_bounded.Concentrated(rho)
     )
 
 

@@ -254,8 +254,8 @@ class NeighboringBatches(batches.Base):
         """Returns the mechanism on two batches at a distance above 0."""
         if distance == 1 or self.is_bounded:
             return self._either
-        return known_bounds.UpperOnly(
-            chained.ChainedSplit(self._either, int(distance), 0)
+        return known_bounds.between(
+            None, chained.ChainedSplit(self._either, int(distance), 0)
         )
 
     def check(self, distances: FloatArray) -> None:

@@ -184,7 +184,7 @@ def on_batches(
     is_one = sum(part.probability > 0 for part in parts) == 1
     if (is_attained and is_one) or mechanism == compositions.NO_OP:
         return mechanism
-    return known_bounds.UpperOnly(mechanism)
+    return known_bounds.between(None, mechanism)
 
 
 def on_batch_laws(

@@ -63,24 +63,21 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
 
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
     """Returns the bounds of the parts of a mechanism, or else those of its pairs."""
-    itself = {mechanism: 1}
-    parts, others = mechanism.parts(Bound.UPPER), mechanism.other_parts()
     sample = mechanism.sampled_from()
     if sample is not None:
         return of_sample(mechanism, *sample, orders, subsampling.poisson_rdp)
-    if parts == itself:
-        found = renyi_of_pairs.upper(mechanism, orders)
-    else:
-        found = _of_composition(parts, orders)
-    if others in (parts, itself):
-        return found
-    other = _of_composition(others, orders)
-    if other.failure_probability > found.failure_probability:
-        return found
-    # Either is a bound.
-    return Divergences(
-        np.minimum(found.values, other.values), found.failure_probability
+    first, *others = (
+        renyi_of_pairs.upper(mechanism, orders)
+        if parts == {mechanism: 1}
+        else _of_composition(parts, orders)
+        for parts in mechanism.routes(Bound.UPPER)
     )
+    # Each of them is a bound.
+    values, failure_probability = first
+    for other in others:
+        if other.failure_probability <= failure_probability:
+            values = np.minimum(values, other.values)
+    return Divergences(values, failure_probability)
 
 
 def of_sample(

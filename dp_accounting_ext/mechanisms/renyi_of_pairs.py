@@ -13,6 +13,7 @@ digits cancel.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import math
 
 import numpy as np
@@ -66,15 +67,12 @@ def divergences(
     Source:
         https://arxiv.org/abs/2602.17284, section 3 (from a loss to Rényi divergences).
     """
-    first = compositions.flatten({mechanism: 1}, bound)
-    remove, add = _of_parts(first, orders, bound)
-    if bound is Bound.LOWER:
-        return remove, add
-    other = compositions.flatten({mechanism: 1}, bound, other=True)
-    if other != first:
-        # Either is a bound.
-        removed, added = _of_parts(other, orders, bound)
-        remove, add = np.minimum(remove, removed), np.minimum(add, added)
+    each = [
+        _of_parts(parts, orders, bound)
+        for parts in compositions.routes({mechanism: 1}, bound)
+    ]
+    best = np.minimum if bound is Bound.UPPER else np.maximum
+    remove, add = (functools.reduce(best, way) for way in zip(*each, strict=True))
     return remove, add
 
 

@@ -41,9 +41,11 @@ class ExponentialMechanism(interface.OnePairMechanism):
         found = pure_mechanisms.bounded_range_rdp(orders, self.epsilon)
         return interface.Divergences(found)
 
-    def other_parts(self) -> Mapping[interface.Mechanism, int]:
+    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        if bound is Bound.LOWER:
+            return [{self: 1}]
         values, _ = self.rdp(renyi_bounded.ORDERS)
-        return {renyi_bounded.RenyiBounded.of(values): 1}
+        return [{self: 1}, {renyi_bounded.RenyiBounded.of(values): 1}]
 
     def claims(self) -> interface.Claims:
         return interface.Claims(self.epsilon, is_symmetric=True)
@@ -129,8 +131,8 @@ class BestOf(interface.Mechanism):
         rounded = failure * (1 + 8 * floats.UNIT_ROUNDOFF)
         return interface.Divergences(values, min(rounded, 1.0))
 
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {self._bounded(): 1}
+    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        return [{self._bounded(): 1}]
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:

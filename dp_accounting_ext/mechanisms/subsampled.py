@@ -80,16 +80,18 @@ class PoissonSampled(Mechanism):
         sample = on_poisson_sample(self.sampling_probability, noise)
         return None if sample == self else renyi_curves.of(sample, orders)
 
-    def other_parts(self) -> Mapping[Mechanism, int]:
-        """Returns what divergences say, if nothing else is known of what is sampled.
+    def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
+        """Returns itself, and what divergences say if only they are known.
 
         Divergences of many runs add up, while the pairs of runs, which are made of
         divergences, lose some in every run.
         """
-        inner = compositions.flatten({self.inner: 1}, Bound.UPPER)
-        if not inner or not all(part.is_known_by_divergences for part in inner):
-            return super().other_parts()
-        return {_of_divergences(self.sampling_probability, self.inner): 1}
+        inner = compositions.flatten({self.inner: 1}, bound)
+        is_known = inner and all(part.is_known_by_divergences for part in inner)
+        if bound is Bound.LOWER or not is_known:
+            return super().routes(bound)
+        divergences = _of_divergences(self.sampling_probability, self.inner)
+        return [{self: 1}, {divergences: 1}]
 
     def basis(self, bound: Bound) -> str:
         return f"a Poisson sample of {self.inner.basis(bound)}"

@@ -94,7 +94,7 @@ def randomized_response(
     if noise == 0:
         truth = known_bounds.NonPrivate()
         # The uniform answer of a special record may equal that of the other record.
-        return truth if replace_one else known_bounds.UpperOnly(truth)
+        return truth if replace_one else known_bounds.between(None, truth)
     return discrete_outputs.RandomizedResponse(noise, buckets, replace_one)
 
 
@@ -182,7 +182,7 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
     # Here one record moves one coordinate by one. A replaced record may move two.
     if dimension == 1 or (norms == 1 and sensitivity**2 < 2):
         return one
-    return known_bounds.Between(one, renyi_bounded.Concentrated(rho))
+    return known_bounds.between(one, renyi_bounded.Concentrated(rho))
 
 
 def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:

@@ -208,7 +208,7 @@ def around(inner):
         ),
         st.builds(chained.chain, inner, small, st.integers(0, 2)),
         st.builds(chained.InARow, inner, inner),
-        inner.map(known_bounds.UpperOnly),
+        inner.map(functools.partial(known_bounds.between, None)),
         st.builds(known_bounds.Between, inner, inner).map(
             lambda each: known_bounds.Between(each.below, each.below)
         ),

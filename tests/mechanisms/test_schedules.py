@@ -175,6 +175,6 @@ def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():
     """What is one for an upper bound alone must not have a lower one."""
     gaussian = additive_noise.Gaussian(2.0)
     assert schedules.is_scheduled(gaussian.on_a_sample(0.1))
-    above = known_bounds.UpperOnly(gaussian)
+    above = known_bounds.between(None, gaussian)
     for inner in (above, compositions.Composition(((gaussian, 2),))):
         assert not schedules.is_scheduled(subsampled.poisson_sampled(0.1, inner))
