@@ -238,15 +238,15 @@ class GroupedByChain(Grouped):
         leave = allocated_replacements.group(self.inner, removed)
         above = self._above(removed, inserted, leave)
         # The members who join may contribute nothing, so leaving is a lower bound.
-        return known_bounds.between(leave or above, above)
+        return known_bounds.between(leave or above[0], *above)
 
     def _above(
         self,
         removed: int,
         inserted: int,
         leave: allocated_replacements.AllocatedGroup | None,
-    ) -> Mechanism:
-        """Returns a mechanism that dominates a split.
+    ) -> list[Mechanism]:
+        """Returns mechanisms that dominate a split.
 
         Args:
             removed: The number of members who leave.
@@ -254,22 +254,23 @@ class GroupedByChain(Grouped):
             leave: The mechanism of members who leave Gaussian steps, if it is one.
         """
         if self.has_one_split():
-            return self._any_split()
+            return [self._any_split()]
         if leave is None:
-            return chained.chain(self.inner, removed, inserted)
+            return [chained.chain(self.inner, removed, inserted)]
         if not inserted:
-            return leave
+            return [leave]
         if leave.has_theorem and self.group_size > _MOST_ALLOCATED:
-            return allocated_replacements.LeaveAndJoin(
+            bundled = allocated_replacements.LeaveAndJoin(
                 self.inner, removed, inserted, leave.allocation
             )
+            return [self._any_split(), bundled]
         join = allocated_replacements.group(self.inner, inserted)
         joining = (
             chained.chain(join, 0, 1)
             if join
             else chained.chain(self.inner, 0, inserted)
         )
-        return chained.InARow(leave, joining)
+        return [chained.InARow(leave, joining)]
 
     def _any_split(self) -> Mechanism:
         """Returns one chain that dominates every split of the group."""
