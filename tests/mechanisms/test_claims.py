@@ -208,7 +208,7 @@ def around(inner):
         ),
         st.builds(chained.chain, inner, small, st.integers(0, 2)),
         st.builds(chained.InARow, inner, inner),
-        inner.map(functools.partial(known_bounds.between, None)),
+        inner.map(lambda each: known_bounds.between(None, each)),
         inner.map(lambda each: known_bounds.Bracket(each, (each,))),
         st.builds(
             lambda one, other, count: compositions.compose({one: count, other: 1}),
