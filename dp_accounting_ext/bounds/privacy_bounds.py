@@ -286,6 +286,7 @@ def composition_of(
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
     one = Accuracy(tail).with_cells(max(accuracy.resolution.cells, CELLS))
+    one, accuracy = one.of_many(len(parts)), accuracy.of_many(len(parts))
     made = [
         (functools.partial(interface.pairs_of, part, bound, one), count)
         for part, count in parts.items()

@@ -39,12 +39,12 @@ class Composition(Mechanism):
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
 
-        share = accuracy.shared(copies)
+        share = accuracy.shared(copies).of_many(len(parts))
         made = [
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        whole = accuracy.with_cells(_WHOLE_CELLS)
+        whole = accuracy.with_cells(_WHOLE_CELLS).of_many(len(parts))
         return composed_losses.ComposedLosses(made, bound, whole).pairs()
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:

@@ -9,6 +9,7 @@ from scipy import special
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -87,6 +88,7 @@ def dominating_pair_of(
     *,
     tail_mass: float,
     rest: tuple[float, float] = (0.0, 0.0),
+    cells: int = accuracy.CELLS,
 ) -> dominating_pair.DominatingPair:
     """Returns a certified pair of two mixtures of shifted Gaussians.
 
@@ -103,6 +105,7 @@ def dominating_pair_of(
         tail_mass: The probability outside of the grid at either end, at least 1e-300.
         rest: The probabilities that the weights of P and of Q leave out. The shifts
             that are left out may have any size.
+        cells: The number of cells in a scale of what the pair is composed to.
 
     Returns:
         A pair with some thousand atoms, from equally spaced noise. Losses beyond ±690
@@ -117,7 +120,7 @@ def dominating_pair_of(
         Doroshenko et al. 2022, https://arxiv.org/abs/2207.04380, for splitting.
     """
     shifts.check_order(p, q)
-    return _pair_of(p, q, bound, tail_mass, -math.inf, rest)
+    return _pair_of(p, q, bound, tail_mass, -math.inf, rest, cells)
 
 
 def pair_beyond(
@@ -154,6 +157,7 @@ def _pair_of(
     tail_mass: float,
     start: float,
     rest: tuple[float, float] = (0.0, 0.0),
+    cells: int = accuracy.CELLS,
 ) -> dominating_pair.DominatingPair:
     """Returns the pair of the cells of the noise above `start`."""
     reach = p.highest() - q.lowest()
@@ -165,8 +169,9 @@ def _pair_of(
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
     grown = (high - low) * size
-    cells = max(_POINTS, min(24 * grown, _MANY_POINTS), 16 * grown)
-    noise = np.linspace(low, high, math.ceil(cells) + 1)
+    points = max(_POINTS, min(24 * grown, _MANY_POINTS), 16 * grown)
+    points *= min(cells / accuracy.CELLS, 1.0)
+    noise = np.linspace(low, high, math.ceil(points) + 1)
     terms = len(p.shifts) + len(q.shifts)
     of_weights = p.weight_error() + q.weight_error()
     mass_error = floats.normal_tail_error(size) + 2 * terms * floats.UNIT_ROUNDOFF
@@ -224,7 +229,14 @@ def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
     Losses beyond ±690 nats do not fit a float as ratios. Where either law has hardly
     any density its masses underflow. Both are tails, whatever the other law has there.
     """
-    points = np.linspace(q.lowest() + tail, p.highest() - tail, 1 << 9)
+    low, high = q.lowest() + tail, p.highest() - tail
+    # No component is further away from a point than this.
+    furthest = max(abs(low), abs(high)) + p.highest() - q.lowest()
+    rarest = min(weight for _, weight in (*p.shifts, *q.shifts))
+    rarest = max(rarest, floats.SMALLEST_MASS)
+    if furthest**2 / 2 - math.log(rarest) < floats.LARGEST_LOSS - 1:
+        return low, high
+    points = np.linspace(low, high, 1 << 9)
     (log_p, _), (log_q, _) = p.log_densities(points), q.log_densities(points)
     rarer = np.where(points > 0, log_q, log_p) - points**2 / 2
     fits = np.maximum(np.abs(log_p - log_q), -rarer) <= floats.LARGEST_LOSS
