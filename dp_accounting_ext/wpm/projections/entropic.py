@@ -8,7 +8,6 @@ alone, or on nothing, so that not even its rounding differs.
 
 from collections.abc import Iterator
 import functools
-from typing import Any
 from typing import Protocol
 
 import numpy as np
@@ -146,10 +145,6 @@ class EntropicSolver:
             laws[place] = law[: rows.size]
             prices[place] = self.regularization * np.log(scales[: rows.size])
         return laws, prices
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the kernel, which a worker makes faster than it gets it."""
-        return {key: held for key, held in vars(self).items() if key != "_kernel"}
 
     @functools.cached_property
     def _kernel(self) -> FloatArray | None:
