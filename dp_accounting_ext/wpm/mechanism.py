@@ -19,7 +19,7 @@ from dp_accounting_ext.wpm import far_places
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import entropic
 from dp_accounting_ext.wpm.projections import ldp_polytope

@@ -22,7 +22,7 @@ import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
-from dp_accounting_ext.wpm.exact_draw import rational_exponential
+from dp_accounting_ext.wpm import integer_weights
 
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]
@@ -48,8 +48,8 @@ class _Factors:
 
     @classmethod
     def of(cls, epsilon: float) -> "_Factors":
-        most = rational_exponential.bounds(Fraction(epsilon) / 2)
-        ratio = rational_exponential.bounds(Fraction(epsilon))
+        most = integer_weights.exponential_bounds(Fraction(epsilon) / 2)
+        ratio = integer_weights.exponential_bounds(Fraction(epsilon))
         return cls((1 / most[1], 1 / most[0]), most, ratio)
 
     def best_sum(self, light: Fraction, heavy: Fraction) -> tuple[Fraction, Fraction]:
@@ -286,7 +286,7 @@ def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
     Masses are integers, in units of 1/`unit`. Outputs that are at the same bounds under
     both laws are merged.
     """
-    unit = max(mass.denominator for mass in masses) << rational_exponential.BITS
+    unit = max(mass.denominator for mass in masses) << integer_weights.EXPONENTIAL_BITS
     least = [math.ceil(mass * factors.least[1] * unit) for mass in masses]
     most = [math.floor(mass * factors.most[0] * unit) for mass in masses]
     if not sum(least) <= unit <= sum(most):

@@ -20,7 +20,7 @@ from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_event
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Tuning: the number of weights held at once.

@@ -10,7 +10,7 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import estimates
-from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm.projections import linear_program
 
 PLACES = np.random.default_rng(2).random((6, 2))
