@@ -21,7 +21,7 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.projections import certified_projection
+from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 
@@ -291,7 +291,7 @@ def _add_users(
     """
     least = math.exp(-epsilon)
     allowed = ldp_polytope.LdpPolytope(least * most, most)
-    solver = certified_projection.make_solver(cost, allowed, _USER_GAP)
+    solver = exact_projection.make_solver(cost, allowed, _USER_GAP)
     values = []
     for place in range(len(users)):
         inputs, masses = users.row(place)

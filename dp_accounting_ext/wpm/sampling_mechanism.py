@@ -17,10 +17,10 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_event
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Tuning: the number of weights held at once.

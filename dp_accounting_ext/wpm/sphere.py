@@ -20,10 +20,10 @@ from dp_accounting_ext import displays
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_event
 from dp_accounting_ext.wpm import sampling_mechanism
-from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Tuning: the number r of near candidates by default, and the largest number of

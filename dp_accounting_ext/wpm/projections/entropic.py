@@ -107,10 +107,7 @@ class EntropicSolver:
             )
         self._cost, self._size = cost, polytope.upper.size
         self._outputs = np.flatnonzero(polytope.upper > 0)
-        inner = polytope.of(self._outputs)
-        # No output holds more than all mass, and larger bounds would lose digits.
-        most = np.minimum(inner.upper, 1.0)
-        self._polytope = ldp_polytope.LdpPolytope(inner.lower, most)
+        self._polytope = polytope.of(self._outputs).capped()
         self.regularization, self._iterations = regularization, iterations
 
     def certified(self, users: private_rows.PrivateRows) -> list[ldp_polytope.Solution]:
@@ -122,9 +119,7 @@ class EntropicSolver:
             rows = self._cost.rows(inputs)
             inner, at = rows[:, self._outputs], self._outputs
             value = _plan_cost(masses, inner, law[at], price[at], self.regularization)
-            # The largest prices for which every input's nearest output is as near.
-            nearest = (inner - price[at]).min(axis=1, keepdims=True)
-            best = (rows - nearest).min(axis=0)
+            best = ldp_polytope.largest_prices(rows, inner, price[at])
             found.append(ldp_polytope.Solution(law, best, value, self._iterations))
         return found
 

@@ -34,6 +34,10 @@ class LdpPolytope:
         """Returns the bounds of some outputs."""
         return LdpPolytope(self.lower[outputs], self.upper[outputs])
 
+    def capped(self) -> "LdpPolytope":
+        """Returns the same with bounds of at most one, as larger ones lose digits."""
+        return LdpPolytope(self.lower, np.minimum(self.upper, 1.0))
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Solution:
@@ -112,6 +116,23 @@ def lower_bound(
         rows = slice(begin, begin + step)
         bound += float(masses[rows] @ (cost[rows] - prices).min(axis=1))
     return bound
+
+
+def largest_prices(
+    cost: FloatArray, inner: FloatArray, prices: FloatArray
+) -> FloatArray:
+    """Returns the largest prices for which every input's nearest output is as near.
+
+    Args:
+        cost: (s, k_v) costs.
+        inner: (s, n) costs of the outputs that have prices.
+        prices: (n,) their prices.
+
+    Returns:
+        (k_v,) prices, which prove a lower bound that is at least as large.
+    """
+    nearest = (inner - prices).min(axis=1, keepdims=True)
+    return np.asarray((cost - nearest).min(axis=0))
 
 
 def level(prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope) -> float:
