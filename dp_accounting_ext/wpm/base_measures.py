@@ -30,16 +30,20 @@ from dp_accounting_ext.wpm.projections import linear_program
 _TOLERANCE = 1e-13
 _CONVERGED = 1e-9
 _MOST_HALVINGS = 100
+# In cutting planes, a gap of this share of the largest cost is attributed to rounding.
+_ROUNDING = 1e-13
 # These are for the search for the minimax measure. The last two are tuning: the largest
 # number of entries in the tangents of a round, and the fewest tangents.
 _MOST_ROUNDS = 100
-_ROUNDING = 1e-13
 _TANGENTS, _FEWEST_TANGENTS = 1 << 22, 32
 # These are for the search for the learned measure. Tangents are added at a measure
 # between the best one so far and the optimum of the program, at this share of the way,
 # so that the search does not oscillate.
 _STEP = 0.3
 _USER_GAP = 1e-9
+
+# The objective at a measure y, and intercepts, slopes and functions of tangents there.
+Tangents = tuple[float, FloatArray, FloatArray, IndexArray]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -177,37 +181,18 @@ def minimax_base_measure(
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    # HiGHS has absolute tolerances, which are negligible for costs of about one.
-    sample = paid.rows(worst_cases.choose_landmarks(paid)[0])
-    scale = max(float(sample.max()), np.finfo(float).tiny)
     points = worst_cases.PointCosts(paid, privacy)
-    start = uniform_base_measure(paid, privacy).base_measure
-    most = best = math.exp(privacy / 2) * start
-    cuts = _Cuts(paid.shape[1], privacy, np.ones(1))
     added = max(_FEWEST_TANGENTS, _TANGENTS // paid.shape[1])
-    value, lower, rounds = math.inf, 0.0, 0
-    while rounds < _MOST_ROUNDS:
-        rounds += 1
-        worst = points.values(most) / scale
-        if float(worst.max()) < value:
-            value, best = float(worst.max()), most
-        if value - lower <= relative_gap * value + _ROUNDING:
-            break
-        rows = np.flatnonzero(worst > lower)
-        rows = rows[np.argsort(-worst[rows], kind="stable")][:added]
-        thresholds, slopes = points.tangents(most, rows)
-        cuts.add(thresholds / scale, slopes / scale, np.zeros(rows.size, dtype=np.intp))
-        try:
-            most, bound = cuts.solve()
-        except linear_program.SolverError:
-            break
-        lower = max(lower, bound)
-    return MeasureResult(
-        math.exp(-privacy / 2) * best,
-        scale * value,
-        scale * min(lower, value),
-        rounds,
-        value - lower <= relative_gap * value + _ROUNDING,
+
+    def tangents(most: FloatArray, lower: float) -> Tangents:
+        worst = points.values(most)
+        above = min(max(np.count_nonzero(worst > lower), 1), added)
+        rows = np.argsort(-worst, kind="stable")[:above]
+        found = points.tangents(most, rows)
+        return float(worst.max()), *found, np.zeros(rows.size, dtype=np.intp)
+
+    return _cutting_planes(
+        paid, privacy, np.ones(1), tangents, relative_gap, _MOST_ROUNDS
     )
 
 
@@ -249,62 +234,76 @@ def learn_base_measure(
     )
     if not len(users):
         raise ValueError("public_distributions must have a row. Found none.")
-    start = uniform_base_measure(paid, privacy).base_measure
-    tried = best = math.exp(privacy / 2) * start
-    cuts = _Cuts(paid.shape[1], privacy, np.full(len(users), 1 / len(users)))
-    value, lower, rounds = math.inf, 0.0, 0
-    while rounds < max_rounds:
+    least = math.exp(-privacy)
+
+    def tangents(most: FloatArray, lower: float) -> Tangents:
+        # The least g·q over the polytope is the maximum over τ of
+        # τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
+        allowed = ldp_polytope.LdpPolytope(least * most, most)
+        solver = exact_projection.make_solver(paid, allowed, _USER_GAP)
+        values, intercepts, slopes = [], [], []
+        for place in range(len(users)):
+            inputs, masses = users.row(place)
+            found = solver.solve(inputs, masses)
+            prices = found.prices
+            held = ldp_polytope.cheapest(prices, allowed)
+            threshold = ldp_polytope.level(prices, held, allowed)
+            excess = prices - threshold
+            nearest = float(masses @ (paid.rows(inputs) - prices).min(axis=1))
+            values.append(found.value)
+            intercepts.append(nearest + threshold)
+            slopes.append(np.where(excess > 0, least * excess, excess))
+        value, everyone = float(np.mean(values)), np.arange(len(users))
+        return value, np.array(intercepts), np.array(slopes), everyone
+
+    weights = np.full(len(users), 1 / len(users))
+    return _cutting_planes(
+        paid, privacy, weights, tangents, relative_gap, max_rounds, _STEP, progress
+    )
+
+
+def _cutting_planes(
+    cost: costs.TransportCost,
+    epsilon: float,
+    weights: FloatArray,
+    tangents: Callable[[FloatArray, float], Tangents],
+    relative_gap: float,
+    most_rounds: int,
+    step: float = 1.0,
+    progress: Callable[[int, float], None] | None = None,
+) -> MeasureResult:
+    """Returns the measure with the least weighted sum of functions of it.
+
+    `tangents` is called with a measure y and the lower bound that is known. The next y
+    is at the share `step` of the way from the best one to the optimum of the program.
+    """
+    # HiGHS has absolute tolerances, which are negligible for costs of about one.
+    sample = cost.rows(worst_cases.choose_landmarks(cost)[0])
+    scale = max(float(sample.max()), np.finfo(float).tiny)
+    start = uniform_base_measure(cost, epsilon).base_measure
+    tried = best = math.exp(epsilon / 2) * start
+    cuts = _Cuts(cost.shape[1], epsilon, weights)
+    value, lower, rounds, converged = math.inf, 0.0, 0, False
+    while rounds < most_rounds:
         rounds += 1
-        reached = _add_users(cuts, tried, users, paid, privacy)
-        if reached < value:
-            value, best = reached, tried
+        reached, intercepts, slopes, functions = tangents(tried, scale * lower)
+        if reached / scale < value:
+            value, best = reached / scale, tried
         if progress is not None:
             progress(rounds, (value - lower) / value if value else 0.0)
-        if value - lower <= relative_gap * value:
+        converged = value - lower <= relative_gap * value + _ROUNDING
+        if converged:
             break
+        cuts.add(intercepts / scale, slopes / scale, functions)
         try:
             target, bound = cuts.solve()
         except linear_program.SolverError:
             break
-        tried = best + _STEP * (target - best)
+        tried = best + step * (target - best)
         lower = max(lower, bound)
-    return MeasureResult(
-        math.exp(-privacy / 2) * best,
-        value,
-        min(lower, value),
-        rounds,
-        value - lower <= relative_gap * value,
-    )
-
-
-def _add_users(
-    cuts: "_Cuts",
-    most: FloatArray,
-    users: private_rows.PrivateRows,
-    cost: costs.TransportCost,
-    epsilon: float,
-) -> float:
-    """Adds the users' tangents at a measure y, and returns their mean cost there.
-
-    The least g·q over the polytope is the maximum over τ of
-    τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
-    """
-    least = math.exp(-epsilon)
-    allowed = ldp_polytope.LdpPolytope(least * most, most)
-    solver = exact_projection.make_solver(cost, allowed, _USER_GAP)
-    values = []
-    for place in range(len(users)):
-        inputs, masses = users.row(place)
-        found = solver.solve(inputs, masses)
-        prices = found.prices
-        held = ldp_polytope.cheapest(prices, allowed)
-        threshold = ldp_polytope.level(prices, held, allowed)
-        excess = prices - threshold
-        nearest = float(masses @ (cost.rows(inputs) - prices).min(axis=1))
-        slopes = np.where(excess > 0, least * excess, excess)
-        cuts.add(np.array([nearest + threshold]), slopes[np.newaxis], np.array([place]))
-        values.append(found.value)
-    return float(np.mean(values))
+    measure = math.exp(-epsilon / 2) * best
+    lower = min(lower, value)
+    return MeasureResult(measure, scale * value, scale * lower, rounds, converged)
 
 
 class _Cuts:

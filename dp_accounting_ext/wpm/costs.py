@@ -170,7 +170,7 @@ class PointCost(TransportCost):
             low = np.min([np.min(part, axis=0) for part in both], axis=0)
             high = np.max([np.max(part, axis=0) for part in both], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
-        self._largest = checks.largest_distance("points", extent, self._order)
+        self._largest = checks.largest_cost("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         return self._powers(np.asarray(inputs, dtype=np.intp), self._outputs)
@@ -371,7 +371,7 @@ class GraphCost(TransportCost):
         # Entries that are stored twice are added, as floats, which do not overflow.
         entries = checks.array("lengths", given.data)
         table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
-        lengths = checks.lengths(table.data)
+        lengths = checks.amounts("lengths", table.data, is_positive=True)
         size = int(table.shape[0])
         self._graph = sparse.csr_matrix(
             (lengths, table.indices, table.indptr), shape=table.shape
@@ -382,7 +382,7 @@ class GraphCost(TransportCost):
         self.shape = (size, size)
         # No two nodes are further apart than along a path through the first one.
         furthest = 2 * float(self.between_inputs(0).max())
-        self._largest = checks.largest_distance("lengths", furthest, self._order)
+        self._largest = checks.largest_cost("lengths", furthest, self._order)
 
     @classmethod
     def from_edges(
@@ -401,7 +401,7 @@ class GraphCost(TransportCost):
             ValueError: If shapes do not match, or values are out of range.
         """
         pairs = checks.edges(edges)
-        found = checks.lengths(lengths)
+        found = checks.amounts("lengths", lengths, is_positive=True)
         if found.shape != (len(pairs),):
             raise ValueError(
                 f"lengths must have an entry for each of the {len(pairs)} edges. "

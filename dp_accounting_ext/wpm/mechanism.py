@@ -81,20 +81,19 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     ) -> None:
         paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
         self._gap = fields.inner_probability("relative_gap", relative_gap)
-        strength = checks.regularization(regularization)
         passes = fields.positive_integer("iterations", iterations)
         measure = resolve_base_measure(base_measure, paid, privacy)
         super().__init__(paid, privacy, measure)
         self._is_linear = fields.flag("linear", linear)
         self._entropic: entropic.EntropicSolver | None = None
-        if strength is not None:
+        if regularization is not None:
             if self._is_linear:
                 raise ValueError(
                     "linear must be False with regularization, as linear draws need no "
                     "projection. Found True."
                 )
             self._entropic = entropic.EntropicSolver(
-                paid, self._polytope, strength, passes
+                paid, self._polytope, regularization, passes
             )
 
     @property

@@ -109,13 +109,12 @@ def project(
     measure = checks.base_measure(base_measure, size, privacy)
     users = private_rows.read("mu", mu, paid.shape[0])
     allowed = ldp_polytope.from_base_measure(measure, privacy)
-    strength = checks.regularization(regularization)
     passes = fields.positive_integer("iterations", iterations)
-    if strength is None:
+    if regularization is None:
         exact = exact_projection.make_solver(paid, allowed, gap)
         parts = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
-        fast = entropic.EntropicSolver(paid, allowed, strength, passes)
+        fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
         parts = fast.certified(users)
     values, bounds, met = np.zeros(len(parts)), np.zeros(len(parts)), []
     for user, part in enumerate(parts):

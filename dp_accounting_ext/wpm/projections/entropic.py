@@ -14,6 +14,7 @@ import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import ldp_polytope
@@ -98,6 +99,7 @@ class EntropicSolver:
         regularization: float,
         iterations: int,
     ) -> None:
+        regularization = fields.positive("regularization", regularization)
         largest = cost.largest()
         if largest > MOST_UNITS * regularization:
             raise ValueError(
