@@ -24,6 +24,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import integer_weights
 
+IntegerArray = integer_weights.IntegerArray
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]
 
@@ -287,27 +288,30 @@ def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
     both laws are merged.
     """
     unit = max(mass.denominator for mass in masses) << integer_weights.EXPONENTIAL_BITS
-    least = [math.ceil(mass * factors.least[1] * unit) for mass in masses]
-    most = [math.floor(mass * factors.most[0] * unit) for mass in masses]
-    if not sum(least) <= unit <= sum(most):
+    least, most = np.array(
+        [
+            (
+                math.ceil(mass * factors.least[1] * unit),
+                math.floor(mass * factors.most[0] * unit),
+            )
+            for mass in masses
+        ],
+        dtype=object,
+    ).T
+    if not least.sum() <= unit <= most.sum():
         return NOTHING
     one = _filled(least, most, unit)
     other = _filled(least[::-1], most[::-1], unit)[::-1]
-    kinds: dict[tuple[bool, ...], tuple[int, int]] = {}
-    for p, q, low, high in zip(one, other, least, most, strict=True):
-        kind = p == low, p == high, q == low, q == high
-        before = kinds.get(kind, (0, 0))
-        kinds[kind] = before[0] + p, before[1] + q
+    are_equal = [one == least, one == most, other == least, other == most]
+    kinds = (np.array([1, 2, 4, 8]) @ np.array(are_equal)).astype(np.intp)
+    merged = [(one[kinds == kind], other[kinds == kind]) for kind in np.unique(kinds)]
     return _as_floats(
-        [(Fraction(p, unit), Fraction(q, unit)) for p, q in kinds.values()]
+        [(Fraction(p.sum(), unit), Fraction(q.sum(), unit)) for p, q in merged]
     )
 
 
-def _filled(least: list[int], most: list[int], unit: int) -> list[int]:
+def _filled(least: IntegerArray, most: IntegerArray, unit: int) -> IntegerArray:
     """Returns the law of sum `unit` with as much as possible on the first outputs."""
-    left, law = unit - sum(least), []
-    for low, high in zip(least, most, strict=True):
-        added = min(max(left, 0), high - low)
-        law.append(low + added)
-        left -= added
-    return law
+    widths = most - least
+    left = unit - least.sum() - (np.cumsum(widths) - widths)
+    return np.asarray(least + np.minimum(np.maximum(left, 0), widths))
