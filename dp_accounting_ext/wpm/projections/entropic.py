@@ -25,8 +25,7 @@ MOST_UNITS = 600.0
 # which a user is multiplied with it; how many users each such product has; and the
 # number of entries of the kernels of other users that are multiplied in turn.
 _KEPT, _SHARE, _ROWS, _ENTRIES = 1 << 23, 8, 16, 1 << 17
-# Tuning: the steps of Newton's method, and the error of a sum with which it ends.
-_STEPS, _ENOUGH = 12, 1e-10
+_STEPS = 12  # Tuning: the steps of Newton's method.
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -190,50 +189,17 @@ class EntropicSolver:
         for _ in range(self._iterations):
             u = masses / np.maximum(kernels.sums(scales), _TINY)
             held = np.maximum(kernels.held(u), _TINY)
-            laws, factors = _projected(held, factors, self._polytope)
+            laws, factors = ldp_polytope.kl_projection(
+                held, factors, self._polytope, _STEPS
+            )
             scales = laws / held
             scales /= scales.max(axis=1, keepdims=True)
             np.maximum(scales, _TINY, out=scales)
         u = masses / np.maximum(kernels.sums(scales), _TINY)
         held = np.maximum(scales * kernels.held(u), _TINY)
-        laws, _ = _projected(held, np.ones(len(held)), self._polytope)
+        ones = np.ones(len(held))
+        laws, _ = ldp_polytope.kl_projection(held, ones, self._polytope, _STEPS)
         return ldp_polytope.nearest(laws, self._polytope), scales
-
-
-def _projected(
-    weights: FloatArray, factors: FloatArray, polytope: ldp_polytope.LdpPolytope
-) -> tuple[FloatArray, FloatArray]:
-    """Returns the laws of least KL(q | s), and their factors z.
-
-    They are q = clip(z s, αm, βm) with a sum of one, which is piecewise linear in z: by
-    Newton's method within brackets. A row whose sum is reached stays as it is.
-
-    Args:
-        weights: (n, k_v) positive weights s.
-        factors: (n,) positive factors to begin with.
-        polytope: The polytope.
-
-    Source:
-        https://arxiv.org/abs/2605.10015, Lemma 4.2.
-    """
-    low, high = np.zeros(factors.size), np.full(factors.size, np.inf)
-    for _ in range(_STEPS):
-        scaled = weights * factors[:, np.newaxis]
-        laws = np.minimum(np.maximum(scaled, polytope.lower), polytope.upper)
-        missing = 1 - laws.sum(axis=1)
-        unsolved = np.abs(missing) > _ENOUGH
-        if not unsolved.any():
-            break
-        slopes = (weights * (laws == scaled)).sum(axis=1)
-        low = np.where(missing > 0, factors, low)
-        high = np.where(missing < 0, factors, high)
-        with np.errstate(all="ignore"):
-            tried = factors + missing / slopes
-            middle = np.where(low > 0, np.sqrt(low * high), high / 4)
-            middle = np.where(np.isinf(high), 4 * factors, middle)
-        inside = (tried > low) & (tried < high)
-        factors = np.where(unsolved, np.where(inside, tried, middle), factors)
-    return laws, factors
 
 
 def _plan_cost(

@@ -15,7 +15,8 @@ from dp_accounting_ext.common_types import IndexArray
 _TINY = float(np.finfo(float).tiny)
 # Tuning: the number of costs in a block, which stays in the cache.
 _TOGETHER = 1 << 15
-_HALVINGS = 70  # From thousands of nats to less than rounding.
+# The error of the sum with which Newton's method ends.
+_ENOUGH = 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,24 +159,41 @@ def _between(values: FloatArray, polytope: LdpPolytope) -> FloatArray:
     return np.minimum(np.maximum(values, polytope.lower), polytope.upper)
 
 
-def kl_projection(log_weights: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns the (k_v,) distribution q of the polytope with the least KL(q | s).
+def kl_projection(
+    weights: FloatArray, factors: FloatArray, polytope: LdpPolytope, steps: int
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the distributions q of the polytope with the least KL(q | s).
 
-    It is q_j = clip(e^θ s_j, αm_j, βm_j) with the θ that makes the sum one, which is
-    found by bisection, as the sum increases in θ.
+    They are q = clip(z s, αm, βm) with a sum of one, which is piecewise linear in z: by
+    Newton's method within brackets. A row whose sum is reached stays as it is.
 
     Args:
-        log_weights: (k_v,) finite logarithms of s, of any scale.
-        polytope: The polytope, of positive upper bounds.
+        weights: (n, k_v) positive weights s.
+        factors: (n,) positive factors z to begin with.
+        polytope: The polytope.
+        steps: The largest number of steps, after which sums may differ from one.
+
+    Returns:
+        (n, k_v) distributions, and their (n,) factors z.
 
     Source:
         https://arxiv.org/abs/2605.10015, Lemma 4.2.
     """
-    floor = np.log(np.maximum(polytope.lower, _TINY))
-    ceiling = np.log(np.maximum(polytope.upper, _TINY))
-    ends = [float((floor - log_weights).min()), float((ceiling - log_weights).max())]
-    for _ in range(_HALVINGS):
-        middle = (ends[0] + ends[1]) / 2
-        found = np.exp(np.clip(log_weights + middle, floor, ceiling))
-        ends[int(found.sum() > 1)] = middle
-    return np.asarray(found)
+    low, high = np.zeros(factors.size), np.full(factors.size, np.inf)
+    for _ in range(steps):
+        scaled = weights * factors[:, np.newaxis]
+        laws = _between(scaled, polytope)
+        missing = 1 - laws.sum(axis=1)
+        unsolved = np.abs(missing) > _ENOUGH
+        if not unsolved.any():
+            break
+        slopes = (weights * (laws == scaled)).sum(axis=1)
+        low = np.where(missing > 0, factors, low)
+        high = np.where(missing < 0, factors, high)
+        with np.errstate(all="ignore"):
+            tried = factors + missing / slopes
+            middle = np.where(low > 0, np.sqrt(low) * np.sqrt(high), high / 4)
+            middle = np.where(np.isinf(high), 4 * factors, middle)
+        inside = (tried > low) & (tried < high)
+        factors = np.where(unsolved, np.where(inside, tried, middle), factors)
+    return laws, factors
