@@ -152,7 +152,7 @@ class PointCost(TransportCost):
         metric: str = "euclidean",
         order: float = 1,
     ) -> None:
-        self._order, self._metric = checks.order(order), checks.metric(metric)
+        self._order, self.metric = checks.order(order), checks.metric(metric)
         self._points = self._outputs = self._placed("points", points)
         if outputs is not None:
             self._outputs = self._placed("outputs", outputs)
@@ -237,24 +237,24 @@ class PointCost(TransportCost):
                 f"{name} must have the dimension of the points. "
                 f"Found {found.shape[1]} and {self._points.shape[1]}."
             )
-        if self._metric == "cosine":
+        if self.metric == "cosine":
             each = [self._distances(row[np.newaxis], self._points)[0] for row in found]
             nearest = np.array([int(one.argmin()) for one in each], dtype=np.intp)
             return nearest, np.array([one.min() for one in each])
-        norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self._metric, 2.0)
+        norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self.metric, 2.0)
         tree = spatial.cKDTree(self._points)
         lengths, indices = tree.query(found, p=norm)
         apart = np.asarray(lengths, dtype=np.float64)
-        if self._metric == "haversine":
+        if self.metric == "haversine":
             apart = _arcs(apart)
         return np.asarray(indices, dtype=np.intp), apart
 
     def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
         """Returns checked points, as unit vectors for "haversine" and "cosine"."""
         found = checks.points(name, places)
-        if self._metric == "haversine":
+        if self.metric == "haversine":
             return on_sphere(name, found)
-        if self._metric == "cosine":
+        if self.metric == "cosine":
             largest = np.abs(found).max(axis=1, keepdims=True)
             if not largest.all():
                 raise ValueError(
@@ -272,13 +272,13 @@ class PointCost(TransportCost):
         return found
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        if self._metric == "haversine":
+        if self.metric == "haversine":
             return _arcs(distance.cdist(left, right))
-        if self._metric == "cosine":
+        if self.metric == "cosine":
             # Rounding may make a distance of zero negative.
             return np.asarray(np.maximum(1 - left @ right.T, 0.0))
         # On a line all metrics are equal, and without squares nothing underflows.
-        metric: Any = "cityblock" if left.shape[1] == 1 else self._metric
+        metric: Any = "cityblock" if left.shape[1] == 1 else self.metric
         return np.asarray(distance.cdist(left, right, metric))
 
 

@@ -28,11 +28,6 @@ BaseMeasure = str | npt.ArrayLike
 
 # The bits of the number that chooses a place of a user: those of a float.
 _BITS = 53
-_DEGREES = (
-    "metric should be haversine, for kilometres: points look like latitudes and "
-    "longitudes in degrees, and distances are taken as in a plane. If that is meant, "
-    "write euclidean."
-)
 
 
 class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -228,15 +223,10 @@ def from_points(
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
     """
-    distance = metric or "euclidean"
-    cost = costs.PointCost(points, outputs, metric=distance, order=order)
-    found = []
-    if metric is None and _are_degrees(np.asarray(points, dtype=np.float64)):
-        found.append(_DEGREES)
-    if metric == "haversine":
-        found.append(far_places.warning_of_points(points))
+    cost = costs.PointCost(points, outputs, metric=metric or "euclidean", order=order)
+    found = [far_places.warning_of_points(points, metric)]
     if outputs is not None:
-        found.append(far_places.warning_of_outputs(cost, outputs, distance))
+        found.append(far_places.distance_to_points(cost, "outputs", outputs)[1])
     for words in filter(None, found):
         warnings.warn(words, stacklevel=2)
     return WassersteinProjectionMechanism(
@@ -248,12 +238,3 @@ def from_points(
         iterations=iterations,
         linear=linear,
     )
-
-
-def _are_degrees(points: FloatArray) -> bool:
-    """Returns whether points look like latitudes and longitudes of one country."""
-    if points.ndim != 2 or points.shape[1] != 2:
-        return False
-    inside = (np.abs(points) <= (90, 180)).all() and (points != np.rint(points)).any()
-    apart, size = np.ptp(points, axis=0).max(), np.abs(points).max()
-    return bool(inside and size > 1 and apart < size / 2)
