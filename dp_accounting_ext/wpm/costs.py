@@ -173,10 +173,13 @@ class PointCost(TransportCost):
         self._largest = checks.largest_cost("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
-        return self._powers(np.asarray(inputs, dtype=np.intp), self._outputs)
+        return self.rows_to(np.asarray(inputs, dtype=np.intp), slice(None))
 
-    def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
-        return self._powers(inputs, self._outputs[outputs])
+    def rows_to(self, inputs: IndexArray, outputs: IndexArray | slice) -> FloatArray:
+        found = self._distances(self._points[inputs], self._outputs[outputs])
+        if self._order != 1:
+            found **= self._order
+        return found
 
     def largest(self) -> float:
         return self._largest
@@ -263,12 +266,6 @@ class PointCost(TransportCost):
                 )
             found = found / largest
             return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
-        return found
-
-    def _powers(self, inputs: IndexArray, outputs: FloatArray) -> FloatArray:
-        found = self._distances(self._points[inputs], outputs)
-        if self._order != 1:
-            found **= self._order
         return found
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:

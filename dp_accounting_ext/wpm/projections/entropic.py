@@ -6,9 +6,9 @@ enters the law of another: each product of a user has a shape that depends on th
 alone, or on nothing, so that not even its rounding differs.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import functools
-from typing import Protocol
 
 import numpy as np
 
@@ -29,50 +29,36 @@ _STEPS = 12  # Tuning: the steps of Newton's method.
 _TINY = float(np.finfo(float).tiny)
 
 
-class _Kernels(Protocol):
-    """The masses of some users, and the kernels of their inputs."""
-
-    masses: FloatArray
-
-    def sums(self, v: FloatArray) -> FloatArray:
-        """Returns K v for each user's row of v, in the shape of the masses."""
-
-    def held(self, u: FloatArray) -> FloatArray:
-        """Returns Kᵀ u, a row for each user."""
+# Of a block of users: their masses, a function that returns K v for each user's row of
+# v, in the shape of the masses, and one that returns Kᵀ u, a row for each user.
+_Block = tuple[
+    FloatArray, Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]
+]
 
 
-class _OneForAll:
-    """Masses of all inputs for a fixed number of users, with a common kernel."""
-
-    def __init__(self, masses: FloatArray, kernel: FloatArray) -> None:
-        self.masses, self._kernel = masses, kernel
-
-    def sums(self, v: FloatArray) -> FloatArray:
-        return np.asarray(v @ self._kernel.T)
-
-    def held(self, u: FloatArray) -> FloatArray:
-        return np.asarray(u @ self._kernel)
+def _one_for_all(masses: FloatArray, kernel: FloatArray) -> _Block:
+    """Returns the block of users with masses of all inputs, and a common kernel."""
+    return masses, lambda v: v @ kernel.T, lambda u: u @ kernel
 
 
-class _OneForEach:
-    """Masses of the inputs that have any, one user after the other."""
+def _one_for_each(masses: list[FloatArray], kernels: list[FloatArray]) -> _Block:
+    """Returns the block of users with masses of their own inputs, one by one."""
+    ends = np.cumsum([part.size for part in masses]).tolist()
+    parts = list(map(slice, [0, *ends], ends))
 
-    def __init__(self, masses: list[FloatArray], kernels: list[FloatArray]) -> None:
-        self.masses, self._kernels = np.concatenate(masses), kernels
-        ends = np.cumsum([part.size for part in masses]).tolist()
-        self._parts = list(map(slice, [0, *ends], ends))
-
-    def sums(self, v: FloatArray) -> FloatArray:
-        found = np.empty(self.masses.size)
-        for part, kernel, row in zip(self._parts, self._kernels, v, strict=True):
+    def sums(v: FloatArray) -> FloatArray:
+        found = np.empty(ends[-1])
+        for part, kernel, row in zip(parts, kernels, v, strict=True):
             np.dot(kernel, row, out=found[part])
         return found
 
-    def held(self, u: FloatArray) -> FloatArray:
-        found = np.empty((len(self._parts), self._kernels[0].shape[1]))
-        for part, kernel, row in zip(self._parts, self._kernels, found, strict=True):
+    def held(u: FloatArray) -> FloatArray:
+        found = np.empty((len(parts), kernels[0].shape[1]))
+        for part, kernel, row in zip(parts, kernels, found, strict=True):
             np.dot(u[part], kernel, out=row)
         return found
+
+    return np.concatenate(masses), sums, held
 
 
 class EntropicSolver:
@@ -135,8 +121,8 @@ class EntropicSolver:
             outputs, which prove a lower bound on the cost of each user.
         """
         laws, prices = np.zeros((2, len(users), self._size))
-        for rows, kernels in self._blocks(users):
-            law, scales = self._scale(kernels)
+        for rows, block in self._blocks(users):
+            law, scales = self._scale(*block)
             place = np.ix_(rows, self._outputs)
             laws[place] = law[: rows.size]
             prices[place] = self.regularization * np.log(scales[: rows.size])
@@ -157,7 +143,7 @@ class EntropicSolver:
 
     def _blocks(
         self, users: private_rows.PrivateRows
-    ) -> Iterator[tuple[IndexArray, _Kernels]]:
+    ) -> Iterator[tuple[IndexArray, _Block]]:
         """Yields which users are projected together, and their kernels."""
         kernel, counts = self._kernel, np.diff(users.starts)
         shared = counts * _SHARE > users.size
@@ -169,7 +155,7 @@ class EntropicSolver:
                 for place, user in enumerate(rows.tolist()):
                     inputs, entries = users.row(user)
                     masses[place, inputs] = entries
-                yield rows, _OneForAll(masses, kernel)
+                yield rows, _one_for_all(masses, kernel)
         few = np.flatnonzero(~shared | (kernel is None))
         numbers = np.cumsum(counts[few]) * self._outputs.size // _ENTRIES
         for rows in np.split(few, np.flatnonzero(np.diff(numbers)) + 1):
@@ -179,24 +165,28 @@ class EntropicSolver:
             else:
                 own = [kernel[inputs] for inputs, _ in found]
             if own:
-                yield rows, _OneForEach([masses for _, masses in found], own)
+                yield rows, _one_for_each([masses for _, masses in found], own)
 
-    def _scale(self, kernels: _Kernels) -> tuple[FloatArray, FloatArray]:
+    def _scale(
+        self,
+        masses: FloatArray,
+        sums: Callable[[FloatArray], FloatArray],
+        held_by: Callable[[FloatArray], FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
         """Returns laws, and the scales v of the outputs after all passes."""
-        masses = kernels.masses
-        held = kernels.held(masses)
+        held = held_by(masses)
         scales, factors = np.ones(held.shape), 1 / (held.sum(axis=1) + _TINY)
         for _ in range(self._iterations):
-            u = masses / np.maximum(kernels.sums(scales), _TINY)
-            held = np.maximum(kernels.held(u), _TINY)
+            u = masses / np.maximum(sums(scales), _TINY)
+            held = np.maximum(held_by(u), _TINY)
             laws, factors = ldp_polytope.kl_projection(
                 held, factors, self._polytope, _STEPS
             )
             scales = laws / held
             scales /= scales.max(axis=1, keepdims=True)
             np.maximum(scales, _TINY, out=scales)
-        u = masses / np.maximum(kernels.sums(scales), _TINY)
-        held = np.maximum(scales * kernels.held(u), _TINY)
+        u = masses / np.maximum(sums(scales), _TINY)
+        held = np.maximum(scales * held_by(u), _TINY)
         ones = np.ones(len(held))
         laws, _ = ldp_polytope.kl_projection(held, ones, self._polytope, _STEPS)
         return ldp_polytope.nearest(laws, self._polytope), scales
