@@ -283,8 +283,7 @@ def _column(table: tables.Table, column: int) -> FloatArray:
     unit = 1e7 if table.header and table.header[column].endswith("E7") else 1.0
     if cells.dtype.kind in "iuf":
         return np.asarray(cells.to_numpy(np.float64) / unit)
-    is_text = bool(table.separator)
-    texts = list(map(str.strip, cells)) if is_text else _texts(table, column)
+    texts = list(map(str.strip, cells)) if table.separator else _texts(table, column)
     for row, text in enumerate(texts):
         if not tables.NUMBER.fullmatch(text):
             shown = "something else" if table.is_private else repr(text)[:60]
@@ -302,21 +301,19 @@ def _named(
     table: tables.Table, option: str, typed: str, most: int | None = None
 ) -> list[int]:
     """Returns columns by names, or by numbers from one; `option` is for errors."""
-    chosen, width = [], table.frame.shape[1]
-    for name in map(str.strip, typed.split(",")):
-        places = [at for at, other in enumerate(table.header) if other == name]
-        if not places and name.isdecimal() and 0 < int(name) <= width:
-            places = [int(name) - 1]
-        if len(places) != 1 or places[0] in chosen:
-            is_shown = table.header and not table.is_private
-            words = ", ".join(table.header) if is_shown else f"1 to {width}"
-            raise ValueError(
-                f"{option} must be of {words} in {table.path}, each once, separated "
-                f"by commas. Found {name!r:.60}."
-            )
-        chosen += places
-    if most is not None and len(chosen) > most:
-        raise ValueError(f"{option} must be {most} at most. Found {typed!r:.60}.")
+    header, width = table.header, table.frame.shape[1]
+    known = {str(at + 1): at for at in range(width)}
+    known |= {name: header.index(name) for name in header if header.count(name) == 1}
+    names = [name.strip() for name in typed.split(",")]
+    chosen = [known[name] for name in names if name in known]
+    if len(set(chosen)) < len(names) or len(names) > (most or width):
+        limit = f", {most} at most" if most else ""
+        is_shown = header and not table.is_private
+        words = ", ".join(header) if is_shown else f"1 to {width}"
+        raise ValueError(
+            f"{option} must be of {words} in "
+            f"{table.path}, each once{limit}, separated by commas. Found {typed!r:.60}."
+        )
     return chosen
 
 
