@@ -303,9 +303,9 @@ def _named(
     """Returns columns by names, or by numbers from one; `option` is for errors."""
     header, width = table.header, table.frame.shape[1]
     known = {str(at + 1): at for at in range(width)}
-    known |= {name: header.index(name) for name in header if header.count(name) == 1}
+    known |= {name: at for at, name in enumerate(header)}
     names = [name.strip() for name in typed.split(",")]
-    chosen = [known[name] for name in names if name in known]
+    chosen = [known[name] for name in names if name in known and header.count(name) < 2]
     if len(set(chosen)) < len(names) or len(names) > (most or width):
         limit = f", {most} at most" if most else ""
         is_shown = header and not table.is_private

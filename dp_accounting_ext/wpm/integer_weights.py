@@ -59,11 +59,7 @@ class IntegerBounds:
 
 
 def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBounds:
-    """Returns integer bounds that replace the bounds of a polytope.
-
-    Args:
-        polytope: Bounds αm and βm as floating point numbers.
-        epsilon: The privacy parameter ε.
+    """Returns integer bounds that replace the bounds αm and βm of a polytope.
 
     Raises:
         ValueError: If ε needs weights of more than `MOST_BITS` bits, or leaves no room
@@ -106,13 +102,7 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
 
 
 def exponential_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
-    """Returns rational bounds of e^x for x > 0.
-
-    Args:
-        exponent: The exponent x.
-
-    Returns:
-        A lower and an upper bound, multiples of 2^−256 some 2^−240 apart.
+    """Returns rational bounds of e^x for x > 0, multiples of 2^−256 near each other.
 
     Guarantees:
         The lower one is a partial sum of the series, every term rounded down. The
@@ -133,15 +123,10 @@ def exponential_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def round_to_weights(proposed: FloatArray, bounds: IntegerBounds) -> IntegerArray:
-    """Returns each user's weights, from the distributions that a solver proposed.
+    """Returns (n, k_v) weights, from the distributions that a solver proposed.
 
-    Args:
-        proposed: (n, k_v) arbitrary numbers. If the solver succeeded, each row is about
-            a member of the polytope.
-        bounds: The bounds that the weights must satisfy.
-
-    Returns:
-        (n, k_v) integers.
+    These may be any numbers. If the solver succeeded, each row is about a member of the
+    polytope.
 
     Guarantees:
         Every row passes `are_valid`. A row that otherwise would not is replaced by
@@ -217,13 +202,10 @@ def _repair(weights: IntegerArray, bounds: IntegerBounds) -> None:
 def draw(
     weights: IntegerArray, bits: int, rng: np.random.Generator | None = None
 ) -> IntArray:
-    """Returns one index for every row, with probability weight / 2^bits.
+    """Returns one index for every row of (n, k_v) weights that sum to 2^bits.
 
-    Args:
-        weights: (n, k_v) integers, rows summing to 2^bits.
-        bits: The binary logarithm of that sum.
-        rng: A seeded generator for tests and simulations, whose draws can be predicted.
-            By default the draws use random bits of the operating system.
+    A seeded generator is for tests and simulations, as its draws can be predicted. By
+    default the draws use random bits of the operating system.
 
     Guarantees:
         Without `rng` the probabilities are exactly the weights over 2^bits, if the

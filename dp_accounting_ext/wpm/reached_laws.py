@@ -73,13 +73,7 @@ def dominating(
     of A, and p − κ q, where p and q are the largest and the least probability that a
     law between the bounds can give a set of measure y.
 
-    Args:
-        epsilon: The privacy parameter ε, as `checks.epsilon` takes it.
-        total_mass: The sum M of the base measure.
-        largest_masses: Masses of the largest outputs.
-
-    Returns:
-        Probabilities of at most five outcomes. The pair is symmetric.
+    It has at most five outcomes and is symmetric.
 
     Guarantees:
         Before they are rounded to floats, with an allowance for M and for sums of
@@ -126,14 +120,8 @@ def attained(
     first. An order that begins with a set next to A attains the divergences of that
     set; which of the two sets is better depends on the order of the divergence.
 
-    Args:
-        epsilon: The privacy parameter ε, as `checks.epsilon` takes it.
-        total_mass: The sum M of the base measure.
-        largest_masses: Masses of the largest outputs.
-
-    Returns:
-        Probabilities of a few outcomes, each of one output or of several, of the best
-        order for the set below A and of that for the set above, if these differ.
+    The pairs are those of the best order for the set below A and of that for the set
+    above, if these differ.
 
     Guarantees:
         Before they are rounded to floats, they are probabilities under two laws
@@ -174,16 +162,10 @@ def _of_small_outputs(
 ) -> Outcomes:
     """Returns two laws that differ on small outputs alone.
 
-    Args:
-        factors: Bounds on α and β.
-        total_mass: The sum M of the base measure.
-        small: The total mass of the small outputs.
-        grain: The largest mass of a small output.
-
-    Two disjoint sets of small outputs have measures in [x, x + grain]. The first law
-    gives βx to one set and α(x + grain) to the other, and the second law exchanges the
-    two. Both laws agree on all other outputs. x is so small that they are within the
-    bounds.
+    These have the mass `small` together, and at most `grain` each. Two disjoint sets of
+    small outputs have measures in [x, x + grain]. The first law gives βx to one set and
+    α(x + grain) to the other, and the second law exchanges the two. Both laws agree on
+    all other outputs. x is so small that they are within the bounds.
     """
     (least, least_high), (most, most_high) = factors.least, factors.most
     light, heavy = _about(total_mass)

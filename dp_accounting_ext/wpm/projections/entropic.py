@@ -111,14 +111,9 @@ class EntropicSolver:
         return found
 
     def solve(self, users: private_rows.PrivateRows) -> tuple[FloatArray, FloatArray]:
-        """Returns laws and prices of users.
+        """Returns (n, k_v) laws in the polytope, up to rounding, and (n, k_v) prices.
 
-        Args:
-            users: n distributions of the inputs.
-
-        Returns:
-            (n, k_v) laws in the polytope, up to rounding, and (n, k_v) prices of the
-            outputs, which prove a lower bound on the cost of each user.
+        The prices prove a lower bound on the cost of each user.
         """
         laws, prices = np.zeros((2, len(users), self._size))
         for rows, block in self._blocks(users):
@@ -203,13 +198,6 @@ def _plan_cost(
 
     The plan of the prices moves at most as much to an output as the law holds. What is
     left of the masses is spread over what is left of the law.
-
-    Args:
-        masses: (s,) masses.
-        rows: (s, n) costs.
-        law: (n,) a law.
-        prices: (n,) any prices of the outputs.
-        regularization: λ.
     """
     nearest = (rows - prices).min(axis=1, keepdims=True)
     plan = np.exp((nearest + prices - rows) / regularization)

@@ -63,11 +63,7 @@ class ExactSolver:
     outputs: IndexArray
 
     def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
-        """Returns the exact projection of one user.
-
-        Args:
-            inputs: (s,) the inputs that hold mass.
-            masses: (s,) their positive masses.
+        """Returns the exact projection of one user: (s,) inputs, and their masses.
 
         Raises:
             SolverError: If a linear program fails.
@@ -108,22 +104,11 @@ def by_groups(
     polytope: ldp_polytope.LdpPolytope,
     relative_gap: float,
 ) -> ldp_polytope.Solution:
-    """Returns the exact projection of one user.
+    """Returns the projection of a user with (s,) masses, by programs of groups.
 
-    Args:
-        masses: (s,) positive masses.
-        cost: (s, n) costs. Outputs that are near should be adjacent, for speed.
-        polytope: The allowed distributions. Their upper bounds are positive, and the
-            smaller of one and a common multiple of the lower bounds.
-        relative_gap: The largest allowed gap between the cost of the plan and the lower
-            bound by the prices, as a share of the cost.
-
-    Returns:
-        A solution. If no group can be divided further, it is feasible and its prices
-        prove a lower bound that may be further away.
-
-    Raises:
-        SolverError: If a linear program fails.
+    The (s, n) costs are quicker to group if outputs that are near are adjacent. Upper
+    bounds of the polytope are positive, and the smaller of one and a common multiple of
+    the lower bounds. If no group can be divided further, the gap may be larger.
     """
     size, alone = cost.shape[1], _ALONE
     rounding = _ROUNDING * (float(cost.max()) or 1.0)
@@ -218,22 +203,10 @@ def by_columns(
     relative_gap: float,
     guess: FloatArray | float = 0.0,
 ) -> ldp_polytope.Solution:
-    """Returns the exact projection of one user.
+    """Returns the projection of a user with (s,) masses and (s, n) costs.
 
-    Args:
-        masses: (s,) positive masses.
-        cost: (s, n) costs.
-        polytope: The allowed distributions, whose upper bounds are positive.
-        relative_gap: The largest allowed gap between the cost of the plan and the lower
-            bound by the prices, as a share of the cost.
-        guess: (s,) approximate prices of the inputs, which select the first arcs.
-
-    Returns:
-        A solution. If the limit of rounds is reached, it is feasible and its prices
-        prove a lower bound that is further away.
-
-    Raises:
-        SolverError: If the solver fails.
+    The first arcs are chosen by a guess of the (s,) prices of the inputs. If the limit
+    of rounds is reached, the gap may be larger.
 
     Source:
         https://arxiv.org/abs/2605.10015, Appendix I; the demand edges are variables

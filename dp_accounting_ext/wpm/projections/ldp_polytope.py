@@ -58,11 +58,7 @@ class Solution:
 
 
 def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
-    """Returns the polytope of a base measure.
-
-    Args:
-        base_measure: (k_v,) masses m_j with αΣm ≤ 1 ≤ βΣm.
-        epsilon: The privacy parameter ε.
+    """Returns the polytope of (k_v,) masses m_j with αΣm ≤ 1 ≤ βΣm.
 
     Source:
         https://arxiv.org/abs/2605.10015, Definition 2.2.
@@ -73,13 +69,9 @@ def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
 
 
 def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns the distribution q of the polytope with the least g·q.
+    """Returns the q of the polytope with the least g·q, for (k_v,) prices g.
 
     A fractional knapsack: outputs are filled in the order of their prices.
-
-    Args:
-        prices: (k_v,) prices g.
-        polytope: The polytope.
     """
     order = np.argsort(prices, kind="stable")
     room = max(1 - float(polytope.lower.sum()), 0.0)
@@ -97,16 +89,10 @@ def lower_bound(
     cost: FloatArray,
     polytope: LdpPolytope,
 ) -> float:
-    """Returns a lower bound of the cost of moving μ into the polytope.
+    """Returns a lower bound of the cost of moving (s,) masses μ into the polytope.
 
-    Args:
-        masses: (s,) masses of the distribution μ.
-        prices: (k_v,) any prices g of the outputs; the optimal dual makes it tight.
-        cost: (s, k_v) costs.
-        polytope: The allowed distributions q of the outputs.
-
-    Returns:
-        Σ_i μ_i min_j (C_ij − g_j) + min over q of g·q.
+    It is Σ_i μ_i min_j (C_ij − g_j) + min over q of g·q, for (s, k_v) costs C and any
+    (k_v,) prices g. The optimal dual makes it tight.
 
     Guarantees:
         No plan costs less, by weak duality, whatever the prices.
@@ -124,13 +110,8 @@ def largest_prices(
 ) -> FloatArray:
     """Returns the largest prices for which every input's nearest output is as near.
 
-    Args:
-        cost: (s, k_v) costs.
-        inner: (s, n) costs of the outputs that have prices.
-        prices: (n,) their prices.
-
-    Returns:
-        (k_v,) prices, which prove a lower bound that is at least as large.
+    Those of all outputs, of (s, k_v) costs, are found from those of some, of (s, n)
+    costs. They prove a lower bound that is at least as large.
     """
     nearest = (inner - prices).min(axis=1, keepdims=True)
     return np.asarray((cost - nearest).min(axis=0))

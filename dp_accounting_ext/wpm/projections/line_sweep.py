@@ -26,11 +26,8 @@ def solve(
 ) -> ldp_polytope.Solution:
     """Returns the exact projection of one user, for p = 1.
 
-    Args:
-        inputs: (s,) places of the inputs that hold mass.
-        masses: (s,) their masses.
-        outputs: (k_v,) places of the outputs.
-        polytope: The allowed distributions, whose bounds are at most one.
+    The user has (s,) masses at places of a line; outputs are at (k_v,) places. Bounds
+    of the polytope are at most one.
     """
     places = np.concatenate([inputs, outputs])
     order = np.argsort(places, kind="stable")

@@ -61,13 +61,9 @@ def solve(
     cost: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> Plan:
-    """Returns the cheapest plan that empties the inputs, and its prices.
+    """Returns the cheapest plan that empties (s,) inputs into n outputs, and prices.
 
-    Args:
-        arcs: (arcs,) where mass may move, i·n + j from the input i to the output j.
-        masses: (s,) positive masses of the inputs.
-        cost: (s, n) costs.
-        polytope: The least and most masses of the n outputs.
+    Mass may move on the given arcs, i·n + j from the input i to the output j.
 
     Raises:
         SolverError: If the solvers fail.
