@@ -197,7 +197,7 @@ def per_user(
 
 
 def _unindexed(table: tables.Table) -> list[int]:
-    """Returns columns other than one that numbers the rows, as pandas and R write it."""
+    """Returns all columns but one that numbers the rows, as pandas and R write it."""
     width, is_unnamed = table.frame.shape[1], table.header[0] in _UNNAMED
     may_be_index = width > 1 and any(table.header) and is_unnamed
     is_index = may_be_index and all(map(str.isdecimal, table.texts(0)))

@@ -211,15 +211,6 @@ class PointCost(TransportCost):
             return None
         return self._points[:, 0], self._outputs[:, 0]
 
-    def nearest_inputs(self, places: npt.ArrayLike) -> IndexArray:
-        """Returns the (n,) indices of the points nearest to n places.
-
-        Raises:
-            TypeError: If the places are not real numbers.
-            ValueError: If they are not finite, or of another dimension.
-        """
-        return self.nearest("trace", places)[0]
-
     def nearest(
         self, name: str, places: npt.ArrayLike
     ) -> tuple[IndexArray, FloatArray]:
@@ -335,7 +326,7 @@ def counts_at(
         TypeError: If they are not real numbers.
         ValueError: If they are not finite, or differ in dimension.
     """
-    nearest = PointCost(points, metric=metric).nearest_inputs(trace)
+    nearest, _ = PointCost(points, metric=metric).nearest("trace", trace)
     counts = np.bincount(nearest, minlength=np.shape(points)[0])
     return np.asarray(counts, dtype=np.int64)
 
