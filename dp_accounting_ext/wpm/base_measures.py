@@ -23,7 +23,7 @@ from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 # These are for the search for the uniform measure: the relative gap at which it ends,
 # that at which it has converged, and the largest number of rounds.
@@ -32,9 +32,10 @@ _CONVERGED = 1e-9
 _MOST_HALVINGS = 100
 # In cutting planes, a gap of this share of the largest cost is attributed to rounding.
 _ROUNDING = 1e-13
-# These are for the search for the minimax measure. The last two are tuning: the largest
-# number of entries in the tangents of a round, and the fewest tangents.
-_MOST_ROUNDS = 100
+# These are for the search for the minimax measure: the relative gap at which it ends,
+# and its most rounds. The last two are tuning: the largest number of entries in the
+# tangents of a round, and the fewest tangents.
+_MINIMAX_GAP, _MOST_ROUNDS = 1e-7, 100
 _TANGENTS, _FEWEST_TANGENTS = 1 << 22, 32
 # These are for the search for the learned measure. Tangents are added at a measure
 # between the best one so far and the optimum of the program, at this share of the way,
@@ -154,12 +155,7 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
     return best[0], best[1], min(lower, best[1]), rounds
 
 
-def minimax_base_measure(
-    cost: Any,
-    epsilon: float,
-    *,
-    relative_gap: float = 1e-7,
-) -> MeasureResult:
+def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     """Returns the base measure with the least worst-case cost.
 
     The worst-case cost is the maximum over the inputs i of φ_i, the cost of the
@@ -171,7 +167,6 @@ def minimax_base_measure(
     Args:
         cost: (k, k_v) costs, or a `TransportCost`; public.
         epsilon: The privacy parameter ε.
-        relative_gap: Stop where the lower bound is this share below the value.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -192,7 +187,7 @@ def minimax_base_measure(
         return float(worst.max()), *found, np.zeros(rows.size, dtype=np.intp)
 
     return _cutting_planes(
-        paid, privacy, np.ones(1), tangents, relative_gap, _MOST_ROUNDS
+        paid, privacy, np.ones(1), tangents, _MINIMAX_GAP, _MOST_ROUNDS
     )
 
 
@@ -203,7 +198,6 @@ def learn_base_measure(
     *,
     relative_gap: float = 1e-2,
     max_rounds: int = 60,
-    progress: Callable[[int, float], None] | None = None,
 ) -> MeasureResult:
     """Returns the base measure with the least mean cost of public users.
 
@@ -219,7 +213,6 @@ def learn_base_measure(
             who are not among those to be protected.
         relative_gap: Stop where the lower bound is this share below the mean cost.
         max_rounds: The largest number of rounds.
-        progress: Called after each round with its number and the relative gap.
 
     Returns:
         The measure, the mean cost and a lower bound of it.
@@ -258,7 +251,7 @@ def learn_base_measure(
 
     weights = np.full(len(users), 1 / len(users))
     return _cutting_planes(
-        paid, privacy, weights, tangents, relative_gap, max_rounds, _STEP, progress
+        paid, privacy, weights, tangents, relative_gap, max_rounds, _STEP
     )
 
 
@@ -270,7 +263,6 @@ def _cutting_planes(
     relative_gap: float,
     most_rounds: int,
     step: float = 1.0,
-    progress: Callable[[int, float], None] | None = None,
 ) -> MeasureResult:
     """Returns the measure with the least weighted sum of functions of it.
 
@@ -289,15 +281,13 @@ def _cutting_planes(
         reached, intercepts, slopes, functions = tangents(tried, scale * lower)
         if reached / scale < value:
             value, best = reached / scale, tried
-        if progress is not None:
-            progress(rounds, (value - lower) / value if value else 0.0)
         converged = value - lower <= relative_gap * value + _ROUNDING
         if converged:
             break
         cuts.add(intercepts / scale, slopes / scale, functions)
         try:
             target, bound = cuts.solve()
-        except linear_program.SolverError:
+        except linear_programs.SolverError:
             break
         tried = best + step * (target - best)
         lower = max(lower, bound)
@@ -345,7 +335,7 @@ class _Cuts:
         )
         total = sparse.csc_array([np.append(np.ones(size), np.zeros(functions))])
         tangents = sparse.hstack([sparse.csc_array(self._slopes), levels])
-        variables, duals = linear_program.solve(
+        variables, duals = linear_programs.solve(
             np.append(np.zeros(size), self._weights),
             sparse.vstack([tangents, total, -total], format="csc"),
             np.concatenate([-self._intercepts, [self._most_mass, -1.0]]),

@@ -20,7 +20,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import mechanism as mechanisms
-from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 # Certified: bounds are widened, those of distances by more than costs change where
 # laws are rounded to integer weights, and all by more than sums of floats may be off.
@@ -234,7 +234,7 @@ def estimate_mean(
     table = np.vstack([above, -above, eye, -eye, least, -least])
     middle, scale = float(values.mean()), float(np.ptp(values)) or 1.0
     aim = (values - middle) / scale
-    variables, _ = linear_program.solve(
+    variables, _ = linear_programs.solve(
         np.concatenate([np.zeros(outputs), [1.0, rate, rate, 0.0]]),
         sparse.csc_array(np.column_stack([table, *ends])),
         np.concatenate([aim, -aim, np.zeros(2 * outputs + 2)]),

@@ -9,7 +9,7 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm.projections import exact_projection
-from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 
 def points(size, seed=0):
@@ -135,7 +135,7 @@ def test_a_failing_solver_changes_nothing_but_the_law(weights_after, error):
 def test_a_failing_program_fails_for_its_user_alone(weights_after):
     def sometimes(found, masses):
         if (masses == USERS[1]).all():
-            raise linear_program.SolverError("no")
+            raise linear_programs.SolverError("no")
         return found
 
     good = mechanism_of("uniform").integer_weights(USERS)

@@ -27,7 +27,7 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
-from dp_accounting_ext.wpm.projections import transport_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 # All of these are tuning, as the prices of a solution prove its lower bound. They are
 # the least number of outputs that form groups of one; the number of groups in the first
@@ -218,7 +218,7 @@ def by_columns(
     rounds, alone = 0, False
     while rounds < _MOST_ROUNDS:
         rounds += 1
-        plan = transport_program.solve(arcs, masses, cost, polytope)
+        plan = linear_programs.cheapest_plan(arcs, masses, cost, polytope)
         bound = ldp_polytope.lower_bound(masses, plan.prices, cost, polytope)
         if bound > best_bound:
             best_bound, best_prices = bound, plan.prices

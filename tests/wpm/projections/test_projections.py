@@ -14,8 +14,7 @@ from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import linear_program
-from dp_accounting_ext.wpm.projections import transport_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 GAP = 1e-6
 KINDS = list(wpm_oracles.kinds_of_masses(np.random.default_rng(0), 5))
@@ -27,7 +26,7 @@ WAYS = ["POT", "HiGHS"]
 def solved_by(way, alone=4):
     """Programs are solved in a way, whatever is installed; few outputs stand alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport_program, "has_simplex", lambda: way == "POT")
+        patch.setattr(linear_programs, "has_simplex", lambda: way == "POT")
         patch.setattr(exact_projection, "_ALONE", alone)
         yield
 
@@ -178,14 +177,14 @@ def test_what_the_simplex_cannot_solve_goes_to_a_program(monkeypatch):
     masses, cost = generator.dirichlet(np.ones(9)), generator.random((9, 7))
     polytope = wpm_oracles.polytope_of(np.full(7, 1 / 7), 1.0)
     by_simplex = solve(masses, cost, polytope)
-    monkeypatch.setattr(transport_program, "_MOST_PIVOTS", 1)
+    monkeypatch.setattr(linear_programs, "_MOST_PIVOTS", 1)
     otherwise = solve(masses, cost, polytope)
     assert by_simplex.value == pytest.approx(otherwise.value, rel=GAP)
 
 
 def test_what_no_program_can_solve_has_no_plan():
     polytope = ldp_polytope.LdpPolytope(np.array([0.9, 0.9]), np.ones(2))
-    with solved_by("HiGHS"), pytest.raises(linear_program.SolverError):
+    with solved_by("HiGHS"), pytest.raises(linear_programs.SolverError):
         solve(np.array([1.0]), np.ones((1, 2)), polytope)
 
 
