@@ -115,12 +115,7 @@ class DenseCost(TransportCost):
 
 
 def as_cost(value: Any) -> TransportCost:
-    """Returns a cost as it is, or a matrix as one.
-
-    Raises:
-        TypeError: If a matrix is not one of real numbers.
-        ValueError: If its shape or an entry is wrong.
-    """
+    """Returns a cost as it is, or a matrix as one."""
     return value if isinstance(value, TransportCost) else DenseCost(value)
 
 
@@ -276,12 +271,7 @@ def _arcs(chords: FloatArray) -> FloatArray:
 
 
 def on_sphere(name: str, places: FloatArray) -> FloatArray:
-    """Returns (n, 3) points of the unit sphere, given latitudes and longitudes.
-
-    Raises:
-        ValueError: If there are not two columns, a latitude is beyond a pole, or a
-            longitude beyond a whole turn.
-    """
+    """Returns (n, 3) points of the unit sphere, given latitudes and longitudes."""
     if places.shape[1] != 2:
         raise ValueError(
             f'{name} must have two columns for metric "haversine": latitudes and '

@@ -167,12 +167,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 def resolve_base_measure(
     value: BaseMeasure, cost: costs.TransportCost, epsilon: float
 ) -> FloatArray:
-    """Returns the base measure that was given, or that has the given name.
-
-    Raises:
-        TypeError: If it is neither a name nor an array of numbers.
-        ValueError: If the name is unknown, or an array is out of range.
-    """
+    """Returns the base measure that was given, or that has the given name."""
     if not isinstance(value, str):
         return checks.base_measure(value, cost.shape[1], epsilon)
     named: dict[str, Any] = {

@@ -83,13 +83,9 @@ class SamplingMechanism(displays.Displayed):
     """
 
     def __init__(
-        self,
-        cost: costs.TransportCost,
-        epsilon: float,
-        base_measure: FloatArray,
+        self, cost: costs.TransportCost, epsilon: float, base_measure: FloatArray
     ) -> None:
-        self._cost = cost
-        self._epsilon = epsilon
+        self._cost, self._epsilon = cost, epsilon
         self._base_measure = base_measure
         self._polytope = ldp_polytope.from_base_measure(base_measure, epsilon)
         self._bounds = integer_weights.make_bounds(self._polytope, epsilon)
@@ -174,16 +170,8 @@ class SamplingMechanism(displays.Displayed):
     def integer_weights(self, mu: Any) -> npt.NDArray[Any]:
         """Returns integers to which the probabilities of a draw are proportional.
 
-        Args:
-            mu: (k,) private distribution, or (n, k) for a batch.
-
-        Returns:
-            (k_v,) or (n, k_v) integers that sum to 2^bits, which are Python integers
-            if there are more than 62 bits. They are not for release.
-
-        Raises:
-            TypeError: If `mu` does not consist of real numbers.
-            ValueError: If `mu` has the wrong shape, or is no distribution.
+        They are (k_v,) or (n, k_v) and sum to 2^bits; with more than 62 bits they are
+        Python integers. They are not for release. Errors are those of `project`.
 
         Guarantees:
             For any two users, the weight of an output under one is at most e^ε times
@@ -220,11 +208,8 @@ class SamplingMechanism(displays.Displayed):
     def _draws(
         self, users: private_rows.PrivateRows, source: np.random.Generator | None
     ) -> IntArray:
-        bits = self._bounds.bits
-        parts = [
-            integer_weights.draw(weights, bits, source)
-            for weights in self._weights(users)
-        ]
+        draw, bits = integer_weights.draw, self._bounds.bits
+        parts = [draw(weights, bits, source) for weights in self._weights(users)]
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     @abc.abstractmethod
@@ -295,11 +280,7 @@ def event_of(
 
 
 def generator_of(rng: Any) -> np.random.Generator | None:
-    """Returns a generator unchanged, or the generator of a seed.
-
-    Raises:
-        TypeError: If it is neither.
-    """
+    """Returns a generator unchanged, or the generator of a seed."""
     if rng is None or isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, int | np.integer) and not isinstance(rng, bool) and rng >= 0:
