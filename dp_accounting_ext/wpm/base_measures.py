@@ -274,7 +274,7 @@ def _cutting_planes(
     scale = max(float(sample.max()), np.finfo(float).tiny)
     start = uniform_base_measure(cost, epsilon).base_measure
     tried = best = math.exp(epsilon / 2) * start
-    cuts = _Cuts(cost.shape[1], epsilon, weights)
+    most_mass, kept = min(float(cost.shape[1]), math.exp(epsilon)), []
     value, lower, rounds, converged = math.inf, 0.0, 0, False
     while rounds < most_rounds:
         rounds += 1
@@ -284,9 +284,10 @@ def _cutting_planes(
         converged = value - lower <= relative_gap * value + _ROUNDING
         if converged:
             break
-        cuts.add(intercepts / scale, slopes / scale, functions)
+        kept.append((intercepts / scale, slopes / scale, functions))
+        cuts = map(np.concatenate, zip(*kept, strict=True))
         try:
-            target, bound = cuts.solve()
+            target, bound = _least_sum(weights, most_mass, *cuts)
         except linear_programs.SolverError:
             break
         tried = best + step * (target - best)
@@ -296,69 +297,43 @@ def _cutting_planes(
     return MeasureResult(measure, scale * value, scale * lower, rounds, converged)
 
 
-class _Cuts:
-    """Tangents c + a·y of convex functions of y, whose weighted sum is minimised.
+def _least_sum(
+    weights: FloatArray,
+    most_mass: float,
+    intercepts: FloatArray,
+    slopes: FloatArray,
+    functions: IndexArray,
+) -> tuple[FloatArray, float]:
+    """Returns the y with the least weighted sum of functions, and a proven lower bound.
 
-    Args:
-        size: The number k_v of outputs.
-        epsilon: The privacy parameter ε.
-        weights: (functions,) weights of the functions in the sum.
+    A function is the largest of its tangents c + a·y; `functions` says whose a tangent
+    is. The sum of y is from one to `most_mass`.
     """
-
-    def __init__(self, size: int, epsilon: float, weights: FloatArray) -> None:
-        self._most_mass = min(float(size), math.exp(epsilon))
-        self._weights = weights
-        self._intercepts = np.zeros(0)
-        self._slopes = np.zeros((0, size))
-        # The function that a tangent bounds.
-        self._functions = np.zeros(0, dtype=np.intp)
-
-    def add(
-        self, intercepts: FloatArray, slopes: FloatArray, functions: IndexArray
-    ) -> None:
-        """Adds a tangent c + a·y to each of some functions."""
-        self._intercepts = np.append(self._intercepts, intercepts)
-        self._slopes = np.concatenate([self._slopes, slopes])
-        self._functions = np.append(self._functions, functions)
-
-    def solve(self) -> tuple[FloatArray, float]:
-        """Returns the y with the least sum, and a proven lower bound of the sum.
-
-        Raises:
-            SolverError: If the solver fails.
-        """
-        count, size = self._slopes.shape
-        functions = self._weights.size
-        levels = sparse.csc_array(
-            (-np.ones(count), (np.arange(count), self._functions)),
-            shape=(count, functions),
-        )
-        total = sparse.csc_array([np.append(np.ones(size), np.zeros(functions))])
-        tangents = sparse.hstack([sparse.csc_array(self._slopes), levels])
-        variables, duals = linear_programs.solve(
-            np.append(np.zeros(size), self._weights),
-            sparse.vstack([tangents, total, -total], format="csc"),
-            np.concatenate([-self._intercepts, [self._most_mass, -1.0]]),
-            [(0.0, 1.0)] * size + [(None, None)] * functions,
-            equal=False,
-        )
-        # The solver's y, with its sum and its entries within the limits.
-        clipped = np.clip(variables[:size], 0.0, 1.0)
-        mass = min(max(float(clipped.sum()), 1.0), self._most_mass)
-        return clipped * (mass / clipped.sum()), self._bound(-duals[:count])
-
-    def _bound(self, shares: FloatArray) -> float:
-        """Returns the least value of a sum of the tangents, a knapsack.
-
-        A function's shares are first made to sum to its weight.
-        """
-        shares = np.maximum(shares, 0.0)
-        sums = np.bincount(self._functions, shares, minlength=self._weights.size)
-        if not (sums > 0).all():
-            return -math.inf
-        shares *= (self._weights / sums)[self._functions]
-        order = np.sort(shares @ self._slopes)
-        room = np.clip(self._most_mass - np.arange(order.size), 0.0, 1.0)
-        # One unit of mass is required; further mass is added only if it lowers the sum.
-        least = float(order[0] + np.minimum(order[1:], 0.0) @ room[1:])
-        return float(shares @ self._intercepts) + least
+    (count, size), number = slopes.shape, weights.size
+    levels = sparse.csc_array(
+        (-np.ones(count), (np.arange(count), functions)), shape=(count, number)
+    )
+    total = sparse.csc_array([np.append(np.ones(size), np.zeros(number))])
+    tangents = sparse.hstack([sparse.csc_array(slopes), levels])
+    variables, duals = linear_programs.solve(
+        np.append(np.zeros(size), weights),
+        sparse.vstack([tangents, total, -total], format="csc"),
+        np.concatenate([-intercepts, [most_mass, -1.0]]),
+        [(0.0, 1.0)] * size + [(None, None)] * number,
+        equal=False,
+    )
+    # The solver's y, with its sum and its entries within the limits.
+    clipped = np.clip(variables[:size], 0.0, 1.0)
+    mass = min(max(float(clipped.sum()), 1.0), most_mass)
+    # Shares of tangents that sum to the weights of their functions prove the bound.
+    shares = np.maximum(-duals[:count], 0.0)
+    sums = np.bincount(functions, shares, minlength=number)
+    bound = -math.inf
+    if (sums > 0).all():
+        shares *= (weights / sums)[functions]
+        # A knapsack: one unit of mass is required, and more is added if it lowers it.
+        order = np.sort(shares @ slopes)
+        room = np.clip(most_mass - np.arange(size), 0.0, 1.0)
+        bound = float(order[0] + np.minimum(order[1:], 0.0) @ room[1:])
+        bound += float(shares @ intercepts)
+    return clipped * (mass / clipped.sum()), bound
