@@ -519,14 +519,15 @@ CASES = [
     (lambda: checks.cost([[-1.0]]), "cost must be non-negative and finite. Found -1"),
     (lambda: checks.order(0), "order must be at least 1 and finite. Found 0."),
     (
-        lambda: checks.largest_distance("points", 61.0, 1000.0),
-        "points must be such that distances to the order 1000 are up to 1e-200 to "
-        "1e+200. Found a distance of up to 61; take another unit, or a smaller order.",
+        lambda: checks.largest_cost("points", 61.0, 1000.0),
+        "points must be such that the largest cost is 0, or from 1e-200 to 1e+200. "
+        "Found a distance of up to 61, to the order 1000; take another unit, or a "
+        "smaller order.",
     ),
     (
         lambda: checks.cost(np.full((2, 2), 1e-300)),
-        "cost must have a largest entry from 1e-200 to 1e+200, or zeros alone. "
-        "Found 1e-300; take another unit.",
+        "cost must be such that the largest cost is 0, or from 1e-200 to 1e+200. "
+        "Found a distance of up to 1e-300, to the order 1;",
     ),
     (
         lambda: checks.cost([np.ma.masked_array([1.0, 2.0], [0, 1])]),
@@ -535,36 +536,39 @@ CASES = [
     ),
     (
         lambda: checks.points("points", np.zeros((2, 0))),
-        "points must be a list of points, one at least. Found none.",
+        "points must be a list of points, one at least. Found shape (2, 0).",
     ),
     (
         lambda: checks.points("points", np.zeros((2, 2, 1))),
-        "points must be a list of points. Found shape (2, 2, 1).",
+        "points must be a list of points, one at least. Found shape (2, 2, 1).",
     ),
     (
         lambda: checks.points("points", [math.inf]),
         "points must be finite. Found inf at index 0.",
     ),
-    (lambda: checks.lengths([0.0]), "lengths must be positive and finite. Found 0.0"),
+    (
+        lambda: checks.amounts("lengths", [0.0], is_positive=True),
+        "lengths must be positive and finite. Found 0.0 at index 0.",
+    ),
     (
         lambda: checks.edges([(0.5, 1)]),
         "edges must be pairs of integers. Found dtype float64",
     ),
     (
         lambda: checks.edges([0, 1]),
-        "edges must be pairs of nodes, numbered from zero. Found shape (2,)",
+        "edges must be pairs of nodes. Found shape (2,)",
     ),
     (
         lambda: checks.edges([(0, -1)]),
-        "edges must be pairs of nodes, numbered from zero. Found node -1",
+        "connect nodes 0 to 1 at most. Found node -1.",
     ),
     (
         lambda: checks.edges([(0, 1), (1, 10**15)]),
         "edges must number nodes from zero without gaps: 2 connect nodes 0 to 2",
     ),
     (lambda: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
-    (lambda: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
-    (lambda: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
+    (lambda: checks.epsilon(1e-15), "epsilon must be from 1e-12 to 160. Found 1e-15."),
+    (lambda: checks.epsilon(200), "epsilon must be from 1e-12 to 160. Found 200."),
     (
         lambda: wpm.WassersteinProjectionMechanism([[0.0]], 1.0, relative_gap=0.0),
         "relative_gap must be in (0, 1). Found 0.0.",
@@ -583,7 +587,7 @@ CASES = [
     ),
     (
         lambda: checks.largest_masses([0.0], 1.0),
-        "largest_masses must be positive and finite. Found 0.0.",
+        "largest_masses must be positive and finite. Found 0.0 at index 0.",
     ),
     (
         lambda: checks.largest_masses([0.1, 0.2], 1.0),

@@ -74,7 +74,7 @@ def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
     if not {"score", "member"} <= set(names):
         raise ValueError(
             f"scores must be a file with columns named score and member. Found "
-            f"{', '.join(names) or 'no names'} in {path}."
+            f"{', '.join(filter(None, names)) or 'no names'} in {path}."
         )
     places = [names.index("score"), names.index("member")]
     scores, members = columns.numbers(table, places).T

@@ -100,7 +100,7 @@ def private_sampling(
     reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     privacy = checks.epsilon(event.epsilon)
     total = fields.real_number("total_mass", event.total_mass)
-    mass = checks.total_mass(total, privacy)
+    mass = checks.total_mass("total_mass must be", total, privacy)
     largest = checks.largest_masses(event.largest_masses, mass)
     return discrete_outputs.PrivateDraw(
         reached_laws.dominating(privacy, mass, largest),
