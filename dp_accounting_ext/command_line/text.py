@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
 
 WIDTH = 80
 # Tuning: the time that is left is estimated once this many are done.
@@ -97,19 +98,10 @@ class Progress:
             wait = 1.0
 
 
-def counted(found: Iterable[T], total: int, words: str) -> Iterator[T]:
-    """Yields items, and shows the number of items so far.
-
-    Args:
-        found: The items, whose computation takes time.
-        total: The number of all items.
-        words: The name of the items.
-    """
+def counted(items: Iterable[T], total: int, words: str) -> Iterator[T]:
+    """Yields `total` items, and shows how many were processed, with their name."""
     with Progress(words) as progress:
-        progress(0, total)
-        for number, each in enumerate(found, start=1):
-            progress(number, total)
-            yield each
+        yield from progress_of.counted(items, progress, total)
 
 
 def _duration(seconds: float) -> str:

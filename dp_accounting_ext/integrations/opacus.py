@@ -36,7 +36,6 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.integrations import opacus_accountants
 from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
-from dp_accounting_ext.integrations import opacus_epochs
 from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
@@ -53,8 +52,8 @@ __all__ = [
 __dir__ = __all__.copy
 
 CertifiedAccountant = opacus_accountants.CertifiedAccountant
-BallsAndBinsAccountant = opacus_epochs.BallsAndBinsAccountant
-ShuffledAccountant = opacus_epochs.ShuffledAccountant
+BallsAndBinsAccountant = opacus_accountants.BallsAndBinsAccountant
+ShuffledAccountant = opacus_accountants.ShuffledAccountant
 
 # Of statements: the digits of ε, and the length of lines.
 _DIGITS, _WIDTH = 4, 80
@@ -113,12 +112,7 @@ class BallsAndBinsSampler:
                 f"generator must be a torch.Generator or None. Found {generator!r:.60}."
             )
         self.accountant, self.generator = accountant, generator
-        opacus_draws.watch_sampler(
-            self,
-            accountant.watched,
-            rate=self.sample_rate,
-            num_records=self.num_records,
-        )
+        opacus_draws.watch_sampler(self, accountant.watched, self.num_records)
 
     def __repr__(self) -> str:
         return (
@@ -282,16 +276,31 @@ def _certified(engine: Any) -> CertifiedAccountant | None:
 
 def _refuse(
     engine: Any,
+    *,
     data_loader: Any,
-    poisson_sampling: bool,
-    clipping: str,
-    module: Any,
-    grad_sample_mode: str,
+    poisson_sampling: bool = True,
+    clipping: str = "flat",
+    module: Any = None,
+    grad_sample_mode: str = "hooks",
+    noise_multiplier: Any = 0,
+    max_grad_norm: Any = 1.0,
+    target_epsilon: Any = 1.0,
+    **_: Any,
 ) -> None:
-    """Refuses arguments of `make_private` that the engine's accountant is not for."""
+    """Refuses arguments of `make_private` that the engine's accountant is not for.
+
+    It also refuses numbers at which Opacus would fail in the first step.
+    """
     accountant = _certified(engine)
     if accountant is None:
         return
+    fields.noise_multiplier(noise_multiplier)
+    fields.positive("target_epsilon", target_epsilon)
+    clips = [max_grad_norm]
+    if clipping == "per_layer":
+        clips = fields.sequence("max_grad_norm", max_grad_norm)
+    for clip in clips:
+        fields.positive("max_grad_norm", clip)
     opacus_processes.refuse_module(module, clipping, grad_sample_mode)
     if engine.secure_mode and opacus_processes.count() > 1:
         raise RuntimeError(
@@ -304,23 +313,6 @@ def _refuse(
     accountant.refuse_plan(data_loader, poisson_sampling)
 
 
-def _refuse_numbers(
-    clipping: str,
-    noise_multiplier: Any = 0,
-    max_grad_norm: Any = 1.0,
-    target_epsilon: Any = 1.0,
-    **_: Any,
-) -> None:
-    """Refuses numbers at which Opacus would fail in the first step."""
-    fields.noise_multiplier(noise_multiplier)
-    fields.positive("target_epsilon", target_epsilon)
-    clips = [max_grad_norm]
-    if clipping == "per_layer":
-        clips = fields.sequence("max_grad_norm", max_grad_norm)
-    for clip in clips:
-        fields.positive("max_grad_norm", clip)
-
-
 def _refusing(make: Any) -> Any:
     """Returns a method of the engine that refuses wrong arguments before all else.
 
@@ -329,25 +321,9 @@ def _refusing(make: Any) -> Any:
     """
 
     @functools.wraps(make)
-    def checked(
-        self: Any,
-        *,
-        data_loader: Any,
-        poisson_sampling: bool = True,
-        clipping: str = "flat",
-        **others: Any,
-    ) -> Any:
-        if _certified(self) is not None:
-            _refuse_numbers(clipping, **others)
-        module, mode = others.get("module"), others.get("grad_sample_mode", "hooks")
-        _refuse(self, data_loader, poisson_sampling, clipping, module, mode)
-        return make(
-            self,
-            data_loader=data_loader,
-            poisson_sampling=poisson_sampling,
-            clipping=clipping,
-            **others,
-        )
+    def checked(self: Any, **options: Any) -> Any:
+        _refuse(self, **options)
+        return make(self, **options)
 
     checked.is_checking = True  # type: ignore[attr-defined]
     return checked
