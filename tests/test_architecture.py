@@ -37,7 +37,6 @@ ELSEWHERE = {
     "correlated/chains/state_moves": "test_markov_sums.py and test_rounding.py",
     "correlated/chains/sum_additions": "test_markov_sums.py",
     "bounds/trade_off": "laws/test_trade_off.py",
-    "command_line/answers": "test_explore_command.py, with the page that asks",
     "command_line/command": "all of command_line/, by command_runner.py",
     "command_line/columns": "test_tables.py, with the files that have them",
     "command_line/explorer": "test_explore_command.py and browser/",

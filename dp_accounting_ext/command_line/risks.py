@@ -15,7 +15,6 @@ from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.studies import canaries
-from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import training_run
 
@@ -76,7 +75,6 @@ _PUBLISHED = {
     "rho": "ρ of zero-concentrated privacy that was published",
     "mu": "μ of Gaussian privacy that was published",
 }
-_WAYS = "ways of drawing batches"
 
 
 def add_to(commands: Any) -> None:
@@ -113,18 +111,13 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
     if not known:
         run = parser.training_run(options)
         training_run.warn(run)
-        runs = training_run.schemes_of(run)
-        names = [
-            f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})"
-            for each in runs
-        ]
-        risks = (
-            _of(each.accountant(), options.prior, with_gaussian=True) for each in runs
-        )
-        counted = text.counted(risks, len(runs), _WAYS)
-        found = dict(zip(names, counted, strict=True))
-        printed = _printed(f"Risks of noise multiplier {run.noise_multiplier}, ", run)
-        return {"setting": run.to_dict(), "results": found}, printed + _all(found)
+        found = {
+            name: _of(each.accountant(), options.prior, with_gaussian=True)
+            for name, each in text.counted_ways(run)
+        }
+        title = f"Risks of noise multiplier {run.noise_multiplier}, {run.in_words}"
+        printed = f"{textwrap.fill(title, text.WIDTH)}\n\n{_all(found)}"
+        return {"setting": run.to_dict(), "results": found}, printed
     for name, field in training_run.TrainingRun.__dataclass_fields__.items():
         value = getattr(options, name)
         if name != "delta" and value != field.default:
@@ -169,22 +162,17 @@ def _of(
 def _converted(found: dict[str, Any], delta: float) -> str:
     """Returns a sentence on the bounds of the other parameters."""
     if "epsilon" not in found:
-        rho, mu = found["largest_rho"], found["largest_mu"]
-        enough, short = zip(rho, mu, strict=True)
-        rho_enough, mu_enough = map(decimals.rounded_down, enough)
-        rho_short, mu_short = map(decimals.rounded_up, short)
-        sentence = f"So private is every mechanism with ρ ≤ {rho_enough}, and with "
-        sentence += f"μ ≤ {mu_enough}; not every one with ρ = {rho_short}, or with "
-        sentence += f"μ = {mu_short}."
+        rho, mu = (
+            (decimals.rounded_down(enough), decimals.rounded_up(short))
+            for enough, short in (found["largest_rho"], found["largest_mu"])
+        )
+        sentence = f"So private is every mechanism with ρ ≤ {rho[0]}, and with μ ≤ "
+        sentence += f"{mu[0]}; not every one with ρ = {rho[1]}, or with μ = {mu[1]}."
     else:
         least, most = found["epsilon"]
         sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(most)}; of "
         sentence += f"some such mechanism, at least {decimals.rounded_down(least)}."
     return textwrap.fill(f"- {sentence}", text.WIDTH, subsequent_indent="  ")
-
-
-def _printed(begin: str, run: training_run.TrainingRun) -> str:
-    return textwrap.fill(begin + run.in_words, text.WIDTH) + "\n\n"
 
 
 def _all(found: dict[str, dict[str, Any]]) -> str:
@@ -212,11 +200,12 @@ def _audit(options: argparse.Namespace) -> parser.Printed:
     asked = "guesses, chosen before scores are seen, as canaries.plan does,"
     guesses = training_run.given(asked, options.guesses)
     settings = {name: getattr(options, name) for name in ("guess", "significance")}
-    runs, found = training_run.schemes_of(run), {}
-    for each in text.counted(runs, len(runs), _WAYS):
-        found[str(each.sampling)] = canaries.audit(
+    found = {
+        str(each.sampling): canaries.audit(
             each.accountant(), scores, members, guesses=guesses, **settings
         )
+        for _, each in text.counted_ways(run)
+    }
     title = f"{scores.size} canaries, noise multiplier {run.noise_multiplier:g}, "
     title = textwrap.fill(title + run.in_words, text.WIDTH)
     table = canaries.table(title + "\n", found)
@@ -242,9 +231,7 @@ def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
 
 def _verify(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
-    runs = training_run.schemes_of(run)
-    opinions = map(second_opinion.opinion, runs)
-    found = list(text.counted(opinions, len(runs), "second opinions"))
+    found = [second_opinion.opinion(each) for _, each in text.counted_ways(run)]
     verdict = second_opinion.worst(found).value
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
     lines = [f"{title}{run.in_words}", *(each.in_words for each in found)]

@@ -55,6 +55,9 @@ CertifiedAccountant = opacus_accountants.CertifiedAccountant
 BallsAndBinsAccountant = opacus_accountants.BallsAndBinsAccountant
 ShuffledAccountant = opacus_accountants.ShuffledAccountant
 
+# The options of a loader that are kept where it gets another sampler.
+_KEPT = ["num_workers", "pin_memory", "timeout", "worker_init_fn"]
+_KEPT += ["prefetch_factor", "multiprocessing_context", "persistent_workers"]
 # Of statements: the digits of ε, and the length of lines.
 _DIGITS, _WIDTH = 4, 80
 _CHANGED = {
@@ -171,23 +174,13 @@ def balls_and_bins(
         generator=generator or data_loader.generator,
     )
     example = dataset[0]
-    loader: Any = data.DataLoader(
-        dataset,
-        batch_sampler=sampler,
-        collate_fn=wrap_collate_with_empty(
-            collate_fn=data_loader.collate_fn,
-            sample_empty_shapes=[(0, *getattr(x, "shape", ())) for x in example],
-            dtypes=[getattr(x, "dtype", type(x)) for x in example],
-        ),
-        num_workers=data_loader.num_workers,
-        pin_memory=data_loader.pin_memory,
-        timeout=data_loader.timeout,
-        worker_init_fn=data_loader.worker_init_fn,
-        multiprocessing_context=data_loader.multiprocessing_context,
-        prefetch_factor=data_loader.prefetch_factor,
-        persistent_workers=data_loader.persistent_workers,
+    collate = wrap_collate_with_empty(
+        collate_fn=data_loader.collate_fn,
+        sample_empty_shapes=[(0, *getattr(x, "shape", ())) for x in example],
+        dtypes=[getattr(x, "dtype", type(x)) for x in example],
     )
-    return loader
+    kept = {name: getattr(data_loader, name) for name in _KEPT}
+    return data.DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **kept)
 
 
 def check(engine: Any, data_loader: Any) -> str:
@@ -259,6 +252,11 @@ def statement(engine: Any, delta: float) -> str:
     return "\n\n".join(textwrap.fill(each, _WIDTH) for each in paragraphs)
 
 
+def _certified(engine: Any) -> CertifiedAccountant | None:
+    accountant = getattr(engine, "accountant", None)
+    return accountant if isinstance(accountant, CertifiedAccountant) else None
+
+
 def _accountant_of(engine: Any) -> CertifiedAccountant:
     accountant = _certified(engine)
     if accountant is None:
@@ -267,11 +265,6 @@ def _accountant_of(engine: Any) -> CertifiedAccountant:
             f"or 'shuffled'. Found {getattr(engine, 'accountant', engine)!r:.60}."
         )
     return accountant
-
-
-def _certified(engine: Any) -> CertifiedAccountant | None:
-    accountant = getattr(engine, "accountant", None)
-    return accountant if isinstance(accountant, CertifiedAccountant) else None
 
 
 def _refuse(

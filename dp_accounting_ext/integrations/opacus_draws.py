@@ -114,17 +114,18 @@ class Watch:
             self.latest = draw
             yield batch
 
-    def handing(self) -> Callable[[], None]:
-        """Returns a function to call when a batch of the newest draw is handed out."""
+    def handed(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Returns batches of the newest draw, each of which is counted before that."""
         draw = self._begun
         assert draw is not None
         draw.handed = 0
 
-        def hand() -> None:
+        def count(batch: Any) -> Any:
             draw.handed = (draw.handed or 0) + 1
             self.latest = draw
+            return batch
 
-        return hand
+        return map(count, batches)
 
     def _refuse_repetition(self, batch: Sequence[int]) -> None:
         mark = hashlib.sha256(repr(list(map(int, batch))).encode()).hexdigest()
@@ -366,21 +367,13 @@ def _handing(kind: Any) -> Any:
         hands_out = True
 
         def __iter__(self) -> Iterator[Any]:
-            batches = super().__iter__()  # This draws the first ones.
-            watches = batch_sampler(self)._watches
-            return _handed(batches, [watch.handing() for watch, _ in watches])
+            batches: Iterator[Any] = super().__iter__()  # This draws the first ones.
+            for watch, _ in batch_sampler(self)._watches:
+                batches = watch.handed(batches)
+            return batches
 
     Handing.__name__ = kind.__name__
     return Handing
-
-
-def _handed(
-    batches: Iterator[Any], told: Sequence[Callable[[], None]]
-) -> Iterator[Any]:
-    for batch in batches:
-        for tell in told:
-            tell()
-        yield batch
 
 
 def watch_sampler(
