@@ -18,7 +18,6 @@ LIBRARIES = {
     "integrations.opacus_accountants": "opacus",
     "integrations.opacus_clipping": "opacus",
     "integrations.opacus_draws": "opacus",
-    "integrations.opacus_epochs": "opacus",
     "integrations.opacus_loaders": "opacus",
     "integrations.opacus_processes": "opacus",
 }

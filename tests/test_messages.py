@@ -681,7 +681,6 @@ EDGE = [
     "studies/canaries.py",
     "studies/curves.py",
     "studies/sweep.py",
-    "studies/sweep_rows.py",
     "wpm/checks.py",
     "accountants/pld_accountant.py",
     "accountants/rdp_accountant.py",
