@@ -86,14 +86,17 @@ class _Law:
         pairs = self.pairs + ways
         means, products = self.means[..., np.newaxis], self.products[..., np.newaxis]
         others = group.means[:, 0]
-        terms = 4 * self.masses.size * others.size + _ROUNDING
+        # Each mass of a split law is a sum over no more than all vectors.
+        terms = np.count_nonzero(self.masses) * np.count_nonzero(group.masses)
         return _Law(
             (self.steps * means + group.steps * others) / steps,
             (self.pairs * products + ways * means * others) / pairs,
             self.masses[..., np.newaxis] * group.masses[:, 0],
             steps,
             pairs,
-            self.mass_error + group.mass_error + terms * floats.UNIT_ROUNDOFF,
+            self.mass_error
+            + group.mass_error
+            + (terms + _ROUNDING) * floats.UNIT_ROUNDOFF,
             self.place_error + group.place_error + _ROUNDING * floats.UNIT_ROUNDOFF,
         )
 
@@ -162,7 +165,7 @@ def two_out_of_t(
 
 
 def _moderate(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair with ratios whose products overflow split into 0 and infinity."""
+    """Returns the pair with huge and tiny ratios split into 0 and infinity."""
     gone = np.abs(np.log(pair.ratios)) > _LARGEST_LOSS
     if not gone.any():
         return pair
