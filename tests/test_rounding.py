@@ -29,8 +29,8 @@ from dp_accounting_ext import mechanisms
 from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -590,7 +590,7 @@ def two_of_t():
     """Splits keep the masses of both laws."""
     coin = np.array([0.6, 1.4]), np.array([0.5, 0.5])
     pair = dominating_pair.DominatingPair(*coin, 0.0, 0.0, Bound.UPPER)
-    found = few_out_of_t.few_out_of_t(pair, 2, 13, tail_mass=1e-30)
+    found = two_out_of_t.two_out_of_t(pair, 13, tail_mass=1e-30)
     p = abs(math.fsum(found.p_masses) + found.infinity_mass - 1)
     q = abs(math.fsum(found.masses) + found.zero_mass - 1)
     yield q / found.mass_error
@@ -779,7 +779,7 @@ USED = {
     numbers_of_members: 0.3,
     probabilities_of_numbers: 0.035,
     bessel: 0.16,
-    two_of_t: 5e-4,
+    two_of_t: 2e-3,
     gram_matrices: 0.07,
     moves_of_chains: 2e-2,
     ratios_of_chains: 0.17,

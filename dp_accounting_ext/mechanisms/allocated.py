@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
-from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -32,21 +32,15 @@ Mechanism = interface.Mechanism
 # few products and sums.
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
-# Tuning: the bounds on k of t steps that are tried. Let v be the variance of a step's
-# ratio, so that v k / t is about that of the mean ratio in a block of one draw. Only
-# blocks of one draw are tried if this, times k / 10 if k is larger than ten, and plus
-# the share by which unequal sizes of blocks raise the variance of the loss, is at most
-# `_LITTLE`. (With a quarter of it, ε of 10 of 1000 steps, σ = 1, 10 runs, falls by
-# 0.02 % in three times the time.) Otherwise blocks of a few draws
-# are tried, except if k > 3, v k³ / t is above `_MANY` and v (t / k − 1)² above
-# `_STEEP`, where the theorem is the smaller bound. The theorem is tried if v k² / t
-# times ln(1/δ) is above `_FEW`.
-_LITTLE, _MANY, _STEEP, _FEW = 0.02, 200.0, 20.0, 3.0
+# Tuning: if blocks of one draw lose no more than this, nothing else is computed, as it
+# would lose more by its lattice. Let v be the variance of a step's ratio, so that v k/t
+# is about that of the mean ratio in a block. What blocks lose is about this, times k/10
+# if k is larger than ten, plus the share by which unequal sizes of blocks raise the
+# variance of the loss.
+_LITTLE = 0.02
 # Tuning: where sums and single steps reveal the same but for this share of the mean
 # loss, sums are taken, as their law has a closed form.
 _NEGLIGIBLE = 1e-3
-# Tuning: the share by which a block may be longer than in proportion to its draws.
-_UNEVEN = 0.05
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
@@ -125,17 +119,14 @@ class RandomAllocation(Mechanism):
         uneven = inverses * steps / draws**2 - 1
         if in_block * max(1.0, draws / 10) + uneven <= _LITTLE:
             return blocks
-        known = [blocks]
-        many = draws > 3 and draws**2 * in_block > _MANY
-        if not (many and variance * (steps / draws - 1) ** 2 > _STEEP):
-            known.append(self.in_few().pairs(Bound.UPPER, accuracy))
-        removed = [pairs.remove for pairs in known]
-        if draws * in_block * -math.log(accuracy.likely_delta) > _FEW:
-            remove = k_out_of_t.upper_pair(
-                step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
-            )
-        else:
-            remove = hinges.least([hinges.Hinges.of(pair) for pair in removed])
+        known = [blocks, self.in_twos().pairs(Bound.UPPER, accuracy)]
+        remove = k_out_of_t.upper_pair(
+            step.remove,
+            draws,
+            steps,
+            [pairs.remove for pairs in known],
+            tail_mass=accuracy.tail_mass,
+        )
         added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
         return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
 
@@ -186,7 +177,7 @@ class RandomAllocation(Mechanism):
             return f"the mean of the steps' likelihood ratios, each step by {inner}"
         if bound is Bound.UPPER:
             return (
-                "the smallest of blocks with one draw each, blocks with a few draws "
+                "the smallest of blocks with one draw each, blocks with two draws "
                 f"each, and a bound by counts, each step by {inner}"
             )
         return f"a sum of scores, one for each step, each step by {inner}"
@@ -232,41 +223,27 @@ class RandomAllocation(Mechanism):
         counts = [(size, self.num_selected - longer), (size + 1, longer)]
         return [(steps, number) for steps, number in counts if number]
 
-    def in_few(self) -> compositions.Composition:
-        """Returns allocations of a few draws whose composition dominates one run.
+    def in_twos(self) -> compositions.Composition:
+        """Returns allocations of two draws whose composition dominates one run.
 
-        The steps are divided into blocks of a few draws each. The number of steps in a
-        block is about in proportion to its draws. A block has 3 draws if k = 3 or if
-        more than seven tenths of the steps are drawn, and 2 draws otherwise. The last
-        block has the draws that are left over. Up to the error of its computation, this
-        composition is dominated by that of blocks of one draw.
+        The steps are divided into blocks of two draws each, and one of a single draw if
+        k is odd. The number of steps in a block is about in proportion to its draws.
         """
-        draws, steps = self.num_selected, self.num_steps
-        usual = 3 if draws == 3 or 10 * draws > 7 * steps else 2
-        number, rest = divmod(draws, usual)
-        taken = round(rest * steps / draws)
-        # Blocks of one size take half as long as blocks of two sizes.
-        even = steps - number * round((steps - taken) / number)
-        if abs(even - taken) <= _UNEVEN * taken:
-            taken = even
-        size, longer = divmod(steps - taken, number)
-        blocks = [
-            (usual, size, number - longer),
-            (usual, size + 1, longer),
-            (rest, taken, min(rest, 1)),
-        ]
-        return compositions.Composition(
-            tuple(
-                (
-                    allocate(self.inner, drawn, length)
-                    if drawn in (1, length)
-                    else FewOutOfSteps(self.inner, drawn, length),
-                    count,
+        number, rest = divmod(self.num_selected, 2)
+        taken = round(rest * self.num_steps / self.num_selected)
+        size, longer = divmod(self.num_steps - taken, number)
+        blocks: dict[Mechanism, int] = {}
+        if rest:
+            blocks[allocate(self.inner, 1, taken)] = 1
+        for steps, count in ((size, number - longer), (size + 1, longer)):
+            if count:
+                block = (
+                    allocate(self.inner, 2, steps)
+                    if steps == 2
+                    else TwoOutOfSteps(self.inner, steps)
                 )
-                for drawn, length, count in blocks
-                if count
-            )
-        )
+                blocks[block] = count
+        return compositions.Composition(tuple(blocks.items()))
 
     def claims(self) -> interface.Claims:
         all_of_them = interface.claims_of({self.inner: self.num_selected})
@@ -278,17 +255,15 @@ class RandomAllocation(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class FewOutOfSteps(Mechanism):
-    """2- or 3-out-of-t allocation, bounded by means over groups of steps.
+class TwoOutOfSteps(Mechanism):
+    """2-out-of-t allocation, bounded by means over groups of steps.
 
     Attributes:
         inner: The mechanism of one step.
-        num_selected: The number k of steps with a record, 2 or 3.
-        num_steps: The number t of steps, t > k.
+        num_steps: The number t of steps, t > 2.
     """
 
     inner: Mechanism
-    num_selected: int
     num_steps: int
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
@@ -296,8 +271,8 @@ class FewOutOfSteps(Mechanism):
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         step = _pairs_of_step(self.inner, bound, accuracy, self.num_steps)
         return step.map(
-            lambda pair: few_out_of_t.few_out_of_t(
-                pair, self.num_selected, self.num_steps, tail_mass=accuracy.tail_mass
+            lambda pair: two_out_of_t.two_out_of_t(
+                pair, self.num_steps, tail_mass=accuracy.tail_mass
             )
         )
 
