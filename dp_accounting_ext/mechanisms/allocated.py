@@ -19,7 +19,7 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import renyi_of_pairs
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.renyi import gaussian_allocation as renyi_allocation
 from dp_accounting_ext.renyi import ratio_moments
@@ -169,7 +169,7 @@ class RandomAllocation(Mechanism):
             added = removed
             if steps > 1:
                 block = RandomAllocation(self.inner, 1, steps)
-                pairs = renyi_of_pairs.divergences(block, above, Bound.UPPER)
+                pairs = renyi_curves.divergences(block, above, Bound.UPPER)
                 removed, added = np.minimum(removed, pairs[0]), pairs[1]
             total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))

@@ -21,11 +21,11 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import trade_off_curves
@@ -180,7 +180,7 @@ class _Answered(Mechanism):
             sides.append((self._answers(self.removed), without))
         if self.inserted[0]:
             sides.append((without, self._answers(self.inserted)))
-        error = discrete.FEW_ERROR + batches.WEIGHT_ERROR
+        error = discrete_outputs.FEW_ERROR + batches.WEIGHT_ERROR
         each = [
             output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
         ]

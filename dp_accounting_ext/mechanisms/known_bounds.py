@@ -9,8 +9,8 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import hinges
 
 Accuracy = interface.Accuracy
@@ -164,7 +164,7 @@ class NonPrivate(interface.OnePairMechanism):
 
     record: Probabilities = ALWAYS
     other: Probabilities = NEVER
-    error: float = discrete.FEW_ERROR
+    error: float = discrete_outputs.FEW_ERROR
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
         (probability, rest), (other, other_rest) = self.record, self.other
@@ -208,4 +208,4 @@ class NonPrivate(interface.OnePairMechanism):
         """Returns the mechanism on a Poisson sample, where no record is replaced."""
         runs, rest = self.record
         sampled = rate * runs, (1 - rate) + rate * rest
-        return NonPrivate(sampled, error=self.error + discrete.FEW_ERROR)
+        return NonPrivate(sampled, error=self.error + discrete_outputs.FEW_ERROR)
