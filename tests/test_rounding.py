@@ -55,7 +55,6 @@ from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import few_atoms
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
@@ -208,21 +207,23 @@ def lattice_shares():
 
 
 def split_atoms():
-    """Of an upper pair, some of which meet. Places are rounded, as ratios may be."""
-    values, masses = np.sort(RNG().uniform(-9.0, 9.0, 200)), RNG().random((1, 200))
-    law = atom_laws.Atoms(Axis.LOSS, Bound.UPPER, values, masses)
-    for cell in (2.0**-5, 0.3, 2.0):
-        start, found = few_atoms._placed_in_turn(law, cell)
-        truth, width = [mpf(0)] * found.shape[1], mpf(cell)
-        for value, mass in zip(values.tolist(), masses[0].tolist(), strict=True):
-            place = math.floor(value / cell)
-            above = mpf(value / cell) - place
-            upper = mpmath.expm1(-above * width) / mpmath.expm1(-width)
-            truth[place - start] += mass * (1 - upper)
-            truth[place + 1 - start] += mass * upper
-        for mass, exact in zip(found[0].tolist(), truth, strict=True):
+    """Of an upper pair, some of which meet."""
+    ratios = np.exp(np.sort(RNG().uniform(-9.0, 0.0, 200)))
+    masses = RNG().random(200) / 200
+    rest = [1 - float(each.sum()) for each in (ratios * masses, masses)]
+    many = dominating_pair.DominatingPair(ratios, masses, *rest, Bound.UPPER)
+    for most in (5, 40, 150):
+        few = chained_pairs.reduced(many, most)
+        nodes, truth = few.ratios.tolist(), [Fraction(0)] * few.ratios.size
+        for ratio, mass in zip(ratios.tolist(), masses.tolist(), strict=True):
+            place = min(bisect.bisect(nodes, ratio) - 1, len(nodes) - 2)
+            low, high = Fraction(nodes[place]), Fraction(nodes[place + 1])
+            share = (Fraction(ratio) - low) / (high - low) if high > low else 0
+            truth[place] += Fraction(mass) * (1 - share)
+            truth[place + 1] += Fraction(mass) * share
+        for mass, exact in zip(few.masses.tolist(), truth, strict=True):
             if exact:
-                yield off(mass, exact) / few_atoms._SPLIT_ERROR
+                yield off(mass, exact) / few.mass_error
 
 
 def merged_atoms():
@@ -231,7 +232,7 @@ def merged_atoms():
     ratios = np.exp(np.sort(np.append(losses, [0.0, 10.0])))
     masses = np.minimum(1 / ratios, 1.0) / 2000
     many = dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.LOWER)
-    few = few_atoms.reduced(many, 11)
+    few = chained_pairs.reduced(many, 11)
     cells = np.append(0, np.repeat(np.arange(11), [100] * 10 + [1]))
     for cell in range(11):
         q = [Fraction(mass) for mass in masses[cells == cell].tolist()]
@@ -762,8 +763,8 @@ USED = {
     chords_of_profiles: 0.1,
     poisson_samples: 0.9,
     mixtures: 0.6,
-    split_atoms: 0.1,
-    merged_atoms: 0.5,
+    split_atoms: 0.3,
+    merged_atoms: 0.1,
     chains: 0.9,
     normal_masses: 0.15,
     boxes_of_projections: 0.15,

@@ -20,12 +20,13 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import gaussian_allocation as renyi_allocation
 from dp_accounting_ext.renyi import ratio_moments
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
+Hinges = profile_pairs.Hinges
 Mechanism = interface.Mechanism
 
 # Certified: the relative rounding error of a sum of positive terms, each of which has a
@@ -135,9 +136,9 @@ class RandomAllocation(Mechanism):
                 step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
             )
         else:
-            remove = hinges.least([hinges.Hinges.of(pair) for pair in removed])
-        added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
-        return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
+            remove = profile_pairs.least([Hinges.of(pair) for pair in removed])
+        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
+        return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
         """Returns a normal bound on the loss; see `Mechanism.loss_tail`.

@@ -38,7 +38,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import batch_laws
-from dp_accounting_ext.pairs import few_atoms
+from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.pairs import trade_off_curves
 
@@ -451,12 +451,12 @@ class RandomChoice(Mechanism):
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
             pair = dominating_pair.mixture(pairs, weights)
             pair = dataclasses.replace(pair, mass_error=pair.mass_error + self.error)
-            return few_atoms.reduced(pair)
+            return chained_pairs.reduced(pair)
 
         # There may be dozens, each of which has a quarter of a million atoms where
         # there is little noise.
         each = [
-            interface.pairs_of_part(part, bound, accuracy).map(few_atoms.reduced)
+            interface.pairs_of_part(part, bound, accuracy).map(chained_pairs.reduced)
             for part, _ in self.drawn
         ]
         return DirectedPairs.combined(each, mixed)

@@ -11,7 +11,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -79,7 +79,7 @@ class LeastOf(interface.Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return hinges.minimum(
+        return profile_pairs.minimum(
             [
                 interface.pairs_of_part(each, bound, accuracy)
                 for each in (self.first, self.second)

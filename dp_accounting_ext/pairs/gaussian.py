@@ -31,8 +31,6 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 _POINTS, _MANY_POINTS = 10_000, 60_000
 # A limit of time and memory: shifts further apart have the trivial pair.
 _LONGEST_REACH = 200.0
-# A limit of memory: the number of terms of densities that are computed at once.
-_BLOCK = 1 << 20
 
 
 def dominating_pair_of(
@@ -210,9 +208,13 @@ def _log_densities(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns densities relative to N(0, 1) at points, and their growth from there.
 
+    The exponential for a shift and a point is a product of two: one for the beginning
+    of a block of points, and one for the place within the block. So a matrix product
+    computes all of them.
+
     Args:
         law: The law of the shift.
-        points: (n,) values of the noise.
+        points: (n,) equally spaced values of the noise, at least two.
         steps: s distances from each point.
 
     Returns:
@@ -221,21 +223,24 @@ def _log_densities(
         have one sign.
     """
     slopes, weights = np.array(law).T
-    constants = np.log(weights) - slopes**2 / 2
-    factors = np.expm1(np.multiply.outer(slopes, [*steps]))
-    logs, growths = np.empty(points.size), np.empty((points.size, len(steps)))
-    rows = max(1, _BLOCK // slopes.size)
-    for begin in range(0, points.size, rows):
-        block = slice(begin, begin + rows)
-        exponents = constants + np.multiply.outer(points[block], slopes)
-        largest = exponents.max(axis=1)
-        # Products of subnormal numbers are slow, and negligible beside 1.
-        terms = np.maximum(exponents - largest[:, np.newaxis], -floats.LARGEST_LOSS)
-        terms = np.exp(terms)
-        sums = terms.sum(axis=1)
-        logs[block] = np.log(sums) + largest
-        growths[block] = (terms @ factors) / sums[:, np.newaxis]
-    return logs, growths.T
+    step = points[1] - points[0]
+    # A density grows by at most e^8 within a block.
+    length = int(np.clip(8 / (np.abs(slopes).max() * step + 1e-300), 1, 32))
+    exponents = np.log(weights) - slopes**2 / 2
+    exponents = exponents + np.multiply.outer(points[::length], slopes)
+    largest = exponents.max(axis=1, keepdims=True)
+    within = np.exp(np.multiply.outer(slopes, step * np.arange(length)))
+    grown = np.expm1(np.multiply.outer([*steps], slopes))
+    factors = np.vstack([np.ones(slopes.size), grown])
+    # Products of subnormal numbers are slow, and negligible beside 1.
+    terms = np.exp(np.maximum(exponents - largest, -floats.LARGEST_LOSS))
+    # A few rows at a time, so that BLAS wakes no threads.
+    few = np.array_split(terms, 1 + terms.size * length // (1 << 17))
+    products = factors[:, :, np.newaxis] * within
+    table = np.concatenate([rows @ products for rows in few], axis=1)
+    logs = (np.log(table[0]) + largest).reshape(-1)
+    growths = (table[1:] / table[0]).reshape(len(steps), logs.size)
+    return logs[: points.size], growths[:, : points.size]
 
 
 def _cells(
