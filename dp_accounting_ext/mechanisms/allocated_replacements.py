@@ -24,7 +24,6 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import few_atoms
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -219,7 +218,7 @@ class LeaveAndJoin(Mechanism):
         """
         leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
-        first = few_atoms.reduced(first, _FEW_ATOMS)
+        first = chained_pairs.reduced(first, _FEW_ATOMS)
         finer, before = accuracy.tail_mass, math.inf
         while True:
             fine = accuracy.with_tails(finer)

@@ -9,9 +9,9 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -58,7 +58,7 @@ class Bracket(interface.Mechanism):
         each = [interface.pairs_of(part, bound, accuracy) for part in self._side(bound)]
         if not each:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return each[0] if len(each) == 1 else hinges.minimum(each)
+        return each[0] if len(each) == 1 else profile_pairs.minimum(each)
 
     def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
         return [{part: 1} for part in self._side(bound)] or super().routes(bound)
@@ -120,7 +120,7 @@ class NonPrivate(interface.OnePairMechanism):
 
     record: Probabilities = ALWAYS
     other: Probabilities = NEVER
-    error: float = discrete.FEW_ERROR
+    error: float = discrete_outputs.FEW_ERROR
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
         (probability, rest), (other, other_rest) = self.record, self.other
@@ -164,4 +164,4 @@ class NonPrivate(interface.OnePairMechanism):
         """Returns the mechanism on a Poisson sample, where no record is replaced."""
         runs, rest = self.record
         sampled = rate * runs, (1 - rate) + rate * rest
-        return NonPrivate(sampled, error=self.error + discrete.FEW_ERROR)
+        return NonPrivate(sampled, error=self.error + discrete_outputs.FEW_ERROR)

@@ -16,7 +16,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import subsampling
@@ -232,9 +232,9 @@ class ZeroedSample(interface.OnePairMechanism):
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         shift = 1 / self.noise_multiplier
-        removed = gaussian_mixture.pair_beyond(
-            gaussian_mixture.Mixture(_two_point(self.rate, 2 * shift)),
-            gaussian_mixture.Mixture(_two_point(self.rate, shift)),
+        removed = gaussian.pair_beyond(
+            _two_point(self.rate, 2 * shift),
+            _two_point(self.rate, shift),
             1.5 * shift,
             bound,
             tail_mass=accuracy.tail_mass,

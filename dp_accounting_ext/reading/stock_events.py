@@ -15,7 +15,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
-from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
@@ -65,11 +64,9 @@ def discrete_laplace(
     parameter = fields.scale("noise_parameter", event.noise_parameter)
     sensitivity = fields.positive_integer("sensitivity", event.sensitivity)
     norms = _norms_moved(reader)
-    if norms * sensitivity > discrete.LARGEST_SENSITIVITY:
-        raise ValueError(
-            f"sensitivity must be at most {discrete.LARGEST_SENSITIVITY // norms}. "
-            f"Found {sensitivity}."
-        )
+    most = discrete_outputs.LARGEST_SENSITIVITY // norms
+    if sensitivity > most:
+        raise ValueError(f"sensitivity must be at most {most}. Found {sensitivity}.")
     if parameter == 0:
         return known_bounds.NonPrivate()
     return discrete_outputs.DiscreteLaplace(parameter, norms * sensitivity)
@@ -176,7 +173,7 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
     norms = _norms_moved(reader)
     steps = norms * math.floor(sensitivity)
     rho = (norms * sensitivity / sigma) ** 2 / 2
-    if not discrete.is_discrete_gaussian(sigma, steps):
+    if not discrete_outputs.is_discrete_gaussian(sigma, steps):
         return renyi_bounded.Concentrated(rho)
     one = discrete_outputs.DiscreteGaussian(sigma, steps)
     # Here one record moves one coordinate by one. A replaced record may move two.

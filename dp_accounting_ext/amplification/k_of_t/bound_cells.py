@@ -16,9 +16,9 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 
-Hinges = hinges.Hinges
+Hinges = profile_pairs.Hinges
 
 # Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
 CONCAVE_FROM = 0.8
@@ -81,7 +81,7 @@ def hinges_of(
     losses = np.maximum(losses, _LEAST_LOSS)
     beyond = losses > floats.LARGEST_LOSS
     if below > floats.LARGEST_LOSS or beyond.all():
-        return hinges.TRIVIAL
+        return profile_pairs.TRIVIAL
     infinity_mass += float(masses[beyond].sum())
     losses, masses = losses[~beyond], masses[~beyond]
     masses = np.minimum(masses, _MOST_MASS)

@@ -22,10 +22,10 @@ from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
-Hinges = hinges.Hinges
+Hinges = profile_pairs.Hinges
 
 # Tuning, all of these constants.
 # The values of −ln δ at which upper bounds are tight, for a δ of one run from 1 to
@@ -68,12 +68,12 @@ def upper_pair(
     steps = step_laws.Steps.of(pair, num_selected, num_steps)
     found = [Hinges.of(each) for each in known]
     if num_steps > _MOST_STEPS or not step_laws.is_informative(steps, 1e-6):
-        return hinges.least(found)
+        return profile_pairs.least(found)
     for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
         bound = _bound(pair, steps, exponent)
         if bound is not None:
             found.append(bound)
-    return hinges.least(found)
+    return profile_pairs.least(found)
 
 
 def _bound(
