@@ -32,8 +32,8 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.reading import base_events
 from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -84,7 +84,7 @@ class ParametersEvent(stock.DpEvent):
     delta: float
 
 
-pld_accountant.PLDAccountant.register(ParametersEvent, stock_events.privacy_parameters)
+pld_accountant.PLDAccountant.register(ParametersEvent, base_events.privacy_parameters)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 import numbers
 
@@ -9,6 +10,7 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
+from dp_accounting_ext import dp_event
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
@@ -17,10 +19,15 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
 PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution
 
+# A limit: distributions that were read last and are kept, some 20 MB each.
+_MOST_READ = 8
 _LARGEST_SIZE = 25_000_000
 _MOST_ATOMS = 10_000_000
 _SPARSE_SIZE = 1000
@@ -303,3 +310,27 @@ def _heavier(masses: FloatArray, error: float, infinity_mass: float) -> FloatArr
     heavier[-1:] = tails[:1]
     np.subtract(tails[:0:-1], tails[-2::-1], out=heavier[:-1])
     return heavier
+
+
+def known_distribution(
+    event: dp_event.PLDEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a mechanism of which a privacy loss distribution is known."""
+    reader.require_own_relation(event)
+    return _of_distribution(event.privacy_loss_distribution)
+
+
+@functools.lru_cache(maxsize=_MOST_READ)
+def _of_distribution(distribution: PrivacyLossDistribution) -> interface.Mechanism:
+    """Returns the mechanism of a distribution: one object, so that runs are counted.
+
+    Raises:
+        TypeError, ValueError: If it is no pessimistic privacy loss distribution.
+    """
+    known = known_bounds.KnownPairs(read(distribution)[0])
+    if known.bound is not Bound.UPPER:
+        raise ValueError(
+            "privacy_loss_distribution must be pessimistic, as only an upper bound can "
+            "be composed. Found pessimistic_estimate=False."
+        )
+    return known
