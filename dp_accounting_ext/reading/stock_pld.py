@@ -11,7 +11,6 @@ from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import atom_laws
@@ -117,7 +116,9 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
     else:
         kept = np.abs(losses) <= floats.LARGEST_LOSS
         losses, masses = losses[kept], masses[kept]
-        masses = np.where(_kept_below_one(losses, masses), masses, 0.0)
+        # The largest losses are kept as long as Σ p e^{−loss} ≤ 1.
+        sums_from_above = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        masses = np.where(sums_from_above <= 1, masses, 0.0)
     q_masses = masses * np.exp(-losses)
     kept = (masses > floats.SMALLEST_MASS) & (q_masses > floats.SMALLEST_MASS)
     zero_mass = 0.0
@@ -168,14 +169,11 @@ def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray]:
 
 def _floats(name: str, values: Sequence[float] | FloatArray) -> FloatArray:
     """Returns (n,) real numbers."""
-    try:
-        found = np.asarray(values)
-    except ValueError:
-        found = np.empty(0, dtype=object)
-    if found.ndim != 1 or (len(values) and found.dtype.kind not in "fiu"):
+    name = f"{name} of privacy_loss_distribution"
+    found = fields.number_array(name, values)
+    if found.ndim != 1:
         raise TypeError(
-            f"{name} of privacy_loss_distribution must be a list of real numbers. "
-            f"Found {found.dtype} in {found.ndim} dimensions."
+            f"{name} must be a list of real numbers. Found {found.ndim} dimensions."
         )
     return found.astype(np.float64)
 
@@ -212,13 +210,6 @@ def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:
         level = min(level, lowest + _SUMMATION_ERROR)
     raised: FloatArray = np.maximum(losses, level)
     return raised
-
-
-def _kept_below_one(losses: FloatArray, masses: FloatArray) -> BoolArray:
-    """Returns which of the largest losses to keep, so that Σ p e^{−loss} ≤ 1."""
-    tail = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
-    kept: BoolArray = tail <= 1
-    return kept
 
 
 def write(
