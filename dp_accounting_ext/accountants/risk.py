@@ -33,8 +33,8 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.reading import base_events
 from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -132,7 +132,7 @@ def _parameter(
 
 
 for _event, _reading in (
-    (ParametersEvent, stock_events.privacy_parameters),
+    (ParametersEvent, base_events.privacy_parameters),
     (GaussianParameterEvent, _parameter),
     (ConcentratedParameterEvent, _parameter),
 ):
