@@ -126,13 +126,10 @@ def project(
         met.append(part.value - bounds[user] <= slack)
     laws = np.array([part.distribution for part in parts]).reshape(len(parts), size)
     rounds = np.array([part.rounds for part in parts], dtype=np.int64)
+    found = values, bounds, rounds, np.array(met, dtype=np.bool_)
     if users.is_batch:
-        return ProjectionResult(
-            laws, values, bounds, rounds, np.array(met, dtype=np.bool_)
-        )
-    return ProjectionResult(
-        laws[0], float(values[0]), float(bounds[0]), int(rounds[0]), bool(met[0])
-    )
+        return ProjectionResult(laws, *found)
+    return ProjectionResult(laws[0], *(each[0].item() for each in found))
 
 
 def _lower_bound(
