@@ -15,8 +15,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import costs
 
-# Tuning: the number of costs in a block.
-_TOGETHER = 1 << 21
 # Tuning: the largest number of pairs of inputs and outputs for which all inputs are
 # examined, which takes about a second for points; and the fewest and the most
 # landmarks.
@@ -102,7 +100,7 @@ def _filled(
     They are of a few inputs at a time.
     """
     left = 1 - math.exp(-epsilon) * most.sum()
-    step = max(1, _TOGETHER // cost.shape[1])
+    step = max(1, costs.TOGETHER // cost.shape[1])
     for begin in range(0, inputs.size, step):
         rows = cost.rows(inputs[begin : begin + step])
         order = np.argsort(rows, axis=1, kind="stable")

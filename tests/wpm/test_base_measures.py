@@ -43,7 +43,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch):
     arguments = generator.random(7), cost, 1.0, np.array([5, 2, 8, 0])
     functions = worst_cases.point_costs, worst_cases.tangents
     whole = [function(*arguments) for function in functions]
-    monkeypatch.setattr(worst_cases, "_TOGETHER", 20)
+    monkeypatch.setattr(costs, "TOGETHER", 20)
     values, (thresholds, slopes) = [function(*arguments) for function in functions]
     np.testing.assert_array_equal(values, whole[0])
     np.testing.assert_array_equal(thresholds, whole[1][0])
