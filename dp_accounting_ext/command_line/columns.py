@@ -401,10 +401,8 @@ def _by_name(
 ) -> Data:
     """Returns masses by a column of names and, if there is one, of counts."""
     (name, *counts), users = chosen, _users(table, options)
-    names = places.others.get(table.header[name], places.names)
-    _check_names(table, names)
+    index = _index(table, places.others.get(table.header[name], places.names))
     rows, dropped = _complete(table, counts, [name, *users], options.drop_missing)
-    index = {word: at for at, word in enumerate(names)}
     where = [index.get(word, -1) for word in rows.texts(name)]
     if -1 in where:
         raise rows.error("a name that no place has", where.index(-1), name)
@@ -413,7 +411,7 @@ def _by_name(
         remedy = "add its counts up, or name the column of users by --user"
         raise rows.error("a name twice", remedy=remedy)
     weights = _column(rows, counts[0]) if counts else 1.0
-    matrix, labels = per_user(who, where, len(names), weights)
+    matrix, labels = per_user(who, where, len(index), weights)
     return Data(matrix if users else matrix.toarray()[0], labels * len(users), dropped)
 
 
@@ -425,28 +423,29 @@ def _by_column(
     options: Options,
 ) -> Data:
     """Returns masses by the names of columns, each row of which is a user."""
-    _check_names(table, places.names)
+    index = _index(table, places.names)
     for at in values:
         if at not in wide and table.header[at] not in _UNNAMED:
             remedy = f"if it has users, write --user {at + 1}"
             raise table.error("a name that no place has", column=at, remedy=remedy)
-    where = [list(places.names).index(table.header[at]) for at in wide]
+    where = [index[table.header[at]] for at in wide]
     users = _users(table, options)
     rows, dropped = _complete(table, wide, users, options.drop_missing)
     labels = _labels(rows, options)
     if len(set(where)) < len(where) or len(set(labels)) < len(labels):
         what = "two rows of one user" if labels else "two columns of one name"
         raise rows.error(what, remedy="add them up")
-    matrix = np.zeros((len(rows.frame), len(places.names)))
+    matrix = np.zeros((len(rows.frame), len(index)))
     matrix[:, where] = numbers(rows, wide)
     return Data(matrix if users or len(matrix) > 1 else matrix[0], labels, dropped)
 
 
-def _check_names(table: tables.Table, names: Sequence[str]) -> None:
-    """Checks that each place has a name of its own."""
-    if not names or len(set(names)) < len(names):
-        raise table.error(
-            "names, but places share some" if names else "names, but places have none",
-            remedy="name the columns of costs, or the lines of points; or write a mass "
-            "for each place, in their order, without names",
-        )
+def _index(table: tables.Table, names: Sequence[str]) -> dict[str, int]:
+    """Returns the place of each name, if each place has a name of its own."""
+    index = {name: at for at, name in enumerate(names)}
+    if not names or len(index) < len(names):
+        remedy = "name the columns of costs, or the lines of points; or write a mass "
+        remedy += "for each place, in their order, without names"
+        kind = "share some" if names else "have none"
+        raise table.error(f"names, but places {kind}", remedy=remedy)
+    return index
