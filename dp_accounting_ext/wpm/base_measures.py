@@ -233,7 +233,7 @@ def learn_base_measure(
         # The least g·q over the polytope is the maximum over τ of
         # τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
         allowed = ldp_polytope.LdpPolytope(least * most, most)
-        solver = exact_projection.make_solver(paid, allowed, _USER_GAP)
+        solver = exact_projection.ExactSolver(paid, allowed, _USER_GAP)
         values, intercepts, slopes = [], [], []
         for place in range(len(users)):
             inputs, masses = users.row(place)

@@ -131,7 +131,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 
     @functools.cached_property
     def _exact(self) -> exact_projection.ExactSolver:
-        return exact_projection.make_solver(self._cost, self._polytope, self._gap)
+        return exact_projection.ExactSolver(self._cost, self._polytope, self._gap)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         if self._entropic is not None:

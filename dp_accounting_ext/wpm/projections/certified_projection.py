@@ -111,7 +111,7 @@ def project(
     allowed = ldp_polytope.from_base_measure(measure, privacy)
     passes = fields.positive_integer("iterations", iterations)
     if regularization is None:
-        exact = exact_projection.make_solver(paid, allowed, gap)
+        exact = exact_projection.ExactSolver(paid, allowed, gap)
         parts = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
         fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
