@@ -45,7 +45,6 @@ ELSEWHERE = {
     "correlated/readings": "test_messages.py and test_hostile_input.py",
     "correlated/runs/output_sums": "test_cyclic.py and test_selected_steps.py",
     "correlated/events": "test_dp_event.py",
-    "integrations/jax_noise": "test_jax_privacy.py, on the library",
     "integrations/jax_strategies": "test_jax_privacy.py, on the library",
     "integrations/opacus_accountants": "test_opacus.py, on the library",
     "integrations/opacus_clipping": "test_opacus_what_ran.py, on the library",

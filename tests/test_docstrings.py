@@ -11,7 +11,6 @@ import dp_accounting_ext
 
 # Modules that import another library, which an extra installs.
 LIBRARIES = {
-    "integrations.jax_noise": "jax_privacy",
     "integrations.jax_privacy": "jax_privacy",
     "integrations.jax_strategies": "jax_privacy",
     "integrations.opacus": "opacus",
