@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import html
 from typing import Any
+import unicodedata
 
 import numpy as np
 
@@ -53,7 +54,6 @@ p { position: absolute; width: 1px; height: 1px; overflow: hidden; }
 _WAITED_FOR = "…"
 _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 # On a telephone the page is as wide as the screen.
 _PAGE = """{% extends base %}
 {% block preamble %}<meta name="viewport" content="width=device-width"><style>
@@ -135,12 +135,8 @@ def written(value: float) -> str:
 
 def spoken(value: float) -> str:
     """Returns a number in words that are read aloud: "10 to the minus 6"."""
-    factor, power, exponent = written(value).rpartition("10⁻")
-    if not power:
-        return written(value)
-    return (
-        f"{factor.replace('·', 'times')}10 to the minus {exponent.translate(_DIGITS)}"
-    )
+    words = unicodedata.normalize("NFKC", written(value))  # 10⁻⁶ becomes 10−6.
+    return words.replace("10−", "10 to the minus ").replace("·", "times")
 
 
 def heading_of(run: training_run.TrainingRun, target: float | None) -> str:
