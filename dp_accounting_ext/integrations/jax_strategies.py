@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import dataclasses
 import math
 from typing import Any
-from typing import cast
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
@@ -23,6 +22,7 @@ from scipy import signal
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.correlated import events
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.validation import fields
 
 __all__ = ["coefficients", "from_strategy", "of_known_group", "of_records"]
@@ -338,17 +338,15 @@ def coefficients(matrix: Any, iterations: int) -> Sequence[float]:
             np.asarray(x, np.float64).reshape(-1).tolist()
             for x in (matrix.buf_decay, matrix.output_scale)
         )
-        whole = events.MatrixAllocationEvent.from_buffered_toeplitz(
-            decays, scales, 1.0, 1, iterations
-        )
-        return cast(Sequence[float], whole.strategy)
-    try:
-        column = fields.real_numbers("matrix", np.asarray(matrix, np.float64))
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"matrix must be the Toeplitz coefficients of a strategy. Found "
-            f"{matrix!r:.60}."
-        ) from None
+        column = strategies.buffered_toeplitz(decays, scales, iterations)
+    else:
+        try:
+            column = fields.real_numbers("matrix", np.asarray(matrix, np.float64))
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"matrix must be the Toeplitz coefficients of a strategy. Found "
+                f"{matrix!r:.60}."
+            ) from None
     if column.ndim != 1:
         raise ValueError(
             f"matrix must be the Toeplitz coefficients of a strategy, or a "
