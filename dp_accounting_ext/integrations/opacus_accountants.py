@@ -265,18 +265,13 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"load_state_dict({{**state_dict, 'mechanism': 'certified'}}), where "
                 f"state_dict = checkpoint['privacy_accountant_state_dict']."
             )
-        before = self._history, self._is_planned
+        ran = [] if self._is_planned else self._history
         seen = fields.sequence("seen", state_dict.get("seen", []))
-        try:
-            super().load_state_dict(state_dict)
-            self._history = _checked_history(self._history)
-            self._is_planned = False
-        except (TypeError, ValueError):
-            self._history, self._is_planned = before
-            raise
+        super().load_state_dict(state_dict)  # It sets the history, which is checked.
+        self._is_planned = False
         self.watched.seen |= set(map(str, seen))
-        forgotten, is_planned = sum(steps for *_, steps in before[0]), before[1]
-        if forgotten and not is_planned and self._history != before[0]:
+        forgotten = sum(steps for *_, steps in ran)
+        if forgotten and self._history != ran:
             warnings.warn(
                 f"load_state_dict forgets {forgotten} steps that ran: ε is that of the "
                 f"checkpoint alone. Where these steps were looked at, as to choose the "
