@@ -32,7 +32,7 @@ ELSEWHERE = {
     "accountants/base_accountant": "laws/ and test_unknown_host.py",
     "correlated/sampling/bets": "test_sampling_certificate.py, which bets",
     "accountants/certified_answers": "laws/",
-    "amplification/allocated_group_above": "test_allocated_group.py, by one oracle",
+    "amplification/group_scores": "test_group_counts.py, by one oracle",
     "correlated/chains/markov_chain": "test_markov_sums.py",
     "correlated/chains/state_moves": "test_markov_sums.py and test_rounding.py",
     "correlated/chains/sum_additions": "test_markov_sums.py",

@@ -13,7 +13,7 @@ import oracles
 import pytest
 import strategies
 
-from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
+from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 
@@ -28,9 +28,7 @@ def test_it_is_below_a_mechanism_with_sinks(pair, data):
     law, infinity = oracles.allocation_law(pair, selected, steps)
     divergences = oracles.remove_divergence, oracles.add_divergence
     for direction, divergence in zip(Direction, divergences, strict=True):
-        found = allocation_by_sum.lower_pair(
-            pair, selected, steps, direction, tail_mass=1e-12
-        )
+        found = scores.lower_pair(pair, selected, steps, direction, tail_mass=1e-12)
         # Or what is made of many of them is too large.
         assert math.fsum(found.masses) <= 1
         sink = infinity if direction is Direction.REMOVE else 0
@@ -52,7 +50,7 @@ def test_it_is_below_a_mechanism_with_sinks(pair, data):
     ],
 )
 def test_nothing_is_lost_where_the_sum_tells_all(direction, selected, steps, epsilons):
-    pair = allocation_by_sum.lower_pair(
+    pair = scores.lower_pair(
         strategies.coin(Bound.LOWER), selected, steps, direction, tail_mass=1e-14
     )
     assert pair.bound is Bound.LOWER
@@ -74,7 +72,7 @@ def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
 ):
     """A product of t masses, and of k ratios, errs t and k times as much as one."""
     exact, rough = (
-        allocation_by_sum.lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
+        scores.lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
         for step in (
             strategies.coin(Bound.LOWER),
             strategies.coin(
@@ -102,7 +100,7 @@ def test_chances_of_the_largest_step(masses, selected, others):
     p, q = (np.array(column) for column in zip(*masses, strict=True))
     laws = [(p / (2 * p.sum()), selected), (q / (2 * q.sum()), others)]
     spent = [(q / (2 * q.sum()), selected + others)]
-    found = allocation_by_sum._of_largest(laws, spent)
+    found = scores._of_largest(laws, spent)
     for column, chances in enumerate((laws, spent)):
         exact = []
         for first in range(p.size):
@@ -123,7 +121,7 @@ def test_chances_of_the_largest_of_many_steps(steps):
     rng = np.random.default_rng(steps)
     p, q = (rng.dirichlet(np.full(4096, 0.3)) + 1e-30 for _ in range(2))
     laws, spent = [(p, 3), (q, steps - 3)], [(q, steps)]
-    found = allocation_by_sum._of_largest(laws, spent)
+    found = scores._of_largest(laws, spent)
     with mpmath.workdps(60):
         # Sums of the first masses, of as many as there are.
         below_p, below_q = (

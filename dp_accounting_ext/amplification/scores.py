@@ -22,8 +22,7 @@ import math
 import numpy as np
 from scipy import special
 
-from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import step_laws
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -93,9 +92,7 @@ class _Look:
     more: float = 1.0
 
     def tests(self, error: float) -> FloatArray:
-        """Returns (2, m) probabilities of tests under both laws.
-
-        Those under the first law are rounded down, and those under the second law up.
+        """Returns the tests of the sum, as `tests_of` does.
 
         Args:
             error: A further relative error of the quotient of a sum's masses.
@@ -104,19 +101,7 @@ class _Look:
         if found is None:
             return np.zeros((2, 0))
         p, q, rounding = found
-        kept = (p > floats.TINY) & (q > floats.TINY)
-        p, q = p[kept], q[kept]
-        losses = np.log(p) - np.log(q)
-        kept = np.abs(losses) <= floats.LARGEST_LOSS
-        order = np.argsort(-losses[kept])
-        p, q, losses = p[kept][order], q[kept][order], losses[kept][order]
-        rounding += error + 2 * (p.size + 16) * floats.UNIT_ROUNDOFF
-        p = np.cumsum(p) * math.exp(-rounding)
-        q = np.cumsum(q) * math.exp(rounding)
-        last = q <= _MOST_LIKELY
-        if losses.size > _TESTS:
-            last[:-1] &= np.diff(_levels(p, losses)) != 0
-        return np.array([p, q])[:, last]
+        return tests_of(p, q, rounding + error)
 
     def _masses(self) -> tuple[FloatArray, FloatArray, float] | None:
         """Returns the masses of the sums on a lattice under both laws.
@@ -126,12 +111,12 @@ class _Look:
             those under the second law; and a bound on the sum of the relative errors
             of both, besides those of the steps' masses. None if the sum has one value.
         """
-        places = np.unique(np.linspace(0, self.scores.size - 1, 256).astype(np.int64))
+        places = step_laws.places_of(self.scores.size)
         sketch = self.scores[places]
         laws: Laws = [
             (np.add.reduceat(masses, places), count) for masses, count in self.gained
         ]
-        low, high, changes = joint_allocation.window(sketch, laws, self.tilt, _OUTSIDE)
+        low, high, changes = step_laws.window(sketch, laws, self.tilt, _OUTSIDE)
         _, about = step_laws.tilted_laws(laws, self.tilt * sketch)
         count = sum(count for _, count in laws)
         conservation.check_terms(sum(count for _, count in self.spent), count)
@@ -202,6 +187,31 @@ class _Look:
         )
 
 
+def tests_of(p: FloatArray, q: FloatArray, error: float) -> FloatArray:
+    """Returns (2, m) probabilities of tests under two laws: the most powerful ones.
+
+    Those under the first law are rounded down, and those under the second law up.
+
+    Args:
+        p: (n,) masses of outputs under the first law. Some may be left out.
+        q: (n,) masses of the same outputs under the second law.
+        error: A bound on the sum of the relative errors of both masses.
+    """
+    q = np.maximum(q, floats.TINY)
+    kept = p > floats.TINY
+    losses = np.log(p, where=kept, out=np.zeros(p.size)) - np.log(q)
+    kept &= np.abs(losses) <= floats.LARGEST_LOSS
+    p, q, losses = p[kept], q[kept], losses[kept]
+    order = np.argsort(-losses)
+    error += 2 * (p.size + 16) * floats.UNIT_ROUNDOFF
+    gains = np.cumsum(p[order]) * math.exp(-error)
+    costs = np.cumsum(q[order]) * math.exp(error)
+    last = costs <= _MOST_LIKELY
+    if losses.size > _TESTS:
+        last[:-1] &= np.diff(_levels(gains, losses[order])) != 0
+    return np.array([gains, costs])[:, last]
+
+
 def _levels(p: FloatArray, losses: FloatArray) -> FloatArray:
     """Returns (n,) increasing levels of tests, of which one test per level suffices.
 
@@ -249,7 +259,7 @@ def lower_pair(
         zero_mass=pair.zero_mass if num_selected < num_steps else 0.0,
     )
     steps = step_laws.Steps.of(given, num_selected, num_steps)
-    if not step_laws.is_informative(steps, 1e-9):
+    if not steps.is_informative(1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
     # Masses of a step under Q count as exact. Those of the k steps under P have the
     # errors of ratios.
@@ -385,7 +395,7 @@ def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[f
         laws: (n,) masses of steps, with counts.
         exponents: −ln of the bounds.
     """
-    places = np.unique(np.linspace(0, scores.size - 1, 256).astype(np.int64))
+    places = step_laws.places_of(scores.size)
     scores = scores[places]
     laws = [(np.add.reduceat(masses, places), count) for masses, count in laws]
     deviation = math.sqrt(step_laws.variance(laws, scores))
