@@ -1,4 +1,4 @@
-"""Every step of `.ci/run` can fail, at a deliberate fault; old faults fit the code."""
+"""Every step of `.ci/run` can fail, at a deliberate fault; faults fit the code."""
 
 import ast
 import builtins
@@ -84,10 +84,9 @@ def test_every_script_is_run_by_a_workflow():
     assert not left
 
 
-@pytest.mark.parametrize("name", ["old_faults", "mass_faults"])
-def test_each_fault_is_put_into_one_place(name, monkeypatch):
+def test_each_fault_is_put_into_one_place(monkeypatch):
     monkeypatch.syspath_prepend(CI)
-    module = importlib.import_module(name)
+    module = importlib.import_module("mass_faults")
     for fault in module.FAULTS:
         for old, new in fault.changes:
             place = module.faults.place_of(CI.parent, old)
@@ -214,15 +213,6 @@ def test_what_the_script_makes_is_there_and_recorded():
     assert json.loads(module.RECORD.read_text("utf-8")).keys() == module.SHOWN.keys()
 
 
-def beside():
-    """`.ci/beside.py`, as a module."""
-    spec = importlib.util.spec_from_file_location("beside", CI / "beside.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["beside"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words", "is_fault"),
     [
@@ -237,7 +227,7 @@ def beside():
     ],
 )
 def test_what_is_told_of_two_revisions(old, new, words, is_fault, capsys):
-    module = beside()
+    module = script("beside")
 
     class Stub:
         def __init__(self, bounds):
@@ -258,7 +248,7 @@ def test_what_is_told_of_two_revisions(old, new, words, is_fault, capsys):
 
 
 def test_a_revision_answers_settings_of_every_kind():
-    module = beside()
+    module = script("beside")
     revision = module.Revision(CI.parent)
     try:
         answer = revision.ask(module.Setting("", "stock.GaussianDpEvent(1.0)", 1e-5))

@@ -3,12 +3,8 @@
 import dataclasses
 from fractions import Fraction
 import functools
-import importlib.util
-import inspect
-import pkgutil
 import re
 import sys
-from typing import TypeVar
 from xml.etree import ElementTree
 
 import dp_accounting
@@ -200,45 +196,3 @@ def test_a_curve_alone_is_named_beside_its_line():
         assert curve.plot(axes) is axes
     names = [entry.get_text() for entry in axes.get_legend().get_texts()]
     assert names == [curve.label for curve in held("profiles")]
-
-
-def public_modules():
-    """Modules that say what is public of them."""
-    for info in pkgutil.walk_packages(ext.__path__, "dp_accounting_ext."):
-        if importlib.util.find_spec(info.name) and not info.name.endswith("__main__"):
-            try:
-                module = importlib.import_module(info.name)
-            except ModuleNotFoundError:
-                continue  # Of a library that an extra installs.
-            if hasattr(module, "__all__"):
-                yield module
-
-
-def test_only_public_names_are_offered():
-    """All without an underscore that a module defines, and no module of others."""
-    for module in public_modules():
-        assert sorted(dir(module)) == sorted(module.__all__)
-        lazily = "__getattr__" in vars(module)
-        for name, value in vars(module).items():
-            is_ours = getattr(value, "__module__", None) == module.__name__
-            is_kept = lazily or name.startswith("_") or isinstance(value, TypeVar)
-            assert not is_ours or is_kept or name in module.__all__, name
-        for name in module.__all__:
-            value = getattr(module, name)
-            home = getattr(value, "__name__", "") if inspect.ismodule(value) else ""
-            assert not home or home.startswith(module.__name__), name
-            assert not name.startswith("_")
-    for name in ("PLDAccountant", "pld", "studies"):
-        assert name in dir(ext)
-    assert dir(ext.pld) == sorted(ext.pld.__all__)
-    assert "np" not in dir(ext.pld) and "re" not in dir(ext.studies.statement)
-
-
-def test_no_class_leaves_its_display_to_python():
-    """Else an instance would show as its address."""
-    for module in [ext, *public_modules()]:
-        for name in module.__all__:
-            value = getattr(module, name)
-            if inspect.isclass(value) and value.__module__.startswith("dp_acc"):
-                kept = value.__repr__ is not object.__repr__
-                assert kept or inspect.isabstract(value), name

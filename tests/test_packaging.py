@@ -73,39 +73,6 @@ def test_nothing_installs_a_package_of_this_name():
         assert not found, path
 
 
-def test_the_parts_of_the_makefile_are_those_of_the_whole():
-    """Who runs a part and who runs all of it ask for the same."""
-    parts, whole = text_of("Makefile"), text_of(".ci/run") + text_of("README.md")
-    for command in (
-        "pytest -n auto --dist worksteal",
-        "ruff check .",
-        "ruff format --check .",
-        "mypy --strict dp_accounting_ext",
-        "mkdocs build --strict --site-dir",
-        ".ci/check_site.py",
-        ".ci/oldest",
-        ".ci/wheel",
-        "benchmarks/run.py --short",
-    ):
-        assert command in parts and command in whole, command
-    listed = set(re.findall(r"^([a-z]+):.* ## ", parts, re.M))
-    assert listed == set(re.findall(r"^\.PHONY: (.*)$", parts, re.M)[0].split())
-
-
-def test_hooks_are_linters_and_types():
-    hooks = re.findall(r"entry: python -m (.*)", text_of(".pre-commit-config.yaml"))
-    assert [hook.removesuffix(" --force-exclude") for hook in hooks] == [
-        "ruff check",
-        "ruff format",
-        "mypy --strict dp_accounting_ext",
-    ]
-
-
-def test_a_wrong_bound_is_reported_in_private():
-    assert "SECURITY.md" in text_of(".github/ISSUE_TEMPLATE/bug.md")
-    assert "private vulnerability" in " ".join(text_of("SECURITY.md").split())
-
-
 def test_the_locked_environment_has_every_dependency():
     project, locked = text_of("pyproject.toml"), text_of(".ci/locked.txt").lower()
     pinned = set(re.findall(r"^([\w.-]+)==", locked, re.M))
@@ -127,11 +94,3 @@ def test_a_release_is_the_version_that_its_tag_names():
     found = re.findall(r'^__version__ = "(.*)"$', home, re.M)
     assert found == [dp_accounting_ext.__version__]
     assert "id-token: write" in workflow and "password" not in workflow
-
-
-def test_every_extra_has_its_reason_in_the_changelog():
-    extras = tomllib.loads(text_of("pyproject.toml"))["project"][
-        "optional-dependencies"
-    ]
-    table = text_of("CHANGELOG.md").partition("### Optional packages")[2]
-    assert set(re.findall(r"`([\w-]+)`", table.partition("\n## ")[0])) == set(extras)

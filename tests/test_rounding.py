@@ -51,17 +51,16 @@ from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import tilted_sums
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import few_atoms
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.pairs import gaussian_mixture
-from dp_accounting_ext.pairs import laplace_mixture
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import shifted_noise
 from dp_accounting_ext.studies import canaries
@@ -70,6 +69,7 @@ Axis = atom_laws.Axis
 REMOVE = Direction.REMOVE
 ROOT = pathlib.Path(__file__).parent.parent
 U = Fraction(1, 2**53)
+ACCURACY = accuracy.Accuracy.of_level(0, accuracy.CELLS)
 RNG = functools.partial(np.random.default_rng, 7)
 
 
@@ -89,8 +89,7 @@ def off_centre(low, high, truth):
 def gaussian_cells():
     tail = 1e-30
     for shift in (0.1, 1.0, 5.0):
-        laws = (gaussian_mixture.Mixture(((each, 1.0),)) for each in (shift, 0.0))
-        pair = gaussian_mixture.dominating_pair_of(*laws, Bound.LOWER, tail_mass=tail)
+        pair = gaussian.dominating_pair_of(1 / shift, Bound.LOWER, tail_mass=tail)
         low, high = special.ndtri(tail), shift - special.ndtri(tail)
         ends = np.linspace(low, high, pair.masses.size + 1)
         for i in range(0, pair.masses.size, pair.masses.size // 40):
@@ -103,8 +102,7 @@ def gaussian_cells():
 def gaussian_ratios():
     """Logarithms of ratios are equally spaced."""
     for shift in (0.1, 1.0, 5.0):
-        laws = (gaussian_mixture.Mixture(((each, 1.0),)) for each in (shift, 0.0))
-        pair = gaussian_mixture.dominating_pair_of(*laws, Bound.UPPER, tail_mass=1e-30)
+        pair = gaussian.dominating_pair_of(1 / shift, Bound.UPPER, tail_mass=1e-30)
         last = pair.ratios.size - 1
         low, high = (mpmath.log(pair.ratios[end]) for end in (0, -1))
         for i in range(0, last, last // 40):
@@ -114,8 +112,7 @@ def gaussian_ratios():
 
 def laplace_cells():
     shift = 9.5
-    p, q = (laplace_mixture.Mixture(((each, 1.0),)) for each in (shift, 0.0))
-    pair = laplace_mixture.dominating_pair_of(p, q, Bound.LOWER)
+    pair = additive_noise.laplace(1 / shift).pair(Bound.LOWER, ACCURACY)
     ends = np.linspace(0.0, shift, pair.masses.size - 1)
     for i in range(1, pair.masses.size - 1, 97):
         low, high = map(mpf, ends[i - 1 : i + 1].tolist())
@@ -125,7 +122,8 @@ def laplace_cells():
 
 def discrete_laplace():
     for parameter, sensitivity in ((0.7, 1), (0.7, 900), (689.9, 1), (1e-9, 3)):
-        pair = discrete.discrete_laplace(parameter, sensitivity, Bound.UPPER)
+        noise = discrete_outputs.DiscreteLaplace(parameter, sensitivity)
+        pair = noise.pair(Bound.UPPER, ACCURACY)
         a = mpf(parameter)
         for x, ratio in enumerate(pair.ratios.tolist()):
             ends = 1 - mpmath.exp(-a) if x in (0, sensitivity) else 1
@@ -137,13 +135,12 @@ def discrete_laplace():
 
 def few_outcomes():
     for number, buckets in ((0.1, 3), (0.37, 7), (0.999, 1000), (1 / 3, 13)):
-        pair = discrete.randomized_response(
-            number, buckets, replace_one=True, bound=Bound.UPPER
-        )
+        response = discrete_outputs.RandomizedResponse(number, buckets, True)
+        pair = response.pair(Bound.UPPER, ACCURACY)
         other = Fraction(number) / buckets
         truth = 1 - Fraction(number) + other
         found = max(off(pair.masses[-1], other), off(pair.masses[0], truth))
-        yield found / discrete.FEW_ERROR
+        yield found / discrete_outputs.FEW_ERROR
 
 
 def closed_form():
@@ -164,21 +161,20 @@ def nested_weights():
         event = mechanisms.Gaussian(1.0)
         for _ in range(16):
             event = subsampled.on_poisson_sample(rate, event)
-        law = gaussian_mixture.Mixture(event.p)
         exact = Fraction(rate) ** 16
-        for (_, weight), truth in zip(law.shifts, (1 - exact, exact), strict=True):
-            yield off(weight, truth) / law.weight_error()
+        for (_, weight), truth in zip(event.p, (1 - exact, exact), strict=True):
+            yield off(weight, truth) / shifts.weight_error(event.p)
 
 
 def many_weights():
     for rate in (0.3, 1e-3):
-        law = gaussian_mixture.Mixture(sampled_members.poisson(400, rate))
+        law = sampled_members.poisson(400, rate)
         exact = Fraction(rate)
-        for number, weight in law.shifts[::7]:
+        for number, weight in law[::7]:
             n = int(number)
             truth = math.comb(400, n) * exact**n * (1 - exact) ** (400 - n)
             if truth > Fraction(1, 10**250):
-                yield off(weight, truth) / law.weight_error()
+                yield off(weight, truth) / shifts.weight_error(law)
 
 
 def pair_to_law():
@@ -212,21 +208,23 @@ def lattice_shares():
 
 
 def split_atoms():
-    """Of an upper pair, some of which meet. Places are rounded, as ratios may be."""
-    values, masses = np.sort(RNG().uniform(-9.0, 9.0, 200)), RNG().random((1, 200))
-    law = atom_laws.Atoms(Axis.LOSS, Bound.UPPER, values, masses)
-    for cell in (2.0**-5, 0.3, 2.0):
-        start, found = few_atoms._placed_in_turn(law, cell)
-        truth, width = [mpf(0)] * found.shape[1], mpf(cell)
-        for value, mass in zip(values.tolist(), masses[0].tolist(), strict=True):
-            place = math.floor(value / cell)
-            above = mpf(value / cell) - place
-            upper = mpmath.expm1(-above * width) / mpmath.expm1(-width)
-            truth[place - start] += mass * (1 - upper)
-            truth[place + 1 - start] += mass * upper
-        for mass, exact in zip(found[0].tolist(), truth, strict=True):
+    """Of an upper pair, some of which meet."""
+    ratios = np.exp(np.sort(RNG().uniform(-9.0, 0.0, 200)))
+    masses = RNG().random(200) / 200
+    rest = [1 - float(each.sum()) for each in (ratios * masses, masses)]
+    many = dominating_pair.DominatingPair(ratios, masses, *rest, Bound.UPPER)
+    for most in (5, 40, 150):
+        few = chained_pairs.reduced(many, most)
+        nodes, truth = few.ratios.tolist(), [Fraction(0)] * few.ratios.size
+        for ratio, mass in zip(ratios.tolist(), masses.tolist(), strict=True):
+            place = min(bisect.bisect(nodes, ratio) - 1, len(nodes) - 2)
+            low, high = Fraction(nodes[place]), Fraction(nodes[place + 1])
+            share = (Fraction(ratio) - low) / (high - low) if high > low else 0
+            truth[place] += Fraction(mass) * (1 - share)
+            truth[place + 1] += Fraction(mass) * share
+        for mass, exact in zip(few.masses.tolist(), truth, strict=True):
             if exact:
-                yield off(mass, exact) / few_atoms._SPLIT_ERROR
+                yield off(mass, exact) / few.mass_error
 
 
 def merged_atoms():
@@ -235,7 +233,7 @@ def merged_atoms():
     ratios = np.exp(np.sort(np.append(losses, [0.0, 10.0])))
     masses = np.minimum(1 / ratios, 1.0) / 2000
     many = dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.LOWER)
-    few = few_atoms.reduced(many, 11)
+    few = chained_pairs.reduced(many, 11)
     cells = np.append(0, np.repeat(np.arange(11), [100] * 10 + [1]))
     for cell in range(11):
         q = [Fraction(mass) for mass in masses[cells == cell].tolist()]
@@ -348,11 +346,11 @@ def poisson_samples():
 
 
 def normal_masses():
-    shifts = 0.0, 0.7
+    places = 0.0, 0.7
     with mpmath.workdps(320):
         for low, high in ((-8.0, 9.0), (-30.0, 36.0)):
-            cells = normal_cells.NormalCells.of(shifts, low, high)
-            for shift, masses in zip(shifts, cells.masses, strict=True):
+            cells = normal_cells.NormalCells.of(places, low, high)
+            for shift, masses in zip(places, cells.masses, strict=True):
                 for i in [*range(0, masses.size, 97), masses.size - 1]:
                     ends = (mpf(end) - shift for end in cells.ends[i : i + 2].tolist())
                     first, last = map(mpmath.ncdf, ends)
@@ -361,10 +359,10 @@ def normal_masses():
 
 def boxes_of_projections():
     """Of the sides of boxes: narrow and wide, near and far."""
-    shifts = np.array([0.0, 0.7])
+    means = np.array([0.0, 0.7])
     for ends in (np.linspace(-9.0, 9.7, 75), np.linspace(-9.0, 10.0, 14)):
-        masses, error = projected.normal_masses(ends, shifts)
-        for shift, row in zip(shifts.tolist(), masses, strict=True):
+        masses, error = projected.normal_masses(ends, means)
+        for shift, row in zip(means.tolist(), masses, strict=True):
             for mass, (low, high) in zip(row, itertools.pairwise(ends), strict=True):
                 places = mpf(float(low)) - shift, mpf(float(high)) - shift
                 first, last = map(mpmath.ncdf, places)
@@ -509,11 +507,11 @@ def moves_of_chains():
 
 def largest_losses():
     for rate, shift in ((1e-9, 1e-3), (0.3, 0.7), (0.9, 30.0), (1e-30, 1e3)):
-        p = laplace_mixture.Mixture(((0.0, 1 - rate), (shift, rate)))
-        q = laplace_mixture.Mixture(((0.0, 1.0),))
+        p = ((0.0, 1 - rate), (shift, rate))
         with mpmath.workdps(60):
             truth = mpmath.log1p(mpf(rate) * mpmath.expm1(mpf(shift)))
-        found = laplace_mixture.largest_loss(p, q)
+        noise = additive_noise.LaplaceMixture(p, shifts.UNSHIFTED)
+        found = noise.claims().loss / mechanisms.interface.LOSS_ROUNDED_UP
         allowed = mechanisms.interface.LOSS_ROUNDED_UP - 1
         yield off(found, truth) / allowed
 
@@ -766,8 +764,8 @@ USED = {
     chords_of_profiles: 0.1,
     poisson_samples: 0.9,
     mixtures: 0.6,
-    split_atoms: 0.1,
-    merged_atoms: 0.5,
+    split_atoms: 0.3,
+    merged_atoms: 0.1,
     chains: 0.9,
     normal_masses: 0.15,
     boxes_of_projections: 0.15,

@@ -22,7 +22,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import renyi_of_pairs
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import fields
@@ -46,26 +46,24 @@ class ComposedRuns:
         counts: The mechanisms, with the number of runs of each.
         group: The largest group that was composed. All mechanisms are those that it
             sees.
-        num_distinct: The number of mechanisms, without Gaussian ones.
+        num_distinct: The number of mechanisms, Gaussian and scheduled ones aside.
     """
 
     counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
     group: group_events.Group = group_events.ONE_RECORD
     num_distinct: int = 0
 
-    def plus(self, parts: Mapping[interface.Mechanism, int]) -> "ComposedRuns":
-        """Returns the composition with more runs.
+    def plus(
+        self, parts: Mapping[interface.Mechanism, int], count: int
+    ) -> "ComposedRuns":
+        """Returns the composition with `count` runs of some mechanisms more.
 
         Raises:
             ValueError: If there are too many runs, or too many mechanisms.
         """
-        counts = {part: self.counts.get(part, 0) + n for part, n in parts.items()}
-        event_reader.check_counts(counts)
-        distinct = self.num_distinct + event_reader.count_distinct(
-            part for part in counts if part not in self.counts
-        )
-        event_reader.check_distinct(distinct)
-        return ComposedRuns({**self.counts, **counts}, self.group, distinct)
+        now = {part: self.counts.get(part, 0) + n * count for part, n in parts.items()}
+        distinct = event_reader.check_counts(now, self.counts, self.num_distinct)
+        return ComposedRuns({**self.counts, **now}, self.group, distinct)
 
     def is_non_private(self) -> bool:
         """Returns whether some mechanism reveals everything."""
@@ -87,15 +85,12 @@ class CertifiedAnswers:
     replace_one: bool
     interval: float
     directions: tuple[Direction, ...] = tuple(Direction)
-    _directed: "dict[Direction, CertifiedAnswers]" = dataclasses.field(
-        default_factory=dict, init=False
-    )
     _trade_offs: dict[float, trade_off_bounds.WorstTradeOffBounds] = dataclasses.field(
         default_factory=dict, init=False
     )
 
     @functools.cached_property
-    def _scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
+    def scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
         """The scenarios: mechanisms to compose for each split of the group."""
         return groups.scenarios(self.composed.counts, replace_one=self.replace_one)
 
@@ -103,7 +98,7 @@ class CertifiedAnswers:
     def _privacy(self) -> privacy_bounds.WorstPrivacyBounds:
         of_each = [
             privacy_bounds.PrivacyBounds(each, self.interval, self.directions)
-            for each in self._scenarios
+            for each in self.scenarios
         ]
         return privacy_bounds.WorstPrivacyBounds(of_each)
 
@@ -126,52 +121,43 @@ class CertifiedAnswers:
                 f"direction must be None for a group of {group.size} records, unless "
                 f"its events tell who leaves by num_removed. Found {name!r}."
             )
-        if direction not in self._directed:
-            one = dataclasses.replace(self, directions=(direction,))
-            self._directed[direction] = one
         return self._directed[direction]
 
+    @functools.cached_property
+    def _directed(self) -> "dict[Direction, CertifiedAnswers]":
+        """The answers of each direction alone."""
+        return {way: dataclasses.replace(self, directions=(way,)) for way in Direction}
+
     def epsilons(self, deltas: FloatArray, question: Question) -> list[Any]:
-        """Returns answers to a question for δ in [0, 1), and the trivial one at 1.
-
-        Args:
-            deltas: δ in [0, 1], an array of any shape.
-            question: The function that gives one array, or a lower and an upper one.
-
-        Returns:
-            Numbers or arrays, in the shape of δ.
-        """
+        """Returns a question's answers for δ in [0, 1), and the trivial one at 1."""
         trivial = math.inf if self.composed.is_non_private() else 0.0
-        plain = np.full(deltas.shape, trivial)
-        return self._filled(deltas, plain, deltas < 1, question)
+        return self._filled(deltas, trivial, deltas < 1, question)
 
     def deltas(self, target_epsilon: Any, question: Question) -> list[Any]:
-        """Returns the answers to a question for ε, and 1 where this is trivial."""
+        """Returns a question's answers for ε, and 1 where this is trivial."""
         epsilons = fields.real_numbers("target_epsilon", target_epsilon)
-        plain = np.ones(epsilons.shape)
-        return self._filled(epsilons, plain, epsilons > -math.inf, question)
+        return self._filled(epsilons, 1.0, epsilons > -math.inf, question)
 
     def _filled(
-        self,
-        values: FloatArray,
-        plain: FloatArray,
-        asked: BoolArray,
-        question: Question,
+        self, values: FloatArray, trivial: float, asked: BoolArray, question: Question
     ) -> list[Any]:
-        """Returns the trivial answers, or computed ones for the asked values."""
+        """Returns answers in the shape of the values, computed where they are asked.
+
+        Args:
+            values: ε or δ, in any shape.
+            trivial: The answer where nothing is asked, or if everything is revealed.
+            asked: The places that are asked, in the same shape.
+            question: The function that gives one array, or a lower and an upper one.
+        """
         asked = asked & (not self.composed.is_non_private())
+        nothing = [privacy_bounds.PrivacyBounds({}, 1.0)]
+        privacy = privacy_bounds.WorstPrivacyBounds(nothing)
         with self._explained():
-            if asked.any():
-                privacy = self._privacy
-            else:
-                nothing = privacy_bounds.PrivacyBounds({}, 1.0)
-                privacy = privacy_bounds.WorstPrivacyBounds([nothing])
-            found = question(privacy, values[asked])
-        answers = []
-        for each in found:
-            answers.append(plain.copy())
-            answers[-1][asked] = each
-        return [as_given(each) for each in answers]
+            found = question(self._privacy if asked.any() else privacy, values[asked])
+        answers = [np.full(values.shape, trivial) for _ in found]
+        for answer, each in zip(answers, found, strict=True):
+            answer[asked] = each
+        return [_as_given(answer) for answer in answers]
 
     def basis(self, delta: float) -> tuple[str, str]:
         """Returns in words how the lower and the upper bound on ε are computed.
@@ -182,7 +168,7 @@ class CertifiedAnswers:
             delta: δ in (0, 1).
         """
         with self._explained():
-            worst = self._scenarios[self._privacy.worst(delta)]
+            worst = self.scenarios[self._privacy.worst(delta)]
         parts = compositions.unpacked(worst)
         below, above = (
             "; ".join(dict.fromkeys(part.basis(bound) for part in parts))
@@ -198,7 +184,7 @@ class CertifiedAnswers:
             least = float(flat[flat > 0].min(initial=1.0))
             with self._explained():
                 bounds = self._trade_off(least).rates(flat)
-        lower, upper = (as_given(each.reshape(rates.shape)) for each in bounds)
+        lower, upper = (_as_given(each.reshape(rates.shape)) for each in bounds)
         return lower, upper
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
@@ -214,9 +200,9 @@ class CertifiedAnswers:
             return math.inf, math.inf
         lower = upper = 0.0
         with self._explained():
-            for each in self._scenarios:
+            for each in self.scenarios:
                 whole = compositions.compose(each)
-                both = renyi_of_pairs.divergences(whole, _ORDERS, Bound.LOWER)
+                both = renyi_curves.divergences(whole, _ORDERS, Bound.LOWER)
                 least = float(np.max(np.maximum(*both) / _ORDERS)) * (1 - _ROUNDING)
                 lower = max(lower, least)
                 upper = max(upper, interface.claims_of(each).rho)
@@ -243,12 +229,12 @@ class CertifiedAnswers:
         if least not in self._trade_offs:
             of_each = [
                 trade_off_bounds.TradeOffBounds(each, least, self.interval)
-                for each in self._scenarios
+                for each in self.scenarios
             ]
             self._trade_offs[least] = trade_off_bounds.WorstTradeOffBounds(of_each)
         return self._trade_offs[least]
 
 
-def as_given(values: FloatArray) -> Any:
+def _as_given(values: FloatArray) -> Any:
     """Returns a number for an array without dimensions, otherwise the array."""
     return float(values) if values.ndim == 0 else values

@@ -7,6 +7,8 @@ from dp_accounting import privacy_accountant
 from dp_accounting.pld import privacy_loss_distribution as stock
 import numpy as np
 
+from dp_accounting_ext.accountants import certified_answers
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
@@ -17,13 +19,8 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.reading import event_table
-from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import stock_pld
-from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -72,7 +69,7 @@ def from_event(
     """
     interval = fields.discretization_interval(value_discretization_interval)
     pairs = groups.worst_pairs(
-        _counts_of(event, neighboring_relation),
+        _answers(event, neighboring_relation).composed.counts,
         Bound.UPPER if pessimistic_estimate else Bound.LOWER,
         _ACCURACY,
         replace_one=neighboring_relation is NeighborRel.REPLACE_ONE,
@@ -110,11 +107,9 @@ def renyi_divergence_bounds(
     if not alphas or min(alphas) <= 1:
         raise ValueError(f"orders must be above 1, at least one. Found {alphas}.")
     lower, upper = np.zeros(len(alphas)), np.zeros(len(alphas))
-    replace_one = neighboring_relation is NeighborRel.REPLACE_ONE
-    counts = _counts_of(event, neighboring_relation)
-    for scenario in groups.scenarios(counts, replace_one=replace_one):
+    for scenario in _answers(event, neighboring_relation).scenarios:
         mechanism = compositions.compose(scenario)
-        below = renyi_of_pairs.divergences(mechanism, alphas, Bound.LOWER)
+        below = renyi_curves.divergences(mechanism, alphas, Bound.LOWER)
         removed, added, failure = renyi_curves.both_ways(mechanism, alphas)
         lower = np.maximum(lower, np.maximum(*below))
         above = np.full(len(alphas), np.inf) if failure else np.maximum(removed, added)
@@ -122,22 +117,11 @@ def renyi_divergence_bounds(
     return privacy_bounds.in_order(lower, upper), upper
 
 
-def _counts_of(
+def _answers(
     event: stock_dp_event.DpEvent, neighboring_relation: NeighborRel
-) -> dict[interface.Mechanism, int]:
-    """Returns the mechanisms of an event, with the number of runs of each.
-
-    Raises:
-        UnsupportedEventError: If the event is not supported.
-    """
-    relation = fields.neighboring_relation(neighboring_relation)
-    event_trees.event_tree(event)
-    reader = event_table.reader(relation)
-    try:
-        group = group_events.largest(event)
-        return reader.parts(group_events.seen_by(event, group))
-    except event_reader.UnsupportedError as error:
-        raise event_reader.refusal(event, error.event, error.message) from error
+) -> certified_answers.CertifiedAnswers:
+    """Returns the answers of an accountant that has composed an event."""
+    return pld_accountant.PLDAccountant(neighboring_relation).compose(event)._answers()
 
 
 def poisson_subsample(

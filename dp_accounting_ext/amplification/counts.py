@@ -26,10 +26,10 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
-Hinges = hinges.Hinges
+Hinges = profile_pairs.Hinges
 
 # Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
 CONCAVE_FROM = 0.8
@@ -100,7 +100,7 @@ def hinges_of(
     losses = np.maximum(losses, _LEAST_LOSS)
     beyond = losses > floats.LARGEST_LOSS
     if below > floats.LARGEST_LOSS or beyond.all():
-        return hinges.TRIVIAL
+        return profile_pairs.TRIVIAL
     infinity_mass += float(masses[beyond].sum())
     losses, masses = losses[~beyond], masses[~beyond]
     masses = np.minimum(masses, _MOST_MASS)
@@ -241,12 +241,12 @@ def upper_pair(
     steps = step_laws.Steps.of(pair, num_selected, num_steps)
     found = [Hinges.of(each) for each in known]
     if not steps.is_informative(1e-6):
-        return hinges.least(found)
+        return profile_pairs.least(found)
     for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
         bound = _bound(pair, steps, exponent)
         if bound is not None:
             found.append(bound)
-    return hinges.least(found)
+    return profile_pairs.least(found)
 
 
 def _bound(

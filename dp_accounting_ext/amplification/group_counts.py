@@ -43,12 +43,12 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = accuracy.Accuracy
 DominatingPair = dominating_pair.DominatingPair
-Hinges = hinges.Hinges
+Hinges = profile_pairs.Hinges
 Steps = replaced_allocation.Steps
 
 # A limit: terms of h of up to e to this power, and sums of them, fit a float.
@@ -111,7 +111,7 @@ def upper_pair(
         ):
             if bound is not None:
                 found.append(bound)
-    return hinges.least(found, most=most)
+    return profile_pairs.least(found, most=most)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.command_line import answers
 from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
@@ -32,18 +32,7 @@ _SLIDERS = {  # The names of sliders, and the powers of ten at which they begin 
     "delta": ("δ", -12, -2),
     "group_size": ("records of one user", 0, 2),
 }
-_STEPS = (
-    1.0,
-    1.2,
-    1.5,
-    2.0,
-    2.5,
-    3.0,
-    4.0,
-    5.0,
-    6.0,
-    8.0,
-)  # The number of steps of a slider in a decade.
+_STEPS = 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8  # The values of a slider in a decade.
 _GIVEN = ["noise multiplier", "ε to be met"]
 _RATE, _LEAST_RATE, _POINTS = 1e-3, 1e-6, 25  # The first is one of the points.
 _INTERVAL = 1e-3  # With this interval, both bounds of a curve look like one line.
@@ -68,6 +57,7 @@ _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
 _FLAT, _NAMED_AT, _GAP = 1e-2, 14, 2.4
 _GUESSING = "#6B7280"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 # On a telephone the page is as wide as the screen.
 _PAGE = """{% extends base %}
 {% block preamble %}<meta name="viewport" content="width=device-width"><style>
@@ -142,40 +132,30 @@ def written(value: float) -> str:
     """Returns a number as people write it: 60,000, 1.1, 10⁻⁶."""
     if value >= 1e-3:
         return f"{value:,}".removesuffix(".0")
-    digits, power = _powers_of_ten(value)
+    digits, _, power = np.format_float_scientific(value, trim="-").partition("e")
     factor = "" if digits == "1" else f"{digits} · "
-    return f"{factor}10{power.translate(_SUPERSCRIPTS)}"
+    return f"{factor}10{str(int(power)).translate(_SUPERSCRIPTS)}"
 
 
 def spoken(value: float) -> str:
     """Returns a number in words that are read aloud: "10 to the minus 6"."""
-    if value >= 1e-3:
+    factor, power, exponent = written(value).rpartition("10⁻")
+    if not power:
         return written(value)
-    digits, power = _powers_of_ten(value)
-    factor = "" if digits == "1" else f"{digits} times "
-    return f"{factor}10 to the {power.replace('-', 'minus ')}"
-
-
-def _powers_of_ten(value: float) -> tuple[str, str]:
-    digits, _, power = np.format_float_scientific(value, trim="-").partition("e")
-    return digits, str(int(power))
+    return (
+        f"{factor.replace('·', 'times')}10 to the minus {exponent.translate(_DIGITS)}"
+    )
 
 
 def heading_of(run: training_run.TrainingRun, target: float | None) -> str:
     """Returns what is shown, with all that the sliders say."""
-    batches = training_run.given("batch_size", run.batch_size)
-    records = training_run.given("dataset_size", run.dataset_size)
-    delta = written(training_run.given("delta", run.delta))
-    epochs = training_run.given("epochs", run.epochs)
-    shown = f"Noise for ε = {written(target)}" if target is not None else "ε"
+    values = {**dataclasses.asdict(run), "epsilon": target}
     parts = [
-        f"{written(records)} records in batches of {written(batches)}",
-        f"{written(epochs)} epoch{'s' * (epochs != 1)}",
-        f"{run.group_size} record{'s' * (run.group_size != 1)} of one user",
+        f"{label} {written(values[name])}"
+        for name, (label, *_) in _SLIDERS.items()
+        if values[name] is not None
     ]
-    if run.noise_multiplier is not None:
-        parts.insert(0, f"noise multiplier {written(run.noise_multiplier)}")
-    return f"{shown} at δ = {delta}: {', '.join(parts)}"
+    return f"{'ε' if target is None else 'Noise'}: {', '.join(parts)}"
 
 
 def table_of(
@@ -184,13 +164,9 @@ def table_of(
     rows: Mapping[str, comparison.Row | str],
     found: Mapping[str, curves.Points | str],
 ) -> str:
-    """Returns HTML: warnings, and a row for each way of drawing batches.
+    """Returns HTML: warnings, and a line for each way of drawing batches.
 
-    Args:
-        run: The run that the sliders show, without noise if the noise is calibrated.
-        target: The target ε, if the noise is calibrated; otherwise None.
-        rows: For each way of drawing batches with an answer, its row or an error.
-        found: For each way of drawing batches with an answer, its curve.
+    Those with an answer have their row, or an error, and their curve.
     """
     heads = ["sampling", "ε lower", "ε upper", "found"]
     heads += ["noise"] * (target is not None)
@@ -252,7 +228,7 @@ class Page:
     ) -> None:
         # Functions that are called in the page's next tick may change the page.
         next_tick = panel.state.curdoc.add_next_tick_callback
-        self._answers = answers.Answers(lambda: next_tick(self._answers.look))
+        self._answers = workers.Answers(lambda: next_tick(self._answers.look))
         wide = {"sizing_mode": "stretch_width"}
         kinds = _components(panel)
         begin = {**dataclasses.asdict(run), "epsilon": target or 2.0}
@@ -321,38 +297,39 @@ class Page:
         rows: dict[str, comparison.Row | str] = {}
         found: dict[str, curves.Points | str] = {}
 
-        def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
-            rows[str(each.sampling)] = row
+        def show() -> None:
             self._table.object = table_of(run, target, rows, found)
             self._told.words = words_of(rows)
+
+        def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
+            rows[str(each.sampling)] = row
+            show()
             if target is not None and isinstance(row, comparison.Row):
-                each = dataclasses.replace(each, noise_multiplier=row.noise_multiplier)
-                ask_for_curve(each)
-                if each.sampling == self._quoted.value:
-                    self._ask_for_sentence(each, target)
+                noise = row.noise_multiplier
+                ask_more(dataclasses.replace(each, noise_multiplier=noise))
 
-        def ask_for_curve(each: training_run.TrainingRun) -> None:
-            self._answers.ask(functools.partial(of_curve, each), curve_of, each)
+        def ask_more(each: training_run.TrainingRun) -> None:
+            scheme = str(each.sampling)
 
-        def of_curve(
-            each: training_run.TrainingRun, curve: curves.Points | str
-        ) -> None:
-            found[str(each.sampling)] = curve
-            self._table.object = table_of(run, target, rows, found)
-            self._draw(str(each.sampling), curve)
+            def of_curve(curve: curves.Points | str) -> None:
+                found[scheme] = curve
+                show()
+                self._draw(scheme, curve)
 
-        self._table.object = table_of(run, target, rows, found)
-        self._told.words = words_of(rows)
-        # Two processes answer in this order: first the table, then the picture.
-        for each in training_run.schemes_of(run):
+            self._answers.ask(of_curve, curve_of, each)
+            if scheme == self._quoted.value:
+                self._ask_for_sentence(each, target)
+
+        show()
+        # Two processes answer in this order: the table, the picture, the sentence.
+        ways = training_run.schemes_of(run)
+        for each in ways:
             self._answers.ask(functools.partial(of_row, each), row_of, each, target)
-        if (
-            target is None
-        ):  # Otherwise all other questions need the noise multiplier of the row.
-            for each in training_run.schemes_of(run):
-                ask_for_curve(each)
-            quoted = dataclasses.replace(run, sampling=self._quoted.value)
-            self._ask_for_sentence(quoted, target)
+        if target is None:  # Otherwise these questions need the noise of the row.
+            for each in sorted(
+                ways, key=lambda way: way.sampling == self._quoted.value
+            ):
+                ask_more(each)
 
     def _ask_for_sentence(
         self, run: training_run.TrainingRun, target: float | None
@@ -436,10 +413,8 @@ def _tell_of_the_end(document: Any) -> None:
     """Makes the page say when its program has ended, in place of Bokeh's own words."""
     from bokeh import models
 
-    for event, is_lost in (
-        ("connection_lost", "true"),
-        ("client_reconnected", "false"),
-    ):
+    lost = {"connection_lost": "true", "client_reconnected": "false"}
+    for event, is_lost in lost.items():
         code = f"const is_lost = {is_lost}{_ENDED}"
         document.js_on_event(event, models.CustomJS(code=code))
     if hasattr(document, "config"):

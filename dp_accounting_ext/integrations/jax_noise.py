@@ -31,16 +31,8 @@ def refuse_other_noise(
     """Refuses a transform whose noise is not that of a strategy matrix.
 
     Other standard deviations are seen from 0.25 % on, and in one of 1000 steps alone
-    from 8 %. Only the first 4096 steps are looked at.
-
-    Args:
-        transform: The `noise_addition_transform` of a plan.
-        column: The Toeplitz coefficients of C; of independent noise one that is 1.
-        deviation: The standard deviation of Z.
-        iterations: The number of steps.
-
-    Raises:
-        RuntimeError: If standard deviations, or correlations of steps, are others.
+    from 8 %. Only the first 4096 steps are looked at. The `column` has the Toeplitz
+    coefficients of C, and `deviation` is the standard deviation of Z.
     """
     steps = min(iterations, _STEPS)
     noise = _on_zeros(transform, steps)

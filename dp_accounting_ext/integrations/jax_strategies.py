@@ -108,14 +108,6 @@ def of_known_group(
     """Returns the event of `from_strategy` for an example whose group is known.
 
     It is another one where batches are samples of groups in turn.
-
-    Args:
-        strategy: As in `from_strategy`.
-        noise_multiplier: As in `from_strategy`.
-        **options: Options of `from_strategy`.
-
-    Raises:
-        TypeError, ValueError, UnsupportedEventError: As `from_strategy` does.
     """
     return _event(strategy, _Setting(noise_multiplier, **options, is_group_known=True))
 
@@ -245,14 +237,15 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
             bins,
             cycles,
         )
-    whole = stock.SelfComposedDpEvent(setting.step, cycles)
+    whole, longer = (
+        stock.SelfComposedDpEvent(setting.step, count) for count in (cycles, cycles + 1)
+    )
     if not rest:
         return dp_event.RandomAllocationEvent(whole, 1, bins)
-    longer = stock.SelfComposedDpEvent(setting.step, cycles + 1)
-    if not cycles:
-        return dp_event.ScheduledAllocationEvent([longer], [rest], bins)
-    counts = [rest, bins - rest]
-    return dp_event.ScheduledAllocationEvent([longer, whole], counts, bins)
+    parts = slice(None if cycles else 1)
+    return dp_event.ScheduledAllocationEvent(
+        [longer, whole][parts], [rest, bins - rest][parts], bins
+    )
 
 
 def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
@@ -303,11 +296,9 @@ def _fixed_batches(strategy: Any, setting: _Setting) -> stock.DpEvent:
             "BMinSepSampling, BallsInBinsSampling, or CyclicPoissonSampling with as "
             "many bands as its cycle is long."
         )
-    kind = (
-        stock.SampledWithReplacementDpEvent
-        if strategy.replace
-        else stock.SampledWithoutReplacementDpEvent
-    )
+    kind: Callable[..., stock.DpEvent] = stock.SampledWithoutReplacementDpEvent
+    if strategy.replace:
+        kind = stock.SampledWithReplacementDpEvent
     sampled = kind(setting.number_of_examples(), strategy.batch_size, setting.step)
     return stock.SelfComposedDpEvent(sampled, _iterations(strategy))
 
@@ -326,15 +317,7 @@ def _iterations(strategy: Any) -> int:
 
 
 def coefficients(matrix: Any, iterations: int) -> Sequence[float]:
-    """Returns the first column of C, which has a row for each step.
-
-    Args:
-        matrix: As in `from_strategy`; None for independent noise.
-        iterations: The number of steps.
-
-    Raises:
-        TypeError, ValueError: If they are no coefficients.
-    """
+    """Returns the first column of C, which has a row for each step."""
     if matrix is None:
         return (1.0,)
     if hasattr(matrix, "buf_decay"):

@@ -19,13 +19,14 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import renyi_of_pairs
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.mechanisms import renyi_curves
+from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import gaussian_allocation as renyi_allocation
 from dp_accounting_ext.renyi import ratio_moments
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
+Hinges = profile_pairs.Hinges
 Mechanism = interface.Mechanism
 
 # Certified: the relative rounding error of a sum of positive terms, each of which has a
@@ -132,9 +133,9 @@ class RandomAllocation(Mechanism):
                 step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
             )
         else:
-            remove = hinges.least([hinges.Hinges.of(pair) for pair in removed])
-        added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
-        return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
+            remove = profile_pairs.least([Hinges.of(pair) for pair in removed])
+        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
+        return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
         """Returns a normal bound on the loss; see `Mechanism.loss_tail`.
@@ -166,7 +167,7 @@ class RandomAllocation(Mechanism):
             added = removed
             if steps > 1:
                 block = RandomAllocation(self.inner, 1, steps)
-                pairs = renyi_of_pairs.divergences(block, above, Bound.UPPER)
+                pairs = renyi_curves.divergences(block, above, Bound.UPPER)
                 removed, added = np.minimum(removed, pairs[0]), pairs[1]
             total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))

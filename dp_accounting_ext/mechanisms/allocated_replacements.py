@@ -6,6 +6,7 @@ random, and by a chain otherwise.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -23,7 +24,6 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import few_atoms
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -77,7 +77,7 @@ def _replaced_draws(
     # part, the chain is up to 9 % smaller (4 of 6 steps). Otherwise it never was.
     is_dense = 2 * mechanism.num_selected > mechanism.num_steps
     above = chain if is_dense else compositions.compose(blocks)
-    return known_bounds.Between(below, above)
+    return known_bounds.between(below, above)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,10 +113,9 @@ class AllocatedGroup(Mechanism):
         )
         return DirectedPairs(remove, known.add)
 
-    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        if bound is Bound.UPPER:
-            return {self: 1}
-        return {self._revealed_sum() or self: 1}
+    def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
+        revealed = self._revealed_sum() if bound is Bound.LOWER else None
+        return [{revealed or self: 1}]
 
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * self.members)
@@ -215,7 +214,7 @@ class LeaveAndJoin(Mechanism):
         """
         leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
-        first = few_atoms.reduced(first, _FEW_ATOMS)
+        first = chained_pairs.reduced(first, _FEW_ATOMS)
         finer, before = accuracy.tail_mass, math.inf
         while True:
             fine = accuracy.with_tails(finer)

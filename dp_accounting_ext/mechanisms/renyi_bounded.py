@@ -97,8 +97,8 @@ class Concentrated(interface.OnePairMechanism):
     def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
         return self._bounded().pair(bound, accuracy)
 
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {self._bounded(): 1}
+    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        return [{self._bounded(): 1}]
 
     def basis(self, bound: Bound) -> str:
         return self._bounded().basis(bound)

@@ -1,7 +1,9 @@
-"""Events on a sample of the records: Poisson samples and batches of fixed size."""
+"""Events on a sample of the records: Poisson samples, fixed sizes, allocations."""
 
+import collections
 import dataclasses
 import math
+from typing import Any
 from typing import TypeAlias
 
 import attr
@@ -10,9 +12,9 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import sampling
@@ -33,6 +35,9 @@ FixedSize: TypeAlias = (
     stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent
 )
 POISSON_SAMPLES = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
+GROUP_ON_SAMPLE = (
+    "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside of it."
+)
 _MOST_DRAWS = 100_000
 
 
@@ -124,7 +129,7 @@ def poisson_sampled(
         both = merged(event)
         if both is not None:
             more, less = (poisson_sampled(each, reader) for each in both)
-            return more if more == less else known_bounds.Between(less, more)
+            return known_bounds.between(less, more)
         if isinstance(event.event, NOISES):
             # A replaced record moves from one end of its range to the other.
             if isinstance(event.event, stock.NoOpDpEvent):
@@ -149,38 +154,35 @@ def merged(
         Two events: the first is rounded to reveal more, the second to reveal less. None
         if the event needs no simplification or does not have this form.
     """
-    rate = fields.sampling_probability(event.sampling_probability)
-    leaves, depth = list(event_trees.leaves(event.event)), 0
-    while len(leaves) == 1 and leaves[0][1] == 1:
-        inner = leaves[0][0]
-        if not isinstance(inner, POISSON_SAMPLES):
-            break
+    rate, depth, runs = 1.0, 0, 1
+    inner: stock.DpEvent = event
+    while runs == 1 and isinstance(inner, POISSON_SAMPLES):
         rate *= fields.sampling_probability(inner.sampling_probability)
-        leaves, depth = list(event_trees.leaves(inner.event)), depth + 1
-    noises = [
-        (fields.noise_multiplier(each.noise_multiplier), count)
-        for each, count in leaves
-        if isinstance(each, stock.GaussianDpEvent)
+        depth += 1
+        leaves = list(event_trees.leaves(inner.event))
+        runs = sum(count for _, count in leaves)
+        inner = leaves[0][0] if leaves else stock.NoOpDpEvent()
+    is_noise = runs == 1 and isinstance(inner, NOISES)
+    are_gaussian = all(isinstance(each, stock.GaussianDpEvent) for each, _ in leaves)
+    if rate * runs == 0 or (runs, depth) == (1, 1) or not (is_noise or are_gaussian):
+        return None
+    noises = [inner] * 2 if is_noise else _one_for_all(leaves)
+    rounding = 4 * depth * floats.UNIT_ROUNDOFF
+    return [
+        stock.PoissonSampledDpEvent(min(rate * (1 + error), 1.0), noise)
+        for error, noise in zip((rounding, -rounding), noises, strict=True)
     ]
-    runs = sum(count for _, count in leaves)
-    is_one = runs == 1 and isinstance(leaves[0][0], NOISES)
-    if len(noises) < len(leaves) and not is_one:
-        return None
-    if runs == 0 or rate == 0 or (runs == 1 and not depth):
-        return None
-    if runs > 1 and any(noise == 0 for noise, _ in noises):
-        leaves, runs = [(stock.NonPrivateDpEvent(), 1)], 1
-    found = []
-    for sign in (1, -1):
-        up = 1 + sign * 4 * (depth + 1) * floats.UNIT_ROUNDOFF
-        noise: stock.DpEvent = leaves[0][0]
-        if runs > 1:
-            least = min(noise for noise, _ in noises)
-            more = math.fsum(count * (least / noise) ** 2 for noise, count in noises)
-            down = 1 - sign * 8 * floats.UNIT_ROUNDOFF
-            noise = stock.GaussianDpEvent(down * least / math.sqrt(more))
-        found.append(stock.PoissonSampledDpEvent(min(rate * up, 1.0), noise))
-    return found
+
+
+def _one_for_all(leaves: list[tuple[Any, int]]) -> list[stock.DpEvent]:
+    """Returns one Gaussian for several, with the noise rounded down, and up."""
+    noises = [(fields.noise_multiplier(e.noise_multiplier), n) for e, n in leaves]
+    least = min(noise for noise, _ in noises)
+    if least == 0:
+        return [stock.NonPrivateDpEvent()] * 2
+    more = math.fsum(count * (least / noise) ** 2 for noise, count in noises)
+    errors = (-8 * floats.UNIT_ROUNDOFF, 8 * floats.UNIT_ROUNDOFF)
+    return [stock.GaussianDpEvent((1 + e) * least / math.sqrt(more)) for e in errors]
 
 
 def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mechanism:
@@ -210,13 +212,8 @@ def _batch_of_any(
         reader.under(NeighborRel.REPLACE_ONE), in_sample=False
     )
     inner = between.mechanism(event.event)
+    event_reader.refuse_group(event, inner, GROUP_ON_SAMPLE)
     parts = compositions.unpacked({inner: 1})
-    if any(map(groups.is_of_group, parts)):
-        raise event_reader.UnsupportedError(
-            event,
-            "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
-            "of it.",
-        )
     if inner == compositions.NO_OP or inner.is_certain():
         kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent
         return fixed_size(attr.evolve(event, event=kind()), reader)
@@ -239,13 +236,48 @@ def _zeroed_in_batch_of_any(
     """
     above = _batch_of_any(event, scheme, reader.under(NeighborRel.REPLACE_ONE))
     if scheme.with_replacement:
-        return known_bounds.UpperOnly(above)
+        return known_bounds.between(None, above)
     inner = reader.sampled(event.event)
     below = subsampled.poisson_sampled(scheme.rate, inner)
-    return above if above == below else known_bounds.Between(below, above)
+    return known_bounds.between(below, above)
 
 
 def is_empty(event: FixedSize) -> bool:
     """Returns whether no record is ever drawn, so that nothing is released."""
     fields.positive_integer("source_dataset_size", event.source_dataset_size)
     return fields.non_negative_integer("sample_size", event.sample_size) == 0
+
+
+def random_allocation(
+    event: dp_event.RandomAllocationEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads steps in k of which each record takes part."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    inner = reader.sampled(event.event)
+    selected, steps = fields.steps(event.num_selected, event.num_steps)
+    return allocated.allocate(inner, selected, steps)
+
+
+def scheduled_allocation(
+    event: dp_event.ScheduledAllocationEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads an allocation epoch whose steps differ, or that was stopped."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    events = fields.sequence("events", event.events)
+    numbers = fields.sequence("counts", event.counts)
+    if not events or len(events) != len(numbers):
+        raise ValueError(
+            "events and counts must have the same length, at least 1. "
+            f"Found {len(events)} and {len(numbers)}."
+        )
+    counts: collections.Counter[interface.Mechanism] = collections.Counter()
+    for inner, count in zip(events, numbers, strict=True):
+        counts[reader.sampled(inner)] += fields.positive_integer("counts", count)
+    event_reader.check_distinct(len(counts))
+    run = counts.total()
+    steps = fields.number_of_steps(event.num_steps)
+    if run > steps:
+        raise ValueError(
+            f"counts must sum to at most num_steps. Found {run} of {steps}."
+        )
+    return allocated.allocate_to_schedule(counts, steps)

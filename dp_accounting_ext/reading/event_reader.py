@@ -1,7 +1,7 @@
 """Readers of trees of events, by a table from types of events to builders."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Container
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -14,6 +14,7 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext.mechanisms import allocated_replacements
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import schedules
 from dp_accounting_ext.validation import event_trees
@@ -21,10 +22,8 @@ from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Tuning: the pairs of this many mechanisms fit into the memory of a laptop.
+# A limit: the pairs of this many mechanisms fit into the memory of a laptop.
 _MOST_DISTINCT = 2000
-
-
 _SHOWN = 200  # The number of characters of either end of an event, in an error.
 
 
@@ -43,18 +42,12 @@ class UnsupportedError(Exception):
 
 
 def refusal(
-    event: stock.DpEvent, part: Any, message: str | None
+    event: stock.DpEvent, error: UnsupportedError
 ) -> privacy_accountant.UnsupportedEventError:
-    """Returns the error that the stock accountant raises for an unsupported event.
-
-    Args:
-        event: The event.
-        part: The part of it that is not supported.
-        message: What is wrong with the part.
-    """
+    """Returns the error that the stock accountant raises for an unsupported event."""
     return privacy_accountant.UnsupportedEventError(
-        f"Unsupported event: {_shown(event)}. Error: [{message}] caused by subevent "
-        f"{_shown(part)}."
+        f"Unsupported event: {_shown(event)}. Error: [{error.message}] caused by "
+        f"subevent {_shown(error.event)}."
     )
 
 
@@ -64,6 +57,12 @@ def _shown(event: Any) -> str:
     if len(text) <= 2 * _SHOWN:
         return text
     return f"{text[:_SHOWN]} … {text[-_SHOWN:]}"
+
+
+def refuse_group(event: Any, inner: interface.Mechanism, message: str) -> None:
+    """Raises `UnsupportedError` if some part of a mechanism is known for a group."""
+    if any(map(groups.is_of_group, compositions.unpacked({inner: 1}))):
+        raise UnsupportedError(event, message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +83,6 @@ class Row:
 @dataclasses.dataclass(frozen=True)
 class Reader:
     """Reads trees of events under a neighboring relation.
-
-    If an event has no builder for replaced records, a replacement is read as the
-    removal of a record and the addition of another.
 
     Attributes:
         neighboring_relation: The relation under which events are read.
@@ -114,7 +110,6 @@ class Reader:
             part = self.single(leaf)
             counts[part] = counts.get(part, 0) + count
         check_counts(counts)
-        check_distinct(count_distinct(counts))
         return compositions.compose(counts)
 
     def parts(self, event: stock.DpEvent) -> dict[interface.Mechanism, int]:
@@ -141,15 +136,28 @@ class Reader:
             )
 
     def single(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns the mechanism of an event that is not a composition."""
-        for kind in type(event).__mro__:
-            if kind in self.rows:
-                return self._built(self.rows[kind], event)
-        raise UnsupportedError(
-            event,
-            f"No mechanism is known for `{type(event).__name__}`; "
-            "`PLDAccountant.register` takes one.",
-        )
+        """Returns the mechanism of an event that is not a composition.
+
+        If the event's builder supports no replaced records, a replacement is read as
+        the removal of a record and the addition of another.
+        """
+        rows = (self.rows[kind] for kind in type(event).__mro__ if kind in self.rows)
+        row = next(rows, None)
+        if row is None:
+            raise UnsupportedError(
+                event,
+                f"No mechanism is known for `{type(event).__name__}`; "
+                "`PLDAccountant.register` takes one.",
+            )
+        try:
+            return row.mechanism(event, self)
+        except UnsupportedError as error:
+            is_replaced = self.neighboring_relation is NeighborRel.REPLACE_ONE
+            # An error in an inner event is not due to the relation.
+            if error.event is not event or not is_replaced:
+                raise
+        absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
+        return allocated_replacements.replaced(row.mechanism(event, absent))
 
     def require(self, event: stock.DpEvent, *relations: NeighborRel) -> None:
         """Raises `UnsupportedError` unless the relation is one of these."""
@@ -161,27 +169,20 @@ class Reader:
                 f"`{type(event).__name__}`. Found {self.neighboring_relation}.",
             )
 
+    def refuse_sample(self, event: stock.DpEvent, verb: str) -> None:
+        """Raises `UnsupportedError` on a sample, for what every record does."""
+        if self.in_sample:
+            raise UnsupportedError(
+                event,
+                f"`{type(event).__name__}` cannot run on a sample: nothing says what a "
+                f"record outside of it {verb}.",
+            )
+
     def under(self, relation: NeighborRel) -> "Reader":
         """Returns a reader for another relation, from which bounds are derived."""
         if relation is self.neighboring_relation:
             return self
         return dataclasses.replace(self, neighboring_relation=relation, is_derived=True)
-
-    def _built(self, row: Row, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns the mechanism that the row of the event's type builds.
-
-        If the row supports no replaced records, a replacement is read as the removal of
-        a record and the addition of another.
-        """
-        try:
-            return row.mechanism(event, self)
-        except UnsupportedError as error:
-            is_replaced = self.neighboring_relation is NeighborRel.REPLACE_ONE
-            # An error in an inner event is not due to the relation.
-            if error.event is not event or not is_replaced:
-                raise
-        absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
-        return allocated_replacements.replaced(row.mechanism(event, absent))
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` if any event in the tree is newer than the table.
@@ -248,16 +249,15 @@ def check_relation(relation: NeighborRel) -> None:
         )
 
 
-def field_defaults(event_type: type) -> Mapping[str, Any]:
-    """Returns the fields of a type of events, with their defaults."""
-    return _field_defaults(event_type)
-
-
-@functools.lru_cache(maxsize=1024)
 def _field_defaults(event_type: Any) -> Mapping[str, Any]:
+    """Returns the fields of a type of events, with their defaults."""
     if not attr.has(event_type):
         return {}
     return {field.name: field.default for field in attr.fields(event_type)}
+
+
+field_defaults: Callable[[type], Mapping[str, Any]]
+field_defaults = functools.lru_cache(_field_defaults)
 
 
 def _is_same(value: Any, default: Any) -> bool:
@@ -265,29 +265,39 @@ def _is_same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and value == default)
 
 
-def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
-    """Raises `ValueError` if a mechanism runs more often than is supported."""
+def check_counts(
+    counts: Mapping[interface.Mechanism, int],
+    known: Container[interface.Mechanism] = (),
+    num_known: int = 0,
+) -> int:
+    """Checks that no mechanism runs too often, and that not too many are composed.
+
+    Args:
+        counts: Mechanisms, with the number of all runs of each.
+        known: The mechanisms that were counted before.
+        num_known: Their number, Gaussian and scheduled ones aside.
+
+    Returns:
+        The number of all mechanisms that are neither Gaussian nor in a schedule. (All
+        Gaussian mechanisms of a composition are merged into one, and Gaussian ones on
+        samples into few.)
+
+    Raises:
+        ValueError: If there are too many runs, or too many mechanisms.
+    """
+    distinct = num_known
     for part, count in counts.items():
         fields.positive_integer("count", count)
-        if part.gaussian_noise is not None or part.is_certain():
-            continue
-        if count > fields.MOST_RUNS:
+        is_gaussian = part.gaussian_noise is not None
+        if not (is_gaussian or part.is_certain() or count <= fields.MOST_RUNS):
             raise ValueError(
                 f"count must be at most {fields.MOST_RUNS} for what is no "
                 f"Gaussian mechanism. Found {count}."
             )
-
-
-def count_distinct(parts: Iterable[interface.Mechanism]) -> int:
-    """Returns the number of mechanisms that are neither Gaussian nor in a schedule.
-
-    All Gaussian mechanisms of a composition are merged into one, and Gaussian ones on
-    samples into few.
-    """
-    return sum(
-        part.gaussian_noise is None and not schedules.is_scheduled(part)
-        for part in parts
-    )
+        if not (is_gaussian or part in known or schedules.is_scheduled(part)):
+            distinct += 1
+    check_distinct(distinct)
+    return distinct
 
 
 def check_distinct(number: int) -> None:

@@ -1,5 +1,6 @@
 """Events as a group of records sees them."""
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -27,8 +28,6 @@ _Answers = stock.RandomizedResponseDpEvent | sampling_event.PrivateSamplingEvent
 _LARGEST_GROUP = 1024
 # The sampling scheme of an event that draws no records, so that no group affects it.
 _NOBODY = sampling.Poisson(0.0)
-# An event of a newer dp_accounting, known by its name.
-_DISCRETE_GAUSSIAN = "DiscreteGaussianDpEvent"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,11 +67,7 @@ def group(
 ) -> interface.Mechanism:
     """Reads a tree of events as a group of records sees it."""
     if reader.in_sample or reader.is_derived:
-        raise event_reader.UnsupportedError(
-            event,
-            "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
-            "of it.",
-        )
+        raise event_reader.UnsupportedError(event, batch_events.GROUP_ON_SAMPLE)
     told = _group_of(event)
     if told.num_removed and reader.neighboring_relation is NeighborRel.REPLACE_ONE:
         raise ValueError(
@@ -80,7 +75,7 @@ def group(
             f"every member is replaced. Found {event.num_removed!r}."
         )
     size = told.size
-    counts: dict[interface.Mechanism, int] = {}
+    counts: collections.Counter[interface.Mechanism] = collections.Counter()
     for leaf, count in event_trees.leaves(event.event):
         part = _grouped(leaf, size, reader)
         is_told = told.num_removed is not None
@@ -91,9 +86,8 @@ def group(
             )
         if told.num_removed and groups.is_of_group(part):
             part = groups.OneSplit(size, groups.as_group(part), told.num_removed)
-        counts[part] = counts.get(part, 0) + count
+        counts[part] += count
     event_reader.check_counts(counts)
-    event_reader.check_distinct(event_reader.count_distinct(counts))
     return compositions.compose(counts)
 
 
@@ -133,26 +127,15 @@ def seen_by(event: stock.DpEvent, group: Group) -> stock.DpEvent:
     """
     if group == ONE_RECORD:
         return event
-    return stock.ComposedDpEvent(
-        [
-            stock.SelfComposedDpEvent(
-                dp_event.GroupSubsampledEvent(
-                    group.size, _of_one_record(leaf), group.num_removed
-                ),
-                count,
-            )
-            for leaf, count in event_trees.leaves(event)
-        ]
-    )
+    seen: list[stock.DpEvent] = []
+    for leaf, count in event_trees.leaves(event):
+        inner = leaf.event if isinstance(leaf, dp_event.GroupSubsampledEvent) else leaf
+        whole = dp_event.GroupSubsampledEvent(group.size, inner, group.num_removed)
+        seen.append(stock.SelfComposedDpEvent(whole, count))
+    return stock.ComposedDpEvent(seen)
 
 
-def _of_one_record(leaf: stock.DpEvent) -> stock.DpEvent:
-    return leaf.event if isinstance(leaf, dp_event.GroupSubsampledEvent) else leaf
-
-
-def _grouped(
-    event: stock.DpEvent, size: int, reader: event_reader.Reader
-) -> interface.Mechanism:
+def _grouped(event: Any, size: int, reader: event_reader.Reader) -> interface.Mechanism:
     """Returns the mechanism that a group sees for one event, possibly on a sample.
 
     It is tight if a theorem gives the group's pair. Otherwise it is bounded by a chain
@@ -164,31 +147,24 @@ def _grouped(
     if tight is not None:
         return tight
     one = _one_member(event, size, reader)
-    parts = compositions.unpacked({one: 1})
-    if any(map(groups.is_of_group, parts)):
-        raise event_reader.UnsupportedError(
-            event,
-            "A `GroupSubsampledEvent` cannot hold another: multiply their sizes.",
-        )
+    event_reader.refuse_group(
+        event,
+        one,
+        "A `GroupSubsampledEvent` cannot hold another: multiply their sizes.",
+    )
     if one == compositions.NO_OP or one.is_certain():
         return one
-    if type(event).__name__ == _DISCRETE_GAUSSIAN:
-        return groups.OneForAll(reader.single(_moved_together(event, size)), size)
+    # An event of a newer dp_accounting, known by its name.
+    if type(event).__name__ == "DiscreteGaussianDpEvent":
+        # The members move the function by at most their number times the sensitivity,
+        # and may move it by as much.
+        moved = size * fields.scale("sensitivity", event.sensitivity)
+        together = attr.evolve(event, sensitivity=moved)
+        return groups.OneForAll(reader.single(together), size)
     is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if isinstance(event, _Answers):
         return groups.GroupedAnswers(size, one, is_replaced)
     return groups.GroupedByChain(size, one, is_replaced)
-
-
-def _moved_together(event: Any, size: int) -> stock.DpEvent:
-    """Returns a discrete Gaussian mechanism for all members of a group at once.
-
-    They move an integer-valued function by at most their number times the sensitivity,
-    and may move it by as much.
-    """
-    moved = size * fields.scale("sensitivity", event.sensitivity)
-    together: stock.DpEvent = attr.evolve(event, sensitivity=moved)
-    return together
 
 
 def _one_member(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 import numbers
 
@@ -9,7 +10,7 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
-from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext import dp_event
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import atom_laws
@@ -17,10 +18,15 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
 PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution
 
+# A limit: distributions that were read last and are kept, some 20 MB each.
+_MOST_READ = 8
 _LARGEST_SIZE = 25_000_000
 _MOST_ATOMS = 10_000_000
 _SPARSE_SIZE = 1000
@@ -110,7 +116,9 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
     else:
         kept = np.abs(losses) <= floats.LARGEST_LOSS
         losses, masses = losses[kept], masses[kept]
-        masses = np.where(_kept_below_one(losses, masses), masses, 0.0)
+        # The largest losses are kept as long as Σ p e^{−loss} ≤ 1.
+        sums_from_above = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        masses = np.where(sums_from_above <= 1, masses, 0.0)
     q_masses = masses * np.exp(-losses)
     kept = (masses > floats.SMALLEST_MASS) & (q_masses > floats.SMALLEST_MASS)
     zero_mass = 0.0
@@ -161,14 +169,11 @@ def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray]:
 
 def _floats(name: str, values: Sequence[float] | FloatArray) -> FloatArray:
     """Returns (n,) real numbers."""
-    try:
-        found = np.asarray(values)
-    except ValueError:
-        found = np.empty(0, dtype=object)
-    if found.ndim != 1 or (len(values) and found.dtype.kind not in "fiu"):
+    name = f"{name} of privacy_loss_distribution"
+    found = fields.number_array(name, values)
+    if found.ndim != 1:
         raise TypeError(
-            f"{name} of privacy_loss_distribution must be a list of real numbers. "
-            f"Found {found.dtype} in {found.ndim} dimensions."
+            f"{name} must be a list of real numbers. Found {found.ndim} dimensions."
         )
     return found.astype(np.float64)
 
@@ -205,13 +210,6 @@ def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:
         level = min(level, lowest + _SUMMATION_ERROR)
     raised: FloatArray = np.maximum(losses, level)
     return raised
-
-
-def _kept_below_one(losses: FloatArray, masses: FloatArray) -> BoolArray:
-    """Returns which of the largest losses to keep, so that Σ p e^{−loss} ≤ 1."""
-    tail = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
-    kept: BoolArray = tail <= 1
-    return kept
 
 
 def write(
@@ -303,3 +301,27 @@ def _heavier(masses: FloatArray, error: float, infinity_mass: float) -> FloatArr
     heavier[-1:] = tails[:1]
     np.subtract(tails[:0:-1], tails[-2::-1], out=heavier[:-1])
     return heavier
+
+
+def known_distribution(
+    event: dp_event.PLDEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a mechanism of which a privacy loss distribution is known."""
+    reader.require_own_relation(event)
+    return _of_distribution(event.privacy_loss_distribution)
+
+
+@functools.lru_cache(maxsize=_MOST_READ)
+def _of_distribution(distribution: PrivacyLossDistribution) -> interface.Mechanism:
+    """Returns the mechanism of a distribution: one object, so that runs are counted.
+
+    Raises:
+        TypeError, ValueError: If it is no pessimistic privacy loss distribution.
+    """
+    known = known_bounds.KnownPairs(read(distribution)[0])
+    if known.bound is not Bound.UPPER:
+        raise ValueError(
+            "privacy_loss_distribution must be pessimistic, as only an upper bound can "
+            "be composed. Found pessimistic_estimate=False."
+        )
+    return known

@@ -267,16 +267,15 @@ def _quadrature(orders: Sequence[float], pair: Pair) -> list[float]:
     points = np.arange(first, last + 1, dtype=np.float64) * step
     log_q = pair.q.log_ratio(-points)
     log_masses = log_q - points**2 / 2 + math.log(step / math.sqrt(2 * math.pi))
-    excesses = ratio_moments.MeanExcess(log_masses, pair.p.log_ratio(points) - log_q)
+    losses = pair.p.log_ratio(points) - log_q
+    above = [max(order, ratio_moments.LOWEST_ORDER) for order in orders]
+    excesses = ratio_moments.log_mean_excesses(above, log_masses, losses)
     result = []
-    for given in orders:
-        order = max(given, ratio_moments.LOWEST_ORDER)
-        excess = excesses.log(order)
+    for order, excess in zip(above, excesses, strict=True):
         if end <= mass_end:
             far = pair.log_far_moment(order, step, last + 1) - math.log(order - 1)
             excess = float(np.logaddexp(excess, far))
         missing = log_error + math.log((2 + 2 * order) / (order - 1))
         excess = float(np.logaddexp(excess, missing))
-        moment = ratio_moments.log_moment_from_excess(excess, order)
-        result.append(ratio_moments.rdp_from_moment(moment, order))
+        result.append(ratio_moments.rdp_from_excess(excess, order))
     return result

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.correlated import readings
 from dp_accounting_ext.correlated import strategies
@@ -68,10 +67,6 @@ BROKEN_BY: Mapping[str, str] = {
 _BUFFERED = "blt:"
 # Fields of a run that cannot be combined with a strategy, and their default values.
 _NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
-
-# Certified: the relative error of a norm of at most 2^17 entries. An entry may be a sum
-# of numbers, none of them negative.
-_NORM_ERROR = 1e-10
 
 
 Events = tuple[stock.DpEvent, stock.DpEvent]
@@ -190,21 +185,22 @@ def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
         cyclic Poisson sampling.
     """
     strategy, noise, bins, epochs = readings.matrix_fields(event)
-    matrix = strategy.array
-    bands, columns, longest_bin = _norms(matrix, bins, epochs)
+    bands, steps = strategy.bands, bins * epochs
     found: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
     if bands <= bins:
-        if matrix.ndim == 1:
-            windows = fresh_windows(matrix, noise, bands, bins * epochs, 1 / bins)
+        if strategy.is_toeplitz:
+            windows = fresh_windows(strategy.array, noise, bands, steps, 1 / bins)
             found[FRESH_WINDOWS] = windows, windows
         stays_out = events.MinSepSamplingEvent(
-            strategy.entries, noise, 1 / (bins - bands + 1), bands, bins * epochs
+            strategy.entries, noise, 1 / (bins - bands + 1), bands, steps
         )
         found[MIN_SEP] = stays_out, stays_out
-        found[CYCLIC_POISSON] = _cyclic(bands, columns, noise, bins)
+        found[CYCLIC_POISSON] = _cyclic(strategy, noise, bins, steps)
+    gram, error = strategy.gram(bins, epochs)
+    longest = math.sqrt(gram.diagonal().max())
     found[NO_AMPLIFICATION] = (
-        stock.GaussianDpEvent(noise / (longest_bin * (1 - _NORM_ERROR))),
-        stock.GaussianDpEvent(noise / (longest_bin * (1 + _NORM_ERROR))),
+        stock.GaussianDpEvent(noise / (longest * (1 - error))),
+        stock.GaussianDpEvent(noise / (longest * (1 + error))),
     )
     return found
 
@@ -269,8 +265,8 @@ def fresh_windows(
 
 
 def _cyclic(
-    bands: int, norms: FloatArray, noise: float, bins: int
-) -> tuple[stock.DpEvent, stock.DpEvent]:
+    strategy: strategies.Strategy, noise: float, bins: int, steps: int
+) -> Events:
     """Returns a lower and an upper bound on a run with cyclic Poisson sampling.
 
     A record is sampled in the steps of its group. The columns of these steps have
@@ -278,37 +274,15 @@ def _cyclic(
     bound has the least norm of the first group's columns, without an incomplete last
     cycle; the upper bound has the largest norm of all columns.
     """
-    steps = norms.size
+    bands, error = strategy.bands, strategies.product_error(steps)
+    squares = sum(strategy.diagonal(band, steps) ** 2 for band in range(bands))
+    norms = np.sqrt(squares)
 
     def sampled(norm: float, count: int) -> stock.DpEvent:
         step = stock.GaussianDpEvent(noise / norm)
         sample = stock.PoissonSampledDpEvent(bands / bins, step)
         return stock.SelfComposedDpEvent(sample, count)
 
-    least = float(norms[::bands][: steps // bands].min()) * (1 - _NORM_ERROR)
-    most = float(norms.max()) * (1 + _NORM_ERROR)
+    least = float(norms[::bands][: steps // bands].min()) * (1 - error)
+    most = float(norms.max()) * (1 + error)
     return sampled(least, steps // bands), sampled(most, math.ceil(steps / bands))
-
-
-def _norms(matrix: FloatArray, bins: int, epochs: int) -> tuple[int, FloatArray, float]:
-    """Returns the number of bands, the norms of the columns, and that of a bin.
-
-    The last one is the largest norm, over all bins, of the sum of a bin's columns.
-    Columns whose distance is at least the number of bands have disjoint supports.
-    """
-    steps = bins * epochs
-    if matrix.ndim == 1:
-        column = np.zeros(steps)
-        column[: matrix.size] = matrix
-        # Column i has n − i entries. The sum of the first bin's columns has the
-        # largest norm, as the end of the run cuts off least of it.
-        norms = np.sqrt(np.cumsum(column**2)[::-1])
-        first = sum(
-            np.concatenate([np.zeros(start), column[: steps - start]])
-            for start in range(0, steps, bins)
-        )
-        return matrix.size, norms, float(np.linalg.norm(first))
-    rows, places = np.nonzero(matrix)
-    sums = matrix.reshape(steps, epochs, bins).sum(axis=1)
-    longest = float(np.linalg.norm(sums, axis=0).max())
-    return int((rows - places).max()) + 1, np.linalg.norm(matrix, axis=0), longest

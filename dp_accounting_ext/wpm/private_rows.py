@@ -85,7 +85,7 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
             `SUM_TOLERANCE` from one.
     """
     is_sparse: bool = sparse.issparse(value)
-    if value is None or (not is_sparse and isinstance(value, Mapping | Set | str)):
+    if not is_sparse and isinstance(value, Mapping | Set | str | None):
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise TypeError(f"{name} must be an array of real numbers. Found {kind}.")
     found: Any = value if is_sparse else fields.number_array(name, value)

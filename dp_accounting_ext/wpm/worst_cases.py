@@ -59,12 +59,7 @@ def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> floa
 
 
 class PointCosts:
-    """Costs φ_i of the projections of single points, for many measures.
-
-    Args:
-        cost: (k, k_v) costs.
-        epsilon: The privacy parameter ε.
-    """
+    """Costs φ_i of the projections of single points, for many measures."""
 
     def __init__(self, cost: costs.TransportCost, epsilon: float) -> None:
         self._cost = cost
@@ -77,14 +72,10 @@ class PointCosts:
             self._kept = rows, np.argsort(rows, axis=1, kind="stable")
 
     def values(self, most: FloatArray, inputs: IndexArray | None = None) -> FloatArray:
-        """Returns the (n,) costs φ_i of the inputs, each of them a single point.
+        """Returns the costs φ_i of some inputs, or all, for (k_v,) most masses y = βm.
 
         Every output holds its least mass e^{−ε} y_j. The remaining mass fills the
         nearest outputs up to y_j, one after the other.
-
-        Args:
-            most: (k_v,) most masses y = βm.
-            inputs: (n,) indices of the inputs; by default all of them.
 
         Source:
             https://arxiv.org/abs/2605.10015, Theorem 3.5.
@@ -105,10 +96,6 @@ class PointCosts:
         φ_i is at least τ + Σ_j [e^{−ε}(C_ij − τ)₊ − (τ − C_ij)₊] y_j for any τ, which
         is linear in y; it is equal where τ is the cost of the last output that gets
         more than its least mass.
-
-        Args:
-            most: (k_v,) most masses y = βm.
-            inputs: (n,) indices of the inputs.
         """
         thresholds, slopes = [], []
         for rows, order in self._sorted(inputs):
@@ -149,15 +136,8 @@ def worst_case_cost(
 
     If there are too many pairs of inputs and outputs, it is computed for landmarks. For
     a metric, the result is then an upper bound that holds for the other inputs, too.
-
-    Args:
-        base_measure: (k_v,) masses m.
-        cost: (k, k_v) costs.
-        epsilon: The privacy parameter ε.
-
-    Returns:
-        W_p to the power p. The worst input is a single point, as the projection of
-        a mixture costs at most the mixture of its points' projections.
+    It is W_p to the power p. The worst input is a single point, as the projection of
+    a mixture costs at most the mixture of its points' projections.
 
     Source:
         https://arxiv.org/abs/2605.10015, Proposition B.2.

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.command_line import answers
 from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.command_line import explorer
 from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
@@ -85,12 +85,11 @@ def test_numbers_are_as_people_write_them():
 def test_the_heading_names_every_parameter():
     heading = explorer.heading_of(dataclasses.replace(RUN, group_size=2), None)
     assert heading == (
-        "ε at δ = 10⁻⁶: noise multiplier 1.3, 6,000 records in batches of 1,000, "
-        "2 epochs, 2 records of one user"
+        "ε: noise multiplier 1.3, records 6,000, records of a batch 1,000, epochs 2, "
+        "δ 10⁻⁶, records of one user 2"
     )
     for_target = explorer.heading_of(UNKNOWN, 2.0)
-    assert for_target.startswith("Noise for ε = 2 at δ = 10⁻⁶: 6,000 records")
-    assert for_target.endswith(", 1 record of one user")
+    assert for_target.startswith("Noise: ε to be met 2, records 6,000")
     assert explorer.heading_of(RUN, None) in explorer.table_of(RUN, None, {}, {})
 
 
@@ -177,7 +176,7 @@ def test_without_panel_it_says_what_to_install(capsys, monkeypatch):
 def asked():
     """Answers, and what looks at them until a list is so long."""
     answered = threading.Event()
-    kept = answers.Answers(answered.set)
+    kept = workers.Answers(answered.set)
 
     def look_until(found, number):
         while len(found) < number:

@@ -208,10 +208,8 @@ def around(inner):
         ),
         st.builds(chained.chain, inner, small, st.integers(0, 2)),
         st.builds(chained.InARow, inner, inner),
-        inner.map(known_bounds.UpperOnly),
-        st.builds(known_bounds.Between, inner, inner).map(
-            lambda each: known_bounds.Between(each.below, each.below)
-        ),
+        inner.map(lambda each: known_bounds.between(None, each)),
+        inner.map(lambda each: known_bounds.Bracket(each, (each,))),
         st.builds(
             lambda one, other, count: compositions.compose({one: count, other: 1}),
             inner,

@@ -10,6 +10,7 @@ from scipy import stats
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -153,6 +154,7 @@ def test_a_schedule_is_bounded_as_its_runs_are(monkeypatch):
     lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(deltas)
     rate = ext.PLDAccountant().compose(event).get_true_positive_rate_bounds(1e-3)
     monkeypatch.setattr(schedules, "_CELLS", 10**6)
+    monkeypatch.setattr(accuracy, "_FEW_PARTS", 10**6)
     exact = ext.PLDAccountant().compose(event).get_epsilon_bounds(deltas)
     assert (lower <= exact[0]).all()
     assert (exact[1] <= upper).all()
@@ -175,6 +177,6 @@ def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():
     """What is one for an upper bound alone must not have a lower one."""
     gaussian = additive_noise.Gaussian(2.0)
     assert schedules.is_scheduled(gaussian.on_a_sample(0.1))
-    above = known_bounds.UpperOnly(gaussian)
+    above = known_bounds.between(None, gaussian)
     for inner in (above, compositions.Composition(((gaussian, 2),))):
         assert not schedules.is_scheduled(subsampled.poisson_sampled(0.1, inner))

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 import wpm_oracles
 
-from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 
@@ -354,3 +354,13 @@ def test_every_integer_has_as_many_octets(bits):
     rng, spare = Octets(), -bits % 8
     found = [integer_weights.uniform(bits, rng) for _ in range(2 ** (bits + spare))]
     assert found == [number >> spare for number in range(2 ** (bits + spare))]
+
+
+@pytest.mark.parametrize("exponent", [1e-300, 1e-9, 0.01, 0.1, 1.0, 2.5, 40.0, 160.0])
+def test_rational_bounds_enclose_the_exponential(exponent):
+    low, high = integer_weights.exponential_bounds(Fraction(exponent))
+    with mpmath.workprec(1500):
+        truth = mpmath.exp(mpmath.mpf(exponent))
+        assert mpmath.mpf(low.numerator) / low.denominator <= truth
+        assert mpmath.mpf(high.numerator) / high.denominator >= truth
+    assert high - low <= Fraction(1, 2**240) * high

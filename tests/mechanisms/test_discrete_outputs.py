@@ -7,7 +7,8 @@ import pytest
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import discrete_outputs
 
 
 @pytest.mark.parametrize("tail_mass", [1e-9, 1e-300])
@@ -16,8 +17,9 @@ from dp_accounting_ext.pairs import discrete
     ("sigma", "shift"), [(0.05, 1), (0.09, 1), (0.2, 3), (1.0, 1), (7.0, 3)]
 )
 def test_a_discrete_gaussian_holds_the_truth(sigma, shift, epsilon, tail_mass):
+    asked = accuracy.Accuracy.of_level(0, accuracy.CELLS).with_tails(tail_mass)
     lower, upper = (
-        discrete.discrete_gaussian(sigma, shift, bound, tail_mass=tail_mass)
+        discrete_outputs.DiscreteGaussian(sigma, shift).pair(bound, asked)
         for bound in (Bound.LOWER, Bound.UPPER)
     )
     reach = math.ceil(60 * sigma) + 3 * shift

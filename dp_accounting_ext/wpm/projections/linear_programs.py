@@ -1,4 +1,4 @@
-"""Transport along chosen arcs to outputs between bounds, by POT or by HiGHS."""
+"""Linear programs by SciPy's HiGHS, and those of transport, which POT solves, too."""
 
 import dataclasses
 import functools
@@ -9,19 +9,66 @@ from typing import Any
 import warnings
 
 import numpy as np
+from scipy import optimize
 from scipy import sparse
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import linear_program
+
+# The method, presolve and tolerance of each attempt. The first is the fastest one on
+# programs whose arcs were chosen well. If it fails, the default tolerances and another
+# method are tried.
+_ATTEMPTS = (
+    ("highs-ds", False, 1e-10),
+    ("highs-ds", True, 1e-7),
+    ("highs-ipm", True, 1e-9),
+)
+
+
+class SolverError(RuntimeError):
+    """Raised if no attempt at a linear program succeeds."""
+
+
+def solve(
+    costs: FloatArray,
+    matrix: Any,
+    sides: FloatArray,
+    bounds: Any,
+    *,
+    equal: bool,
+    interior: bool = False,
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the x of the least c·x, subject to bounds on x and A x = b or A x ≤ b.
+
+    It also returns the derivative of the minimum by each entry of b. The costs are c,
+    the sparse matrix is A, and the sides are b. The interior-point method may be tried
+    first: it is faster for programs of many dense rows.
+
+    Raises:
+        SolverError: If no attempt succeeds.
+    """
+    rows = {"A_eq": matrix, "b_eq": sides} if equal else {"A_ub": matrix, "b_ub": sides}
+    # SciPy's type stubs have one signature for each method.
+    linprog: Any = optimize.linprog
+    attempts = _ATTEMPTS[::-1] if interior else _ATTEMPTS
+    for method, presolve, tolerance in attempts:
+        options = {
+            "presolve": presolve,
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+        }
+        found = linprog(costs, bounds=bounds, method=method, options=options, **rows)
+        if found.status == 0:
+            duals = found.eqlin if equal else found.ineqlin
+            return np.asarray(found.x), np.asarray(duals.marginals)
+    raise SolverError(f"The linear program could not be solved: {found.message}")
+
 
 # HiGHS has absolute tolerances, which are negligible for masses in units of 1e-5 and
 # for costs of at most 100.
 _MASS_SCALE = 1e5
 _COST_SCALE = 1e2
-
-
 # A limit that no problem of the sizes here comes near.
 _MOST_PIVOTS = 10**7
 
@@ -55,19 +102,15 @@ class Plan:
     held: FloatArray
 
 
-def solve(
+def cheapest_plan(
     arcs: IndexArray,
     masses: FloatArray,
     cost: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> Plan:
-    """Returns the cheapest plan that empties the inputs, and its prices.
+    """Returns the cheapest plan that empties (s,) inputs into n outputs, and prices.
 
-    Args:
-        arcs: (arcs,) where mass may move, i·n + j from the input i to the output j.
-        masses: (s,) positive masses of the inputs.
-        cost: (s, n) costs.
-        polytope: The least and most masses of the n outputs.
+    Mass may move on the given arcs, i·n + j from the input i to the output j.
 
     Raises:
         SolverError: If the solvers fail.
@@ -77,9 +120,9 @@ def solve(
     program = inputs, outputs, cost.ravel()[arcs], masses, polytope
     try:
         if not has_simplex():
-            raise linear_program.SolverError("POT is not installed.")
+            raise SolverError("POT is not installed.")
         amounts, potentials, prices = _by_simplex(*program)
-    except linear_program.SolverError:  # HiGHS may solve problems that POT cannot.
+    except SolverError:  # HiGHS may solve problems that POT cannot.
         amounts, potentials, prices = _by_program(*program)
     sums = np.bincount(inputs, amounts, minlength=rows)
     factors = np.divide(masses, sums, out=np.zeros(rows), where=sums > 0)
@@ -137,7 +180,7 @@ def _by_simplex(
             check_marginals=False,
         )
     if found["result_code"] != 1:
-        raise linear_program.SolverError("The network simplex found no plan.")
+        raise SolverError("The network simplex found no plan.")
     moved = flows.col < rest
     keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
     places = np.searchsorted(inputs * size + outputs, keys)
@@ -176,7 +219,7 @@ def _by_program(
     bounds[:count, 1] = np.inf
     bounds[count:, 0] = _MASS_SCALE * polytope.lower
     bounds[count:, 1] = _MASS_SCALE * polytope.upper
-    variables, duals = linear_program.solve(
+    variables, duals = solve(
         scale * np.append(paid, np.zeros(columns)),
         matrix,
         np.append(_MASS_SCALE * masses, np.zeros(columns)),

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
-from dp_accounting_ext.wpm.exact_draw import rational_exponential
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Weights of up to 62 bits are int64. Larger ones are Python integers.
@@ -32,6 +31,8 @@ MOST_BITS = 256
 _PRECISION_BITS = 24
 _IRRELEVANT_SHARE = 2.0**-40
 _LOW_BITS = 31
+# The bits after the point of rational bounds of an exponential.
+EXPONENTIAL_BITS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +59,7 @@ class IntegerBounds:
 
 
 def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBounds:
-    """Returns integer bounds that replace the bounds of a polytope.
-
-    Args:
-        polytope: Bounds αm and βm as floating point numbers.
-        epsilon: The privacy parameter ε.
+    """Returns integer bounds that replace the bounds αm and βm of a polytope.
 
     Raises:
         ValueError: If ε needs weights of more than `MOST_BITS` bits, or leaves no room
@@ -77,37 +74,59 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
     """
     bits = _bits_needed(polytope, epsilon)
     total = 1 << bits
-    ratio, _ = rational_exponential.bounds(Fraction(epsilon))
-    shares = polytope.lower.tolist()
-    scaled = {share: max(1, int(math.ldexp(share, bits))) for share in set(shares)}
-    allowed = (polytope.upper > 0).tolist()
-    lower = [
-        scaled[share] if most else 0
-        for share, most in zip(shares, allowed, strict=True)
-    ]
-    lower = _raise(_reduce(lower, total), ratio, total)
-    upper = [min(weight, total) for weight in _products(lower, ratio)]
-    if not sum(lower) <= total <= sum(upper):
+    up, down = exponential_bounds(Fraction(epsilon))[0].as_integer_ratio()
+    # Products have more bits than an int64, so that these are Python integers.
+    held = (polytope.upper > 0).astype(np.int64).astype(object)
+    lower = np.maximum(_scaled(polytope.lower, bits).astype(object), 1) * held
+    if lower.sum() > total:
+        lower = np.maximum(lower * total // lower.sum(), 1) * held
+    # Least weights are raised until the greatest ones can reach the total.
+    while (reached := (lower * up // down).sum()) < total and lower.sum() <= total:
+        lower = lower + (1 + lower * (total - reached) // reached) * held
+    upper = np.minimum(lower * up // down, total)
+    if not lower.sum() <= total <= upper.sum():
         raise ValueError(
             "epsilon must leave room between the least and the greatest weights of "
-            f"{len(lower)} outputs. Found {epsilon}."
+            f"{lower.size} outputs. Found {epsilon}."
         )
-    public = _fill(lower, upper, total)
-    return IntegerBounds(
-        bits, *(_as_array(weights, bits) for weights in (lower, upper, public))
-    )
+    # All are at the same share of the way between their bounds, up to rounding.
+    share = Fraction(total - lower.sum(), max((upper - lower).sum(), 1))
+    public = lower + (upper - lower) * share.numerator // share.denominator
+    kind = np.int64 if bits <= FEWEST_BITS else object
+    lower, upper, public = (part.astype(kind) for part in (lower, upper, public))
+    bounds = IntegerBounds(bits, lower, upper, public)
+    _repair(public[np.newaxis], bounds)
+    for weights in (lower, upper, public):
+        weights.flags.writeable = False
+    return bounds
+
+
+def exponential_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
+    """Returns rational bounds of e^x for x > 0, multiples of 2^−256 near each other.
+
+    Guarantees:
+        The lower one is a partial sum of the series, every term rounded down. The
+        upper one has its terms rounded up and stops where each further term is less
+        than half of the last, so that they add up to less than the last.
+    """
+    up, down = exponent.as_integer_ratio()
+    low = high = low_sum = high_sum = 1 << EXPONENTIAL_BITS
+    count = 0
+    while low or high > 1 or count < 2 * exponent:
+        count += 1
+        low = low * up // (down * count)
+        high = -(-high * up // (down * count))
+        low_sum += low
+        high_sum += high
+    unit = 1 << EXPONENTIAL_BITS
+    return Fraction(low_sum, unit), Fraction(high_sum + high, unit)
 
 
 def round_to_weights(proposed: FloatArray, bounds: IntegerBounds) -> IntegerArray:
-    """Returns each user's weights, from the distributions that a solver proposed.
+    """Returns (n, k_v) weights, from the distributions that a solver proposed.
 
-    Args:
-        proposed: (n, k_v) arbitrary numbers. If the solver succeeded, each row is about
-            a member of the polytope.
-        bounds: The bounds that the weights must satisfy.
-
-    Returns:
-        (n, k_v) integers.
+    These may be any numbers. If the solver succeeded, each row is about a member of the
+    polytope.
 
     Guarantees:
         Every row passes `are_valid`. A row that otherwise would not is replaced by
@@ -118,7 +137,7 @@ def round_to_weights(proposed: FloatArray, bounds: IntegerBounds) -> IntegerArra
     sound = (sums > 0.5) & (sums < 2.0)
     shares = np.where(sound[:, np.newaxis], proposed, 0.0)
     shares /= np.where(sound, sums, 1.0)[:, np.newaxis]
-    rounded = np.clip(_scale(shares, bounds.bits), bounds.lower, bounds.upper)
+    rounded = np.clip(_scaled(shares, bounds.bits), bounds.lower, bounds.upper)
     weights = np.where(sound[:, np.newaxis], rounded, bounds.public_weights)
     _repair(weights, bounds)
     valid = are_valid(weights, bounds)
@@ -153,69 +172,12 @@ def _bits_needed(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> int:
     return bits
 
 
-def _products(weights: list[int], ratio: Fraction) -> list[int]:
-    """Returns weights times a ratio, rounded down. Equal weights are computed once."""
-    up, down = ratio.numerator, ratio.denominator
-    found = {weight: weight * up // down for weight in set(weights)}
-    return [found[weight] for weight in weights]
-
-
-def _reduce(lower: list[int], total: int) -> list[int]:
-    """Returns least weights, reduced so that their sum is at most the total."""
-    excess = sum(lower) - total
-    if excess <= 0:
-        return lower
-    share = Fraction(total, sum(lower))
-    reduced = _products(lower, share)
-    return [
-        max(1, less) if weight else 0
-        for weight, less in zip(lower, reduced, strict=True)
-    ]
-
-
-def _raise(lower: list[int], ratio: Fraction, total: int) -> list[int]:
-    """Returns least weights, raised so that the greatest ones can reach the total."""
-    reached = sum(_products(lower, ratio))
-    while reached < total and sum(lower) <= total:
-        added = _products(lower, Fraction(total - reached, reached))
-        lower = [
-            weight + 1 + more if weight else 0
-            for weight, more in zip(lower, added, strict=True)
-        ]
-        reached = sum(_products(lower, ratio))
-    return lower
-
-
-def _fill(lower: list[int], upper: list[int], total: int) -> list[int]:
-    """Returns weights of sum W, at the same share of the way between their bounds."""
-    room = sum(upper) - sum(lower)
-    left = total - sum(lower)
-    share = Fraction(left, max(room, 1))
-    widths = [high - low for low, high in zip(lower, upper, strict=True)]
-    shares = _products(widths, share)
-    weights = [low + part for low, part in zip(lower, shares, strict=True)]
-    missing = total - sum(weights)
-    for place, high in enumerate(upper):
-        if not missing:
-            break
-        more = min(missing, high - weights[place])
-        weights[place] += more
-        missing -= more
-    return weights
-
-
-def _as_array(weights: list[int], bits: int) -> IntegerArray:
-    found = np.array(weights, dtype=np.int64 if bits <= FEWEST_BITS else object)
-    found.flags.writeable = False
-    return found
-
-
-def _scale(shares: FloatArray, bits: int) -> IntegerArray:
-    """Returns shares times 2^bits, rounded to integers. The product is exact."""
+def _scaled(shares: FloatArray, bits: int) -> IntegerArray:
+    """Returns shares times 2^bits, rounded down. The product is exact."""
+    scaled = np.ldexp(shares, bits)
     if bits <= FEWEST_BITS:
-        return np.rint(np.ldexp(shares, bits)).astype(np.int64)
-    scale = np.frompyfunc(lambda share: int(math.ldexp(share, bits)), 1, 1)
-    return np.asarray(scale(shares))
+        return scaled.astype(np.int64)
+    return np.asarray(np.frompyfunc(int, 1, 1)(scaled))
 
 
 def _repair(weights: IntegerArray, bounds: IntegerBounds) -> None:
@@ -240,13 +202,10 @@ def _repair(weights: IntegerArray, bounds: IntegerBounds) -> None:
 def draw(
     weights: IntegerArray, bits: int, rng: np.random.Generator | None = None
 ) -> IntArray:
-    """Returns one index for every row, with probability weight / 2^bits.
+    """Returns one index for every row of (n, k_v) weights that sum to 2^bits.
 
-    Args:
-        weights: (n, k_v) integers, rows summing to 2^bits.
-        bits: The binary logarithm of that sum.
-        rng: A seeded generator for tests and simulations, whose draws can be predicted.
-            By default the draws use random bits of the operating system.
+    A seeded generator is for tests and simulations, as its draws can be predicted. By
+    default the draws use random bits of the operating system.
 
     Guarantees:
         Without `rng` the probabilities are exactly the weights over 2^bits, if the

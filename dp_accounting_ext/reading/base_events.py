@@ -1,5 +1,6 @@
-"""The stock library's base mechanisms, and its selections of candidates."""
+"""Events that draw no sample: noise, answers, known bounds, selections."""
 
+from collections.abc import Callable
 import math
 import numbers
 from typing import Any
@@ -10,14 +11,13 @@ from dp_accounting import privacy_accountant
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
-from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
+from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
@@ -25,37 +25,22 @@ NeighborRel = privacy_accountant.NeighboringRelation
 _LARGEST_MEAN = 2.0**53
 
 
-def no_op(event: stock.NoOpDpEvent, reader: event_reader.Reader) -> interface.Mechanism:
-    """Reads a mechanism that releases nothing."""
-    return compositions.NO_OP
+def noise(make: Callable[[float], interface.Mechanism]) -> event_reader.Builder:
+    """Returns the builder of noise on a sum, from its noise multiplier."""
+
+    def read(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+        multiplier = fields.noise_multiplier(event.noise_multiplier)
+        return make(multiplier / _norms_moved(reader)) if multiplier else _CERTAIN
+
+    return read
 
 
-def non_private(
-    event: stock.NonPrivateDpEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a mechanism without privacy."""
-    return known_bounds.NonPrivate()
-
-
-def gaussian(
-    event: stock.GaussianDpEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads the Gaussian mechanism; a replaced record moves its sum twice as far."""
-    noise = fields.noise_multiplier(event.noise_multiplier) / _norms_moved(reader)
-    return additive_noise.Gaussian(noise) if noise else known_bounds.NonPrivate()
+_CERTAIN = known_bounds.NonPrivate()
 
 
 def _norms_moved(reader: event_reader.Reader) -> int:
     """Returns the sensitivity of a sum, in norms of a record."""
     return 2 if reader.neighboring_relation is NeighborRel.REPLACE_ONE else 1
-
-
-def laplace(
-    event: stock.LaplaceDpEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads the Laplace mechanism; a replaced record moves its sum twice as far."""
-    noise = fields.noise_multiplier(event.noise_multiplier) / _norms_moved(reader)
-    return additive_noise.laplace(noise) if noise else known_bounds.NonPrivate()
 
 
 def discrete_laplace(
@@ -65,13 +50,11 @@ def discrete_laplace(
     parameter = fields.scale("noise_parameter", event.noise_parameter)
     sensitivity = fields.positive_integer("sensitivity", event.sensitivity)
     norms = _norms_moved(reader)
-    if norms * sensitivity > discrete.LARGEST_SENSITIVITY:
-        raise ValueError(
-            f"sensitivity must be at most {discrete.LARGEST_SENSITIVITY // norms}. "
-            f"Found {sensitivity}."
-        )
+    most = discrete_outputs.LARGEST_SENSITIVITY // norms
+    if sensitivity > most:
+        raise ValueError(f"sensitivity must be at most {most}. Found {sensitivity}.")
     if parameter == 0:
-        return known_bounds.NonPrivate()
+        return _CERTAIN
     return discrete_outputs.DiscreteLaplace(parameter, norms * sensitivity)
 
 
@@ -79,12 +62,7 @@ def randomized_response(
     event: stock.RandomizedResponseDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads randomized response over k buckets."""
-    if reader.in_sample:
-        raise event_reader.UnsupportedError(
-            event,
-            "`RandomizedResponseDpEvent` cannot run on a sample: nothing says what a "
-            "record outside of it answers.",
-        )
+    reader.refuse_sample(event, "answers")
     reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     buckets = fields.positive_integer("num_buckets", event.num_buckets)
     noise = fields.probability("noise_parameter", event.noise_parameter)
@@ -92,9 +70,8 @@ def randomized_response(
         return compositions.NO_OP
     replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if noise == 0:
-        truth = known_bounds.NonPrivate()
         # The uniform answer of a special record may equal that of the other record.
-        return truth if replace_one else known_bounds.UpperOnly(truth)
+        return _CERTAIN if replace_one else known_bounds.between(None, _CERTAIN)
     return discrete_outputs.RandomizedResponse(noise, buckets, replace_one)
 
 
@@ -172,17 +149,17 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
     if sensitivity == 0:
         return compositions.NO_OP
     if sigma == 0:
-        return known_bounds.NonPrivate()
+        return _CERTAIN
     norms = _norms_moved(reader)
     steps = norms * math.floor(sensitivity)
     rho = (norms * sensitivity / sigma) ** 2 / 2
-    if not discrete.is_discrete_gaussian(sigma, steps):
+    if not discrete_outputs.is_discrete_gaussian(sigma, steps):
         return renyi_bounded.Concentrated(rho)
     one = discrete_outputs.DiscreteGaussian(sigma, steps)
     # Here one record moves one coordinate by one. A replaced record may move two.
     if dimension == 1 or (norms == 1 and sensitivity**2 < 2):
         return one
-    return known_bounds.Between(one, renyi_bounded.Concentrated(rho))
+    return known_bounds.between(one, renyi_bounded.Concentrated(rho))
 
 
 def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
@@ -209,51 +186,57 @@ def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mecha
     if depth == 0:
         return compositions.NO_OP
     if noise == 0:
-        return known_bounds.NonPrivate()
+        return _CERTAIN
     one = additive_noise.Gaussian(noise / _norms_moved(reader))
     return compositions.compose({one: depth})
 
 
-def exponential(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
-    """Reads the exponential mechanism."""
-    reader.require_own_relation(event)
-    epsilon = fields.scale("epsilon", event.epsilon)
-    if epsilon == 0:
-        return compositions.NO_OP
-    return selections.ExponentialMechanism(epsilon)
+def pure(make: Callable[[float], interface.Mechanism]) -> event_reader.Builder:
+    """Returns the builder of a selection of a candidate, from its ε."""
+
+    def read(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+        reader.require_own_relation(event)
+        epsilon = fields.scale("epsilon", event.epsilon)
+        return make(epsilon) if epsilon else compositions.NO_OP
+
+    return read
 
 
-def permute_and_flip(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
-    """Reads the permute-and-flip mechanism."""
-    reader.require_own_relation(event)
-    epsilon = fields.scale("epsilon", event.epsilon)
-    return selections.PermuteAndFlip(epsilon) if epsilon else compositions.NO_OP
+def private_sampling(
+    event: sampling_event.PrivateSamplingEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads one draw from a private distribution."""
+    # Imported here: few programs draw, and an import of the package should be fast.
+    from dp_accounting_ext.wpm import checks
+    from dp_accounting_ext.wpm import reached_laws
+
+    reader.refuse_sample(event, "releases")
+    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
+    privacy = checks.epsilon(event.epsilon)
+    total = fields.real_number("total_mass", event.total_mass)
+    mass = checks.total_mass("total_mass must be", total, privacy)
+    largest = checks.largest_masses(event.largest_masses, mass)
+    return discrete_outputs.PrivateDraw(
+        reached_laws.dominating(privacy, mass, largest),
+        reached_laws.attained(privacy, mass, largest)[0],
+    )
 
 
 def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads the best of a random number of runs."""
     inner = reader.mechanism(event.event)
-    mean, shape = number_of_runs(event)
-    parts = compositions.unpacked({inner: 1})
-    if any(map(groups.is_of_group, parts)):
-        raise event_reader.UnsupportedError(
-            event,
-            f"`{type(event).__name__}` takes single-record events: no theorem covers "
-            "the splits of a group.",
-        )
-    if inner == compositions.NO_OP:
-        return inner
-    if inner.is_certain():
-        return known_bounds.NonPrivate()
-    return selections.BestOf(inner, mean, shape)
-
-
-def number_of_runs(event: Any) -> tuple[float, float]:
-    """Reads the mean and the shape of the law of the number of runs."""
     mean = fields.real_number("mean", event.mean)
     shape = fields.real_number("shape", event.shape)
     if not 1 <= mean <= _LARGEST_MEAN:
         raise ValueError(f"mean must be at least 1 and at most 2^53. Found {mean}.")
     if shape < 0:
         raise ValueError(f"shape must be non-negative. Found {shape}.")
-    return mean, shape
+    event_reader.refuse_group(
+        event,
+        inner,
+        f"`{type(event).__name__}` takes single-record events: no theorem covers the "
+        "splits of a group.",
+    )
+    if inner == compositions.NO_OP:
+        return inner
+    return _CERTAIN if inner.is_certain() else selections.BestOf(inner, mean, shape)
