@@ -26,12 +26,13 @@ from scipy import special
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
-from dp_accounting_ext.amplification import allocated_group
+from dp_accounting_ext.amplification import counts
+from dp_accounting_ext.amplification import group_counts
+from dp_accounting_ext.amplification import group_scores
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.amplification import two_out_of_t
-from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.correlated import strategies
@@ -402,7 +403,7 @@ def profile_values():
 def scores_of_steps():
     for rate in (0.003, 0.3, 0.98):
         for ratio in (0.0, 0.37, 0.999, 1.01, 3.3, 1e8):
-            (score,), (variance,) = step_laws.scores(np.array([ratio]), rate)
+            (score,), _, (variance,) = step_laws.scores(np.array([ratio]), rate)
             mixed = 1 - mpf(rate) + mpf(rate) * ratio
             truth, chance = mpmath.log(mixed), mpf(rate) * ratio / mixed
             allowed = step_laws.error_of_score(float(abs(truth)))
@@ -430,8 +431,8 @@ def spectra():
 def counted_members():
     steps = replaced_allocation.Steps(0.8, 0.05, 20)
     places = np.linspace(-6.0, 9.0, 40)
-    values, _, allowed = allocated_group.counted(places, steps, 2.0)
-    for place, value in zip(places.tolist(), values.tolist(), strict=True):
+    terms, allowed = group_counts.counted(places, steps, 2.0)
+    for place, value in zip(places.tolist(), terms.losses.tolist(), strict=True):
         s, y, rate = mpf(0.8), mpf(place), mpf(2.0) * mpf(0.05)
         total = mpmath.fsum(
             rate**n * mpmath.exp(n * s * y - (n * s) ** 2 / 2) / mpmath.factorial(n)
@@ -446,7 +447,7 @@ def numbers_of_members():
     for members, count in ((9, 7), (16, 113), (64, 93)):
         chance = Fraction(members, count)
         for number in range(members + 1):
-            found = allocated_group._power(members * (1 / count), number)
+            found = group_scores._power(members * (1 / count), number)
             truth = chance**number / math.factorial(number)
             allowed = (32 + 4 * members) * float(U)
             yield off(found, truth) / allowed
@@ -462,9 +463,9 @@ def probabilities_of_numbers():
 
 def bessel():
     for v in np.geomspace(0.8, 300.0, 60).tolist():
-        (found,) = bound_cells.log_reciprocal(np.array([v]))
+        (found,) = counts.log_reciprocal(np.array([v]))
         truth = mpf(v) - mpmath.log(mpmath.besseli(0, v))
-        allowed = bound_cells._BESSEL_ERROR * float(U)
+        allowed = counts._BESSEL_ERROR * float(U)
         yield float(abs(found - truth)) / allowed
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
-from dp_accounting_ext.amplification import allocated_group
-from dp_accounting_ext.amplification import allocated_group_above
+from dp_accounting_ext.amplification import group_counts
+from dp_accounting_ext.amplification import group_scores
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
+from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -101,11 +101,11 @@ class AllocatedGroup(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
-            return allocated_group.lower_pairs(self.allocation, self.members, accuracy)
+            return group_scores.lower_pairs(self.allocation, self.members, accuracy)
         known = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
             return known
-        remove = allocated_group_above.upper_pair(
+        remove = group_counts.upper_pair(
             self.allocation,
             self.members,
             known.remove,
@@ -137,7 +137,7 @@ class AllocatedGroup(Mechanism):
 
         The bound by scores counts at most 64 members.
         """
-        share = max(self.members / allocated_group.MOST_MEMBERS, 1.0)
+        share = max(self.members / group_scores.MOST_MEMBERS, 1.0)
         furthest = max(steps.shift for steps in self.allocation.steps)
         number = sum(steps.count for steps in self.allocation.steps)
         if not allocated.sum_reveals_more(share, furthest**2, number):
@@ -165,12 +165,8 @@ class LeavingQuickly(Mechanism):
         nothing = dominating_pair.trivial_pair(bound)
         if bound is Bound.LOWER:
             return DirectedPairs.same(nothing)
-        remove = allocated_group_above.upper_pair(
-            self.allocation,
-            self.members,
-            nothing,
-            accuracy,
-            is_rough=True,
+        remove = group_counts.upper_pair(
+            self.allocation, self.members, nothing, accuracy, is_rough=True
         )
         return DirectedPairs(remove, nothing)
 
@@ -282,7 +278,7 @@ class ReplacedDraws(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         (drawn,) = self.step.steps
-        pair = allocation_by_sum.replaced_pair(
+        pair = scores.replaced_pair(
             (drawn.shift, drawn.probability, self.step.null_probability),
             self.mechanism.num_selected,
             self.mechanism.num_steps,

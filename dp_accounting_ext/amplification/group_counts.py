@@ -27,20 +27,16 @@ the group. So the contribution of a step to the sums may be split, with its mean
 on a lattice in the plane.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import math
 
 import numpy as np
 from scipy import special
 
-from dp_accounting_ext.amplification import allocated_group
+from dp_accounting_ext.amplification import counts
+from dp_accounting_ext.amplification import plane_sums
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import step_laws
-from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import conservation
@@ -57,16 +53,20 @@ Steps = replaced_allocation.Steps
 
 # A limit: terms of h of up to e to this power, and sums of them, fit a float.
 _LARGEST_LOG = 600.0
+# Certified, in units of rounding: the error of a term of h_i, or of a value computed
+# from such terms.
+_TERMS = 64
 
 # Tuning: values of −ln δ at which bounds are accurate. Smaller δ are not considered.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 _RARE = 7.0
-_FEW_PLACES = 512  # Tuning: the number of places of each bound, if it may be rough.
 # Tuning: at these δ, V is rarely more than this many deviations above its mean.
 _DEVIATIONS = 9.0
-_ROUGHER = 4  # Tuning: the number of columns that are merged, if a bound may be rough.
-# Tuning: the λ for a given −ln δ is the best one for a value that is smaller by this.
-_EARLIER = 1.5
+# Tuning: the number of nodes of the noise by which λ is chosen, and its range over g.
+_PLACES, _RATES = 160, (1e-4, 1.0)
+# Tuning: the number of columns that are merged, and that of places of each bound, if a
+# bound may be rough.
+_MERGED, _FEW_PLACES = 4, 512
 
 
 def upper_pair(
@@ -85,7 +85,7 @@ def upper_pair(
         known: An upper bound on H(P‖Q).
         accuracy: The accuracy of the result. Losses that matter only for a much smaller
             δ may count as infinite.
-        is_rough: Whether a bound that is about 1 % above suffices, in a fifth of the
+        is_rough: Whether a bound that is about 1 % above suffices, in a third of the
             time.
 
     Guarantees:
@@ -101,41 +101,17 @@ def upper_pair(
     # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
     exponents = step_laws.exponents_up_to(_EXPONENTS, rarest)
-    remove = Direction.REMOVE
+    merged, most = (_MERGED, _FEW_PLACES) if is_rough else (1, None)
     found: list[Hinges] = [Hinges.of(known)]
-    both: list[_Theorem] = [_by_moments, _by_counts]
-    bounds = both
     for exponent in exponents[1::2] if is_rough else exponents:
-        noise = _Noise.of(
-            steps, allocation.null_probability, members, exponent, is_rough
-        )
-        goal = math.exp(-exponent)
-        epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
-        kappa = np.array([math.exp(epsilon)])
-        made = [(bound, bound(noise, exponent)) for bound in bounds]
-        # A bound without an improvement would only add places to compare.
-        found += [each for _, each in made if each and each.values(kappa)[0] < goal]
-        if is_rough:
-            # Which of the two bounds is better changes slowly with δ.
-            bounds = both if len(made) == 1 else [_better(made, goal)]
-    most = _FEW_PLACES if is_rough else None
+        noise = _Noise.of(steps, allocation.null_probability, members, exponent)
+        for bound in (
+            _by_moments(noise, exponent, merged),
+            _by_counts(noise, exponent, merged),
+        ):
+            if bound is not None:
+                found.append(bound)
     return profile_pairs.least(found, most=most)
-
-
-# A function from the noise and −ln δ to a bound, or None.
-_Theorem = Callable[["_Noise", float], Hinges | None]
-
-
-def _better(made: Sequence[tuple[_Theorem, Hinges | None]], goal: float) -> _Theorem:
-    """Returns the function whose bound gives the smaller ε at a δ."""
-
-    def epsilon(bound: Hinges | None) -> float:
-        if bound is None:
-            return math.inf
-        below = np.flatnonzero(bound.values(bound.ratios) <= goal)
-        return float(bound.ratios[below[0]]) if below.size else math.inf
-
-    return min(made, key=lambda each: epsilon(each[1]))[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +125,6 @@ class _Noise:
         cells: Cells with the masses of N(0, 1) and N(s, 1).
         lost: The probability, with the group, that the noise of any step is above all
             cells.
-        is_rough: Whether sums are merged into fewer cells.
     """
 
     steps: Steps
@@ -157,16 +132,10 @@ class _Noise:
     members: int
     cells: normal_cells.NormalCells
     lost: float
-    is_rough: bool = False
 
     @classmethod
     def of(
-        cls,
-        steps: Steps,
-        null_probability: float,
-        members: int,
-        exponent: float,
-        is_rough: bool,
+        cls, steps: Steps, null_probability: float, members: int, exponent: float
     ) -> "_Noise":
         """Returns the noise in cells that are fine and far enough for a given −ln δ."""
         others = np.arange(members + 1.0)
@@ -180,9 +149,7 @@ class _Noise:
         low = float(special.ndtri(replaced_allocation.RARE / steps.count))
         cells = normal_cells.NormalCells.of((0.0, steps.shift), low, high)
         lost = sums.dot(bounds, special.ndtr(others * steps.shift - high))
-        return cls(
-            steps, null_probability, members, cells, floats.raised(lost), is_rough
-        )
+        return cls(steps, null_probability, members, cells, floats.raised(lost))
 
     def at_ends(self, share: FloatArray) -> FloatArray:
         """Returns (n + 1,) masses of N(0, 1) at the ends of the cells.
@@ -206,12 +173,13 @@ class _Noise:
         return masses
 
 
-def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
+def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     """Returns the bound by S and A², accurate around one δ.
 
     Args:
         noise: The noise of a step.
         exponent: −ln δ.
+        merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
     exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
@@ -238,17 +206,17 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         * (1 + 4 * noise.cells.mass_error + 16 * floats.UNIT_ROUNDOFF)
     )
     share = (mean - first[:-1]) / np.diff(first)
-    largest = steps.probability * math.exp(
-        steps.shift * noise.cells.ends[-1] - steps.shift**2 / 2
-    )
     usual = steps.count * steps.probability**2 * math.expm1(steps.shift**2)
-    window = _window(
+    laws: step_laws.Laws = [(noise.at_ends(share), steps.count)]
+    grid = plane_sums.Grid.of(
         (first, second),
-        noise.at_ends(share),
-        noise,
+        laws,
         _tilt_of_moments(noise, first, exponent),
-        most=curved * largest**2 + usual,
+        deviations=_DEVIATIONS,
+        most=curved * float(first[-1]) ** 2 + usual,
+        merged=merged,
     )
+    window = plane_sums.Window.of(grid, (first, second), laws)
     if window is None or noise.null_probability + window.rows[-1] <= 0:
         return None
     total = (noise.null_probability + window.rows)[:, np.newaxis] * (
@@ -268,7 +236,7 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     # Beyond the last row, (S / last)^g is at most e^{g (S − last) / last}.
     lost = window.mass_above(g / last) * floats.exponential(g * math.log(last) + 1e-9)
     error = (16 * g + 64) * floats.UNIT_ROUNDOFF
-    return bound_cells.hinges_of(
+    return counts.hinges_of(
         losses,
         masses,
         below=g * math.log(lowest) + 2 * error if is_cut else -math.inf,
@@ -278,100 +246,136 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     )
 
 
-def _window(
-    sums_of_step: tuple[FloatArray, FloatArray],
-    masses: FloatArray,
-    noise: _Noise,
-    tilt: float,
-    *,
-    most: float = 0.0,
-) -> joint_allocation.Window | None:
-    """Returns the joint law of two sums over the steps, or None if it is too large.
-
-    Args:
-        sums_of_step: (n,) contributions of one step to the first sum, which increase;
-            and (n,) contributions to the second sum.
-        masses: (n,) masses of the contributions.
-        noise: The noise of a step.
-        tilt: The tilt of the first sum at which the answer lies.
-        most: If positive, splits keep the mean of the first sum, and this is the
-            largest value of the second sum that has a column. If 0, splits keep the
-            mean of e^{−L}, where L is the first sum, and the columns are chosen here.
-    """
-    count = noise.steps.count
-    grid = joint_allocation.Grid.of(sums_of_step, [(masses, count)], tilt, _DEVIATIONS)
-    if noise.is_rough:
-        grid = dataclasses.replace(
-            grid,
-            columns=grid.columns // _ROUGHER,
-            column_step=grid.column_step * _ROUGHER,
-        )
-    if most:
-        width = most / grid.columns
-        grid = dataclasses.replace(grid, column_step=width, is_even=True)
-    if not grid.holds(sums_of_step, count):
-        return None
-    factor = grid.factor(sums_of_step, masses, count)
-    return joint_allocation.Window(grid, [factor], count)
-
-
 def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float:
-    """Returns the tilt of S for some −ln δ."""
-    steps, some = noise.steps, slice(None, None, len(first) // 160)
+    """Returns the tilt of S for some −ln δ, from (n,) terms of S at ends of cells."""
+    some = slice(None, None, len(first) // _PLACES)
     weights = np.exp(-(noise.cells.ends[some] ** 2) / 2)
-    weights /= weights.sum()
-    places = first[some] - sums.dot(weights, first[some])
-    deviation = math.sqrt(sums.dot(weights, places**2) * steps.count)
+    laws: step_laws.Laws = [(weights / weights.sum(), noise.steps.count)]
+    places = first[some] - step_laws.mean(laws, first[some]) / noise.steps.count
     found = 0.0
+    deviation = math.sqrt(step_laws.variance(laws, places))
     for tilt in (np.geomspace(0.05, 40.0, 48) / deviation).tolist():
-        log, tilted = step_laws.tilted(weights, tilt * places)
-        mean = steps.count * sums.dot(tilted, places)
-        apart = (places - mean / steps.count) ** 2
-        spread = math.sqrt(steps.count * sums.dot(tilted, apart))
-        here = tilt * mean - steps.count * log + math.log1p(2.5 * tilt * spread)
+        cumulant, tilted = step_laws.tilted_laws(laws, tilt * places)
+        mean = step_laws.mean(tilted, places)
+        spread = math.sqrt(step_laws.variance(tilted, places))
+        here = tilt * mean - cumulant + math.log1p(2.5 * tilt * spread)
         if here - noise.members * math.log1p(mean) > exponent:
             break
         found = tilt
     return found
 
 
-def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
+def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     """Returns the bound by L and V for one λ, accurate around one δ.
 
     Args:
         noise: The noise of a step.
         exponent: −ln δ.
+        merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
-    rate, tilt = allocated_group.rate_and_tilt(
-        steps, noise.null_probability, g, exponent - _EARLIER
-    )
+    sketch = sketch_of(steps, noise.null_probability, g)
+    tilt = sketch.tilt(max(exponent - 1.5, 0.0))
+    rate = sketch.rate(tilt)
     ends = noise.cells.ends
-    first, variances, off = allocated_group.counted(ends, steps, rate)
-    if first[-1] > _LARGEST_LOG:
+    terms, off = counted(ends, steps, rate)
+    if terms.losses[-1] > _LARGEST_LOG:
         return None
     width = float(ends[1] - ends[0])
     # This is a lower bound on the variance in a cell, by bounds on the derivatives of
     # its logarithm.
     second = np.minimum(
-        variances, np.minimum(np.roll(variances, 1), np.roll(variances, -1))
+        terms.variances,
+        np.minimum(np.roll(terms.variances, 1), np.roll(terms.variances, -1)),
     )
     second *= 1 - (steps.shift * width) ** 2
     second[[0, -1]] = 0.0
+    both = terms.losses, np.maximum(second, 0.0)
     # Where the noise is negative, its density increases. So the mean of a cell is above
     # the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
-    masses = noise.at_ends(share) * np.exp(first)
-    window = _window((first, np.maximum(second, 0.0)), masses, noise, tilt)
+    laws: step_laws.Laws = [(noise.at_ends(share) * np.exp(terms.losses), steps.count)]
+    grid = plane_sums.Grid.of(both, laws, tilt, deviations=_DEVIATIONS, merged=merged)
+    window = plane_sums.Window.of(grid, both, laws)
     if window is None:
         return None
-    log_of_number = allocated_group.log_poisson(g, rate)
-    return bound_cells.by_counts(
+    return counts.by_counts(
         window,
-        log_of_number,
+        log_poisson(g, rate),
         is_of_p=False,
         added=rate * noise.null_probability * (1 - 8 * floats.UNIT_ROUNDOFF),
         lost=noise.lost,
         mass_error=steps.count * (noise.cells.mass_error + off),
         ratio_error=steps.count * off + 64 * (1 + rate) * floats.UNIT_ROUNDOFF,
     )
+
+
+def sketch_of(steps: Steps, null_probability: float, members: int) -> step_laws.Sketch:
+    """Returns the sketch by which λ and the tilt of L are chosen.
+
+    Args:
+        steps: The steps.
+        null_probability: The probability that a member is in no step.
+        members: The number of members g.
+    """
+    # This is a rough law of the noise. It suffices for up to three members in one step,
+    # as more are rare.
+    furthest = min(7.0 + 3 * steps.shift, normal_cells.FURTHEST)
+    places = np.linspace(-7.0, furthest, _PLACES)
+    weights = np.exp(-(places**2) / 2)
+    weights /= weights.sum()
+
+    def excess(rate: float, variance: float) -> float:
+        log_bound = counts.log_reciprocal(np.array([variance]))[0]
+        return log_poisson(members, rate) + float(log_bound)
+
+    return step_laws.Sketch(
+        members,
+        (_RATES[0] * members, _RATES[1] * members),
+        float(members),
+        lambda rate: counted(places, steps, rate)[0],
+        lambda terms: [(weights * np.exp(terms.losses), steps.count)],
+        excess,
+        null_probability,
+    )
+
+
+def log_poisson(members: int, rate: float) -> float:
+    """Returns ln Pois(g; λ), the logarithm of a Poisson probability."""
+    return members * math.log(rate) - rate - math.log(math.factorial(members))
+
+
+def counted(
+    places: FloatArray, steps: Steps, rate: float
+) -> tuple[step_laws.Terms, float]:
+    """Returns the terms of a step, ln h_i(λ) − λ w and the moments of n_i.
+
+    Args:
+        places: (n,) values of the step's noise, increasing.
+        steps: The steps.
+        rate: The mean λ of the number of members.
+
+    Returns:
+        The terms, with variances rounded down; and a bound on the absolute error of a
+        loss.
+    """
+    shift, log_rate = steps.shift, math.log(rate * steps.probability)
+    top = max(float(places[-1]), 0.0)
+    # From this n on, each term is at most 1 / e of the one before.
+    number = 1
+    while log_rate - math.log(number) + shift * top - (number - 0.5) * shift**2 > -1:
+        number += 1 + number // 8
+    numbers = np.arange(number + 40.0)[:, np.newaxis]
+    factorials = np.cumsum(np.log(np.maximum(numbers, 1.0)), axis=0)
+    logs = numbers * log_rate - factorials - (numbers * shift) ** 2 / 2
+    exponents = logs + numbers * shift * places
+    largest = exponents.max(axis=0)
+    weights = np.exp(exponents - largest)
+    total = weights.sum(axis=0)
+    means = (numbers * weights).sum(axis=0) / total
+    variances = ((numbers - means) ** 2 * weights).sum(axis=0) / total
+    size = np.abs(numbers * log_rate) + factorials + numbers * shift * top
+    off = (_TERMS + 8 * float(size.max()) + 4 * numbers.size) * floats.UNIT_ROUNDOFF
+    losses = largest + np.log(total) - rate * steps.probability
+    found = np.maximum.accumulate(losses)
+    return step_laws.Terms(found, means, variances * (1 - off)), off

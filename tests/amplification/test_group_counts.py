@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.amplification import allocated_group
-from dp_accounting_ext.amplification import allocated_group_above
+from dp_accounting_ext.amplification import group_counts
+from dp_accounting_ext.amplification import group_scores
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -87,7 +87,7 @@ def _bracket(steps, members):
     ],
 )
 def test_it_is_below_and_near_the_profile_of_two_steps(allocation, members):
-    pairs = allocated_group.lower_pairs(allocation, members, accuracy.Accuracy(1e-20))
+    pairs = group_scores.lower_pairs(allocation, members, accuracy.Accuracy(1e-20))
     law = _law(allocation, members)
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         for direction in Direction:
@@ -160,7 +160,7 @@ def test_lower_bounds_grow_with_the_group_however_large_it_is():
 )
 def test_lower_bounds_never_fall_as_a_group_grows(allocation, sizes):
     pairs = [
-        allocated_group.lower_pairs(allocation, members, accuracy.Accuracy(1e-22))
+        group_scores.lower_pairs(allocation, members, accuracy.Accuracy(1e-22))
         for members in sizes
     ]
     for delta in (1e-3, 1e-6, 1e-12):
@@ -172,7 +172,7 @@ def test_lower_bounds_never_fall_as_a_group_grows(allocation, sizes):
 def test_more_than_64_members_count_as_64():
     allocation = Allocation((Steps(0.2, 0.5, 1),), 0.5, 0.0)
     most, many = (
-        allocated_group.lower_pairs(allocation, members, accuracy.Accuracy(1e-20))
+        group_scores.lower_pairs(allocation, members, accuracy.Accuracy(1e-20))
         for members in (64, 1000)
     )
     for direction in Direction:
@@ -230,7 +230,7 @@ def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
 def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is_rough):
     # Nothing else is known, so that what is found is the theorems' alone.
     nothing = dominating_pair.trivial_pair(Bound.UPPER)
-    pair = allocated_group_above.upper_pair(
+    pair = group_counts.upper_pair(
         allocation, members, nothing, accuracy.Accuracy(1e-24), is_rough=is_rough
     )
     law = _law(allocation, members)
@@ -246,7 +246,5 @@ def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is
 def test_a_pair_that_is_less_stays():
     allocation = Allocation((Steps(0.2, 0.01, 100),), 0.0, 0.0)
     known = dominating_pair.identity_pair(Bound.UPPER)
-    found = allocated_group_above.upper_pair(
-        allocation, 4, known, accuracy.Accuracy(1e-20)
-    )
+    found = group_counts.upper_pair(allocation, 4, known, accuracy.Accuracy(1e-20))
     assert found.delta(0.01, Direction.REMOVE) <= 1e-12

@@ -11,20 +11,18 @@ sum of the statistics of all steps then has the laws
 where all products are convolutions of positive terms. The statistic is the logarithm of
 Σ_n (λ w_i)^n e^{n s_i y_i − n² s_i²/2} / n! for some λ, rounded to cells. The sum is
 then the logarithm of the likelihood ratio if the number of members were random with
-mean λ (`allocated_group_above`).
+mean λ (`group_counts`).
 """
 
 import functools
 import math
 
 import numpy as np
-from scipy import optimize
 from scipy import special
 
+from dp_accounting_ext.amplification import group_counts
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import step_laws
-from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
@@ -32,24 +30,22 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = accuracy.Accuracy
-SCORE_CELLS = accuracy.SCORE_CELLS
+_CELLS = accuracy.SCORE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
-DominatingPair = dominating_pair.DominatingPair
 
 # Certified, in units of rounding: the error of a value that is computed from a mass and
-# probabilities; and the error of a term of h_i, or of a value computed from such terms.
-_MASS, _TERMS = 32, 64
+# probabilities.
+_MASS = 32
 # Certified: an upper bound on the sum of all masses that underflow.
 _TINY = 1e-260
 # A limit: further members are assumed to contribute nothing.
 MOST_MEMBERS = 64
 # Tuning: the largest probability that some step has more members than floats allow.
-CROWDED = 0.01
+_CROWDED = 0.01
 
 
 def lower_pairs(
@@ -78,7 +74,8 @@ def lower_pairs(
         (steps,) = allocation.steps
         # λ is chosen for this δ.
         exponent = max(-math.log(accuracy.frequent_delta), 4.0)
-        rate, _ = rate_and_tilt(steps, allocation.null_probability, members, exponent)
+        sketch = group_counts.sketch_of(steps, allocation.null_probability, members)
+        rate = sketch.rate(sketch.tilt(exponent))
     parts = [
         (
             functools.partial(_atoms, each, members, together, rate, tail_mass),
@@ -87,7 +84,7 @@ def lower_pairs(
         for each in allocation.steps
     ]
     # At most `tail_mass` is left out for each number of members.
-    share = Accuracy(tail_mass / (8 * (members + 1))).with_cells(SCORE_CELLS)
+    share = accuracy.shared(8 * (members + 1)).with_cells(_CELLS)
     law = law_sums.sum_of(parts, Bound.LOWER, share, both=False)
     error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
     q = law.masses[0]
@@ -95,30 +92,13 @@ def lower_pairs(
         _mixed(law.masses, members * allocation.null_probability, members, number)
         for number in (members, together)
     )
-    leave = _in_floats(p, q)
-    ratios = (p / np.maximum(q, floats.SMALLEST_MASS))[leave]
-    order = np.argsort(ratios, kind="stable")
-    remove = DominatingPair(
-        ratios[order],
-        q[leave][order],
-        infinity_mass=0.0,
-        zero_mass=0.0,
-        bound=Bound.LOWER,
-        mass_error=error,
-        ratio_error=2 * error,
-    )
+    leave = scores.tests_of(p, q, error)
     # Some of P's mass was left out, so the true probability under P may be larger.
-    lost = tail_mass + _TINY
-    join = q > floats.SMALLEST_MASS
-    gains, costs = q[join], fewer[join]
-    order = np.argsort(costs / gains, kind="stable")
-    tests = np.array([np.cumsum(gains[order]), np.cumsum(costs[order]) + lost])
-    rounding = 2 * (order.size + 16) * floats.UNIT_ROUNDOFF
-    tests *= np.exp([[-rounding], [rounding]])
-    add = profile_pairs.pair_below(
-        tests[:, tests[1] <= floats.lowered(1.0)],
-        mass_error=error,
-        ratio_error=2 * error,
+    join = scores.tests_of(q, fewer, error)
+    join[1] += tail_mass + _TINY
+    remove, add = (
+        profile_pairs.pair_below(tests[:, tests[1] <= floats.lowered(1.0)])
+        for tests in (leave, join)
     )
     return DirectedPairs(remove, dominating_pair.dual(add))
 
@@ -142,13 +122,6 @@ def _mixed(
     return found
 
 
-def _in_floats(p: FloatArray, q: FloatArray) -> BoolArray:
-    """Returns which of (n,) masses and of their quotients fit a float."""
-    fit = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
-    with np.errstate(divide="ignore", invalid="ignore"):  # Where a mass is zero.
-        return np.asarray(fit & (np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS))
-
-
 def counted_members(
     allocation: replaced_allocation.Allocation, members: int
 ) -> tuple[int, int]:
@@ -169,7 +142,7 @@ def counted_members(
         each.count * special.bdtrc(together, numbers, min(each.probability, 1.0))
         for each in allocation.steps
     )
-    few = (crowded <= CROWDED) | (numbers <= together)
+    few = (crowded <= _CROWDED) | (numbers <= together)
     return int(numbers[few][-1]), min(together, int(numbers[few][-1]))
 
 
@@ -207,121 +180,13 @@ def _atoms(
         masses[number] = _power(weight, number) * row
     masses[masses < floats.TINY] = 0.0
     middles = (cells.ends[:-1] + cells.ends[1:]) / 2
-    values, _, _ = counted(middles, steps, rate)
+    terms, _ = group_counts.counted(middles, steps, rate)
     return lattice_law.Atoms(
         lattice_law.Axis.RATIO,
         Bound.LOWER,
-        values,
+        terms.losses,
         masses,
         mass_error=cells.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF,
         row_error=cells.mass_error,
         degrees=tuple(range(members + 1)),
     )
-
-
-def rate_and_tilt(
-    steps: replaced_allocation.Steps,
-    null_probability: float,
-    members: int,
-    exponent: float,
-) -> tuple[float, float]:
-    """Returns the λ and the tilt of L that suit a δ.
-
-    Under the law of L with this tilt, the mean number of members in all steps is g. The
-    profile at the mean of L is then about δ.
-
-    Args:
-        steps: The steps.
-        null_probability: The probability that a member is in no step.
-        members: The number of members g.
-        exponent: The approximate −ln δ.
-    """
-    # This is a rough law of the noise. It suffices for up to three members in one step,
-    # as more are rare.
-    ends = np.linspace(-7.0, min(7.0 + 3 * steps.shift, normal_cells.FURTHEST), 160)
-    weights = np.exp(-(ends**2) / 2)
-    weights /= weights.sum()
-    before = -1.0, math.log(members), 0.0
-    for rate in (members * np.geomspace(0.82, 1e-4, 46)).tolist():
-        first, variances, _ = counted(ends, steps, rate)
-        # The derivative of L with respect to ln λ is the mean number of members.
-        means = np.gradient(first, ends) / steps.shift
-        goal = (members - rate * null_probability) / steps.count
-        tilt = _tilt_for_mean(weights, first, means, goal)
-        if tilt is None:
-            break
-        log, tilted = step_laws.tilted(weights, (1 + tilt) * first)
-        mean = sums.dot(tilted, first)
-        spread = math.sqrt(steps.count * sums.dot(tilted, (first - mean) ** 2))
-        variance = steps.count * sums.dot(tilted, variances) + rate * null_probability
-        here = steps.count * (tilt * mean - log) + math.log1p(2.5 * tilt * spread)
-        here += math.log1p(tilt) + log_poisson(members, rate)
-        here += float(bound_cells.log_reciprocal(np.array([variance]))[0])
-        after = here, math.log(rate), tilt
-        if here > exponent:
-            # Interpolate between the last two, by their exponents.
-            share = (exponent - before[0]) / (here - before[0])
-            log, tilt = (
-                x + share * (y - x) for x, y in zip(before[1:], after[1:], strict=True)
-            )
-            return math.exp(log), tilt
-        before = after
-    return math.exp(before[1]), before[2]
-
-
-def _tilt_for_mean(
-    weights: FloatArray, first: FloatArray, means: FloatArray, goal: float
-) -> float | None:
-    """Returns the tilt of L at which the mean number of members is `goal`, or None."""
-
-    def excess(log_tilt: float) -> float:
-        _, tilted = step_laws.tilted(weights, (1 + math.exp(log_tilt)) * first)
-        return sums.dot(tilted, means) - goal
-
-    low, high = -6.0, 7.0
-    if excess(high) < 0:
-        return None
-    if excess(low) >= 0:
-        return 0.0
-    return math.exp(float(optimize.brentq(excess, low, high, xtol=0.01)))
-
-
-def log_poisson(members: int, rate: float) -> float:
-    """Returns ln Pois(g; λ), the logarithm of a Poisson probability."""
-    return members * math.log(rate) - rate - math.log(math.factorial(members))
-
-
-def counted(
-    places: FloatArray, steps: replaced_allocation.Steps, rate: float
-) -> tuple[FloatArray, FloatArray, float]:
-    """Returns ln h_i(λ) − λ w_i, and the variance of the number of members in a step.
-
-    Both are as in `allocated_group_above`.
-
-    Args:
-        places: (n,) values of the step's noise.
-        steps: The steps.
-        rate: The mean λ of the number of members.
-
-    Returns:
-        (n,) values, (n,) variances, and a bound on the absolute error of a value.
-    """
-    shift, log_rate = steps.shift, math.log(rate * steps.probability)
-    top = max(float(places[-1]), 0.0)
-    # From this n on, each term is at most 1 / e of the one before.
-    number = 1
-    while log_rate - math.log(number) + shift * top - (number - 0.5) * shift**2 > -1:
-        number += 1 + number // 8
-    counts = np.arange(number + 40.0)[:, np.newaxis]
-    factorials = np.cumsum(np.log(np.maximum(counts, 1.0)), axis=0)
-    logs = counts * log_rate - factorials - (counts * shift) ** 2 / 2
-    exponents = logs + counts * shift * places
-    largest = exponents.max(axis=0)
-    weights = np.exp(exponents - largest)
-    total = weights.sum(axis=0)
-    mean = (counts * weights).sum(axis=0) / total
-    variances = ((counts - mean) ** 2 * weights).sum(axis=0) / total
-    size = float((np.abs(counts * log_rate) + factorials + counts * shift * top).max())
-    off = (_TERMS + 8 * size + 4 * counts.size) * floats.UNIT_ROUNDOFF
-    values = largest + np.log(total) - rate * steps.probability
-    return np.maximum.accumulate(values), variances * (1 - off), off

@@ -1,19 +1,16 @@
 """The lower bound for k out of t, against the mechanism itself by enumeration."""
 
 from fractions import Fraction
-import itertools
 import math
 
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
-import mpmath
-import numpy as np
 import oracles
 import pytest
 import strategies
 
-from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
+from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 
@@ -28,9 +25,7 @@ def test_it_is_below_a_mechanism_with_sinks(pair, data):
     law, infinity = oracles.allocation_law(pair, selected, steps)
     divergences = oracles.remove_divergence, oracles.add_divergence
     for direction, divergence in zip(Direction, divergences, strict=True):
-        found = allocation_by_sum.lower_pair(
-            pair, selected, steps, direction, tail_mass=1e-12
-        )
+        found = scores.lower_pair(pair, selected, steps, direction, tail_mass=1e-12)
         # Or what is made of many of them is too large.
         assert math.fsum(found.masses) <= 1
         sink = infinity if direction is Direction.REMOVE else 0
@@ -52,7 +47,7 @@ def test_it_is_below_a_mechanism_with_sinks(pair, data):
     ],
 )
 def test_nothing_is_lost_where_the_sum_tells_all(direction, selected, steps, epsilons):
-    pair = allocation_by_sum.lower_pair(
+    pair = scores.lower_pair(
         strategies.coin(Bound.LOWER), selected, steps, direction, tail_mass=1e-14
     )
     assert pair.bound is Bound.LOWER
@@ -74,7 +69,7 @@ def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
 ):
     """A product of t masses, and of k ratios, errs t and k times as much as one."""
     exact, rough = (
-        allocation_by_sum.lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
+        scores.lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
         for step in (
             strategies.coin(Bound.LOWER),
             strategies.coin(
@@ -87,59 +82,3 @@ def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
     # The masses count as exact: a ratio of sums errs as four ratios do, either way.
     carried = rough.ratio_error - exact.ratio_error
     assert carried == pytest.approx(2 * 4 * ratio_error, rel=1e-6)
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(
-        st.tuples(st.floats(1e-30, 1.0), st.floats(1e-30, 1.0)), min_size=1, max_size=4
-    ),
-    st.integers(1, 4),
-    st.integers(0, 5),
-)
-def test_chances_of_the_largest_step(masses, selected, others):
-    """Against fractions: the first law's are no more, the other's no less."""
-    p, q = (np.array(column) for column in zip(*masses, strict=True))
-    laws = [(p / (2 * p.sum()), selected), (q / (2 * q.sum()), others)]
-    spent = [(q / (2 * q.sum()), selected + others)]
-    found = allocation_by_sum._of_largest(laws, spent)
-    for column, chances in enumerate((laws, spent)):
-        exact = []
-        for first in range(p.size):
-            every, none = Fraction(1), Fraction(1)
-            for law, count in chances:
-                every *= sum(map(Fraction, law.tolist())) ** count
-                none *= sum(map(Fraction, law[:first].tolist()), Fraction(0)) ** count
-            exact.append(every - none)
-        assert found.shape[1] == p.size
-        for computed, truth in zip(found[column].tolist(), exact, strict=True):
-            assert computed <= truth if column == 0 else computed >= truth
-            assert abs(Fraction(computed) - truth) <= Fraction(1, 10**12) * truth
-
-
-@pytest.mark.parametrize("steps", [10, 10**6, 10**9])
-def test_chances_of_the_largest_of_many_steps(steps):
-    """A sum of thousands of masses is a power of as many as there are steps."""
-    rng = np.random.default_rng(steps)
-    p, q = (rng.dirichlet(np.full(4096, 0.3)) + 1e-30 for _ in range(2))
-    laws, spent = [(p, 3), (q, steps - 3)], [(q, steps)]
-    found = allocation_by_sum._of_largest(laws, spent)
-    with mpmath.workdps(60):
-        # Sums of the first masses, of as many as there are.
-        below_p, below_q = (
-            [mpmath.mpf(0), *itertools.accumulate(map(mpmath.mpf, law.tolist()))]
-            for law in (p, q)
-        )
-        for place in range(0, found.shape[1], 64):
-            first = p.size - found.shape[1] + place
-            for row, chances in enumerate(
-                ([(below_p, 3), (below_q, steps - 3)], [(below_q, steps)])
-            ):
-                every = none = mpmath.mpf(1)
-                for below, count in chances:
-                    every *= below[-1] ** count
-                    none *= below[first] ** count
-                computed = mpmath.mpf(found[row, place])
-                assert (
-                    computed <= every - none if row == 0 else computed >= every - none
-                )

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import strategies
 
-from dp_accounting_ext.amplification.k_of_t import step_laws
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 
 U = 2.0**-53
@@ -16,12 +16,13 @@ U = 2.0**-53
 
 @given(st.just(0.0) | st.floats(1e-290, 1e8), st.floats(1e-6, 0.98))
 def test_scores_err_as_little_as_they_say(ratio, rate):
-    score, variance = step_laws.scores(np.array([ratio]), rate)
+    score, mean, variance = step_laws.scores(np.array([ratio]), rate)
     with mpmath.workdps(40):
         mixed = 1 - mpmath.mpf(rate) + mpmath.mpf(rate) * ratio
         truth = mpmath.log(mixed)
         chance = mpmath.mpf(rate) * ratio / mixed
         assert abs(score[0] - truth) <= (8 + 8 * abs(truth)) * U
+        assert abs(mean[0] - chance) <= 16 * U * chance
         exact = chance * (1 - chance)
         assert abs(variance[0] - exact) <= 16 * U * exact
 

@@ -1,7 +1,6 @@
-"""The joint law of two sums over the steps of k-out-of-t random allocation.
+"""The joint law of two sums over the steps of a random allocation.
 
-The sums are L and V of `step_laws`. Their joint law does not depend on which k steps
-hold the record. It is computed as a product of powers on a lattice in the plane.
+It is computed as a product of powers of transforms, on a lattice in the plane.
 """
 
 import dataclasses
@@ -9,7 +8,7 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.amplification.k_of_t import step_laws
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
@@ -21,8 +20,6 @@ from dp_accounting_ext.kernel import tilted_sums
 # with the root of t. With these numbers it costs about 5e-4 of ε, up to 4000 steps.
 _ROWS_PER_ROOT, _MOST_ROWS = 400.0, 1 << 14
 _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
-# Tuning: V is rarely above so many of its standard deviations.
-_DEVIATIONS = 6.0
 # Tuning: a window leaves out e^−16 of a tilted law at either end.
 _OUTSIDE = 16.0
 # Tuning: the tilt over that of the saddle point, if large ratios make a law wide there.
@@ -70,7 +67,10 @@ class Grid:
         sums_of_step: tuple[FloatArray, FloatArray],
         laws: step_laws.Laws,
         tilt: float,
-        deviations: float = _DEVIATIONS,
+        *,
+        deviations: float,
+        most: float = 0.0,
+        merged: int = 1,
     ) -> "Grid":
         """Returns a grid for a law, tilted a little less than to its saddle point.
 
@@ -79,18 +79,24 @@ class Grid:
             laws: (n,) masses of steps, with counts.
             tilt: The tilt of the saddle point.
             deviations: How many standard deviations of the second sum have columns.
+            most: If positive, splits keep the mean of the first sum, and this is the
+                largest value of the second sum that has a column.
+            merged: The number of columns that are merged into one.
         """
         tilt *= _EASED
         first, second = sums_of_step
-        low, high, changes = window(first, laws, tilt)
+        low, high, changes = step_laws.window(first, laws, tilt, _OUTSIDE)
         count = sum(count for _, count in laws)
         height = math.ceil(_ROWS_PER_ROOT * math.sqrt(count) / _COARSE_ROWS)
         rows = min(height * _COARSE_ROWS, _MOST_ROWS)
-        columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
-        _, here = step_laws.tilted_laws(laws, tilt * first)
-        middle = step_laws.mean(here, second)
-        # This is the variance of V, with what rounding to columns adds to it.
-        spread = step_laws.mean(here, second**2) + 2 * middle**2 / columns
+        columns = min(_MOST_COLUMNS, _MOST_CELLS // rows) // merged
+        whole = most
+        if not most:
+            _, here = step_laws.tilted_laws(laws, tilt * first)
+            middle = step_laws.mean(here, second)
+            # This is the variance of V, with what rounding to columns adds to it.
+            spread = step_laws.mean(here, second**2) + 2 * middle**2 / columns
+            whole = middle + deviations * math.sqrt(spread)
         return cls(
             tilt=tilt,
             changes=changes,
@@ -98,17 +104,12 @@ class Grid:
             # The torus is larger than the window by an eighth, so that sums which go
             # round it are at least this far beyond the ends.
             row_step=1.125 * (high - low) / rows,
-            column_step=(middle + deviations * math.sqrt(spread)) / columns,
+            column_step=whole / columns,
             rows=rows,
             columns=columns,
             height=rows // _COARSE_ROWS,
+            is_even=most > 0,
         )
-
-    def with_fewer_columns(self, width: float) -> "Grid":
-        """Returns the grid with columns no wider than this, if they would be fewer."""
-        whole = self.columns * self.column_step
-        columns = min(math.ceil(whole / width), self.columns)
-        return dataclasses.replace(self, columns=columns, column_step=whole / columns)
 
     @property
     def coarse_step(self) -> float:
@@ -202,35 +203,6 @@ class Grid:
         return found
 
 
-def window(
-    first: FloatArray, laws: step_laws.Laws, tilt: float, outside: float = _OUTSIDE
-) -> tuple[float, float, FloatArray]:
-    """Returns the window of a tilted sum, by Chernoff's bounds.
-
-    Args:
-        first: (n,) terms of a step's outputs in the sum.
-        laws: (n,) masses of steps, with counts.
-        tilt: The tilt, per nat.
-        outside: −ln of the probability that may be outside at either end.
-
-    Returns:
-        The lower and upper end, and the (2,) changes of the tilt that give the best
-        bounds above and below.
-    """
-    here, now = step_laws.tilted_laws(laws, tilt * first)
-    deviation = math.sqrt(step_laws.variance(now, first))
-    changes = np.geomspace(0.1, 100.0, 24) / max(deviation, 1e-12)
-
-    def cumulants(tilts: FloatArray) -> FloatArray:
-        found = [step_laws.tilted_laws(laws, each * first)[0] for each in tilts]
-        return np.array(found)
-
-    highs = (cumulants(tilt + changes) - here + outside) / changes
-    lows = (here - cumulants(tilt - changes) - outside) / changes
-    best = changes[[int(np.argmin(highs)), int(np.argmax(lows))]]
-    return float(lows.max()), float(highs.min()), best
-
-
 class Window:
     """The joint law of two sums in a window, with masses rounded up.
 
@@ -270,6 +242,26 @@ class Window:
         self.mass_error = self._law.mass_error
         self.is_tilted = grid.tilt != 0
         self._last = int(rows[-1]) * grid.height
+
+    @classmethod
+    def of(
+        cls,
+        grid: Grid,
+        sums_of_step: tuple[FloatArray, FloatArray],
+        laws: step_laws.Laws,
+    ) -> "Window | None":
+        """Returns the window of a grid, or None if its indices fit no float.
+
+        Args:
+            grid: The lattice.
+            sums_of_step: (n,) terms of a step's outputs in either sum.
+            laws: (n,) masses of steps, with counts.
+        """
+        count = sum(count for _, count in laws)
+        if not grid.holds(sums_of_step, count):
+            return None
+        factors = [grid.factor(sums_of_step, masses, count) for masses, count in laws]
+        return cls(grid, factors, count)
 
     def mass_above(self, least_tilt: float = 0.0) -> float:
         """Returns a bound on the mass above the last row, by Chernoff's bound.
