@@ -111,12 +111,14 @@ def noise_of(event: stock.DpEvent) -> batch_mechanisms.Noise:
     return batch_mechanisms.Noise(0.0)
 
 
-def truncated(
-    event: stock.TruncatedSubsampledGaussianDpEvent, reader: event_reader.Reader
+def noise_on_batches(
+    event: stock.DpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads a Poisson sample of a Gaussian, cut to a largest batch."""
-    scheme, noise = scheme_of(event)
-    return scheme.one(noise_of(noise), reader.neighboring_relation)
+    """Reads noise, or nothing, on a batch that an event draws."""
+    scheme, inner = scheme_of(event)
+    if isinstance(inner, stock.NoOpDpEvent):
+        return compositions.NO_OP
+    return scheme.one(noise_of(inner), reader.neighboring_relation)
 
 
 def poisson_sampled(
@@ -132,9 +134,7 @@ def poisson_sampled(
             return more if more == less else known_bounds.Between(less, more)
         if isinstance(event.event, NOISES):
             # A replaced record moves from one end of its range to the other.
-            if isinstance(event.event, stock.NoOpDpEvent):
-                return compositions.NO_OP
-            return sampling.Poisson(rate).one_replaced(noise_of(event.event))
+            return noise_on_batches(event, reader)
         reader.require(
             event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
         )
@@ -195,13 +195,11 @@ def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mecha
     if is_empty(event):
         return compositions.NO_OP
     scheme = _fixed_size(event)
-    if not isinstance(event.event, NOISES):
-        if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
-            return _zeroed_in_batch_of_any(event, scheme, reader)
-        return _batch_of_any(event, scheme, reader)
-    if isinstance(event.event, stock.NoOpDpEvent):
-        return compositions.NO_OP
-    return scheme.one(noise_of(event.event), reader.neighboring_relation)
+    if isinstance(event.event, NOISES):
+        return noise_on_batches(event, reader)
+    if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
+        return _zeroed_in_batch_of_any(event, scheme, reader)
+    return _batch_of_any(event, scheme, reader)
 
 
 def _batch_of_any(

@@ -52,7 +52,7 @@ _STOCK: dict[str, event_reader.Builder] = {
         batch_events.fixed_size
     ),
     "TruncatedSubsampledGaussianDpEvent dataset_size sampling_probability "
-    "truncated_batch_size noise_multiplier": batch_events.truncated,
+    "truncated_batch_size noise_multiplier": batch_events.noise_on_batches,
     "RandomAllocationDpEvent event num_selected num_steps": (
         batch_events.random_allocation
     ),
