@@ -233,14 +233,18 @@ def around(inner):
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=lawful.EXAMPLES or 15,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(SINGLE)
 def test_claims_of_single_mechanisms(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
 
 
 @settings(
-    max_examples=lawful.EXAMPLES or 10,
+    max_examples=lawful.EXAMPLES or 6,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -254,7 +258,7 @@ def test_claims_of_mechanisms_made_of_others(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(around(around(gaussians | scales.map(additive_noise.laplace))))
 def test_claims_of_mechanisms_made_of_these(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
