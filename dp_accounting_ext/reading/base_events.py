@@ -22,6 +22,7 @@ from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
+_CERTAIN = known_bounds.NonPrivate()
 # Larger means of the number of runs are refused.
 _LARGEST_MEAN = 2.0**53
 
@@ -34,9 +35,6 @@ def noise(make: Callable[[float], interface.Mechanism]) -> event_reader.Builder:
         return make(multiplier / _norms_moved(reader)) if multiplier else _CERTAIN
 
     return read
-
-
-_CERTAIN = known_bounds.NonPrivate()
 
 
 def _norms_moved(reader: event_reader.Reader) -> int:
