@@ -27,7 +27,9 @@ _CERTAIN = known_bounds.NonPrivate()
 _LARGEST_MEAN = 2.0**53
 
 
-def noise(make: Callable[[float], interface.Mechanism]) -> event_reader.Builder:
+def additive(
+    make: Callable[[float], interface.Mechanism],
+) -> event_reader.Builder:
     """Returns the builder of noise on a sum, from its noise multiplier."""
 
     def read(event: Any, reader: event_reader.Reader) -> interface.Mechanism:

@@ -9,13 +9,12 @@ import math
 
 import asked
 import enumerated_batches as enumerated
+from mechanism_laws import deltas
 import mpmath
 import oracles
 import pytest
 
 from dp_accounting_ext.common_types import Bound
-from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
@@ -24,7 +23,6 @@ from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import sampled_members
 
@@ -119,11 +117,6 @@ def made(row):
 def kappa_above(epsilon):
     """A rational number no smaller than e^ε, and equal but for a rounding."""
     return Fraction(math.nextafter(math.exp(epsilon), math.inf))
-
-
-def deltas(mechanism, epsilon, bound=Bound.UPPER):
-    pairs = interface.pairs_of(mechanism, bound, accuracy.Accuracy(1e-30))
-    return [pairs.of(way).delta(epsilon, way) for way in Direction]
 
 
 @pytest.mark.parametrize("row", ROWS)
