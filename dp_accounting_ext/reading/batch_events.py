@@ -44,12 +44,7 @@ _MOST_DRAWS = 100_000
 def scheme_of(event: stock.DpEvent) -> tuple[sampling.Scheme, stock.DpEvent]:
     """Reads how an event draws batches, and returns the event that runs on them.
 
-    Args:
-        event: Any event; one that draws no batches runs on the whole dataset.
-
-    Raises:
-        TypeError, ValueError: If a field of the sampling has the wrong type or is out
-            of range.
+    An event that draws no batches runs on the whole dataset.
     """
     if isinstance(event, POISSON_SAMPLES):
         rate = fields.sampling_probability(event.sampling_probability)
