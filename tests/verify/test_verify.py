@@ -46,7 +46,7 @@ BRACKET = each_once(COMPUTED)
 def few_cells(request, monkeypatch):
     """Brackets of half a percent are enough where nobody asks for their width."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr(verification, "_ATTEMPTS", ((150, 120),))
+        monkeypatch.setattr(brackets, "_ATTEMPTS", ((150, 120),))
         monkeypatch.setattr(brackets, "brackets", BRACKET)
 
 
