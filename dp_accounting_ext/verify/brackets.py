@@ -97,17 +97,9 @@ def brackets(
     *,
     rare: float,
 ) -> tuple[list[float], list[float]]:
-    """Returns lower and upper bounds in ball arithmetic.
+    """Returns lower and upper bounds in ball arithmetic, by channels of these sizes.
 
     An upper bound is infinite if the verification knows none for the event.
-
-    Args:
-        event: The tree of events.
-        relation: The neighboring relation.
-        questions: The questions.
-        cells: The number of cells into which continuous noise is discretized.
-        most: The number of outputs to which channels are reduced.
-        rare: Probability of tails that may be truncated.
 
     Raises:
         NoTheoremError: If the verification knows no bound for the event.
@@ -143,17 +135,8 @@ def sampled(
 ) -> list[float]:
     """Returns lower bounds that hold with probability 1 − 1e-6.
 
-    They are 0 if every part of the event has a better bound in ball arithmetic.
-
-    Args:
-        event: As for `brackets`, as are all arguments up to `rare`.
-        relation: The neighboring relation.
-        questions: The questions, of which the first is about ε.
-        cells: The number of cells.
-        most: The number of outputs.
-        rare: Probability of tails that may be truncated.
-        seconds: CPU time for the draws.
-        seed: The seed of the draws.
+    They are 0 if every part of the event has a better bound in ball arithmetic. Parts
+    that have one are drawn from their channels of these sizes.
 
     Raises:
         NoTheoremError: If an event in the tree has no definition here.

@@ -327,26 +327,31 @@ def _binomial(size: int, rate: arb, most: int) -> list[arb]:
 
 
 def _private_sampling(event: Any, reading: Reading) -> Cases:
-    """Returns the case of two laws between the bounds, on 64 outputs of equal mass.
+    """Returns the case of two laws that are as far apart as the bounds allow.
 
-    The one law has its surplus mass on the first outputs, the other on the last. The
-    upper bound is the limit of outputs of small masses, of which every measure is a
-    merging.
+    The one law has its surplus mass on the first outputs, the other on the last. If no
+    masses are given, three outputs are the worst: the laws of any other measure of this
+    sum are a merging of finer ones, of which none are further apart. Of given masses
+    the rest is one output.
     """
-    number = 64
-    half, mass = ball(event.epsilon) / 2, ball(event.total_mass)
+    half, total = ball(event.epsilon) / 2, ball(event.total_mass)
     least, most = (-half).exp(), half.exp()
-    if reading.is_high:
-        best = (1 - least * mass).min(most * mass - 1) / (most - least)
-        truth, lie = most * best, least * best
-        nothing = 1 - truth - lie
-        return [channels.exact([truth, nothing, lie], [lie, nothing, truth])]
-    low, high = mass / number * least, mass / number * most
-    law, left = [low] * number, 1 - number * low
-    for place in range(number):
-        law[place] += left.max(channels.ZERO).min(high - low)
-        left -= high - low
-    return [channels.exact(law, law[::-1])]
+    end = (1 - least * total).min(most * total - 1) / (most - least)
+    masses = [end, total - 2 * end, end]
+    if event.largest_masses and not reading.is_high:
+        masses = [*map(ball, event.largest_masses)]
+        masses.append((total - sum(masses, channels.ZERO)).max(channels.ZERO))
+
+    def law(order: Sequence[arb]) -> list[arb]:
+        left = 1 - least * sum(order, channels.ZERO)
+        found: list[arb] = []
+        for mass in order:
+            more = left.min((most - least) * mass)
+            left -= more
+            found.append(least * mass + more)
+        return found
+
+    return [channels.exact(law(masses[::-1])[::-1], law(masses))]
 
 
 def _response(epsilon: Any, delta: Any) -> channels.Channel:

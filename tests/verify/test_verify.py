@@ -292,6 +292,17 @@ def test_bad_input(change, error, words):
         verification.verify_epsilon(**asked)
 
 
+@pytest.mark.parametrize("masses", [(), (0.6,), (0.4, 0.4, 0.4), (1.0, 0.2)])
+def test_private_samples_of_given_masses_are_not_refuted(masses):
+    """Laws that the given masses do not allow were compared with the claims."""
+    event = ext.wpm.PrivateSamplingEvent(1.0, 1.2, masses)
+    accountant = ext.PLDAccountant(REPLACE).compose(event)
+    found = verify.verify_epsilon(accountant, 0.05)
+    assert found.verdict is not verify.Verdict.DISAGREES
+    assert found.lower > 0.7 * found.claimed_lower
+    assert masses or found.verdict is verify.Verdict.CONFIRMED
+
+
 def test_ratios_whose_squares_fit_no_float():
     steps = [dp_accounting.GaussianDpEvent(0.1), dp_accounting.LaplaceDpEvent(0.00134)]
     event = dp_accounting.PoissonSampledDpEvent(
