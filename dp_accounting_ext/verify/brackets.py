@@ -1,30 +1,91 @@
 """Bounds on ε, δ and true positive rates from the definition of an event."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import itertools
 import math
+import time
 from typing import Any
 
 from dp_accounting import dp_event as stock
-from dp_accounting import privacy_accountant
+from flint import ctx
 import numpy as np
 
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import kinds
 from dp_accounting_ext.verify import mechanisms
+from dp_accounting_ext.verify import noises
 from dp_accounting_ext.verify import sampling
 
-NeighborRel = privacy_accountant.NeighboringRelation
+NeighborRel = mechanisms.NeighborRel
 Channel = channels.Channel
+Question = sampling.Question
 Side = channels.Side
-Bound = Callable[[Channel, bool, float], float]
-Question = tuple[str, float, float]
-_WAYS = (True, False)  # Whether the record is removed.
+# Tuning: for each attempt the number of cells of noise and of outputs of channels. The
+# second attempt takes about four times as long as the first.
+_ATTEMPTS = ((1500, 1000), (5000, 4000))
+_GROWTH = 4
+_NARROW = 0.005  # No further attempt is made once the relative width is at most this.
+_RARE = 1e-7  # Probability of tails that may be truncated, relative to δ.
 _LARGEST = 1e6  # The search for ε ends here.
-_HALVINGS = 60
 _COARSER = 5  # Tuning: of lower bounds alone.
+_MARGINS = (0.0, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3)  # Until an estimate of ε is certified.
+
+
+def opinion(
+    event: stock.DpEvent,
+    relation: NeighborRel,
+    asked: Sequence[tuple[str, float, float]],
+    *,
+    seconds: float,
+    seed: int,
+) -> tuple[list[float], list[float], str, bool]:
+    """Returns lower and upper bounds on the answers to questions about a tree.
+
+    Args:
+        event: The tree of events.
+        relation: The neighboring relation.
+        asked: The fields of the questions, of which the first is about ε.
+        seconds: CPU time after which no finer attempt is begun, and no more outputs are
+            drawn.
+        seed: The seed of the draws.
+
+    Returns:
+        The bounds; the reason why there is no upper bound, empty if there is one; and
+        whether lower bounds hold with probability 1 − 1e-6 only.
+    """
+    questions = [Question(*each) for each in asked]
+    begin, rare = time.process_time(), _RARE * questions[0].at
+    lower, upper = [0.0] * len(questions), [math.inf] * len(questions)
+    reason, drawn = "", [0.0]
+    with ctx.workprec(channels.BITS):
+        try:
+            for sizes in _ATTEMPTS:
+                before = time.process_time()
+                ends = brackets(event, relation, questions, *sizes, rare=rare)
+                # The brackets of every attempt hold, and so do their intersections.
+                lower = [*map(max, lower, ends[0])]
+                upper = [*map(min, upper, ends[1])]
+                now = time.process_time()
+                is_late = now - begin + _GROWTH * (now - before) > seconds
+                if upper[0] - lower[0] <= _NARROW * upper[0] or is_late:
+                    break
+                if lower[0] == upper[0] or upper[0] == math.inf:
+                    break
+        except channels.NoTheoremError as error:
+            reason = str(error)
+        if math.inf == upper[0] != lower[0] and not reason:
+            name = type(event).__name__
+            reason = f"no theorem for an upper bound of {name} as it is"
+        if reason:
+            left = max(seconds - (time.process_time() - begin), seconds / 2)
+            every: dict[str, Any] = {"rare": rare, "seconds": left, "seed": seed}
+            try:
+                drawn = sampled(event, relation, questions, *_ATTEMPTS[0], **every)
+                lower = [*map(max, lower, drawn)]
+            except channels.NoTheoremError as error:
+                reason = str(error)
+    noises.cached.cache_clear()
+    return lower, upper, reason, any(drawn)
 
 
 def brackets(
@@ -36,33 +97,27 @@ def brackets(
     *,
     rare: float,
 ) -> tuple[list[float], list[float]]:
-    """Returns lower and upper bounds on the answers to questions about a tree.
+    """Returns lower and upper bounds in ball arithmetic, by channels of these sizes.
 
     An upper bound is infinite if the verification knows none for the event.
-
-    Args:
-        event: The tree of events.
-        relation: The neighboring relation.
-        questions: Each a kind of answer, where, and the claimed upper bound.
-        cells: The number of cells into which continuous noise is discretized.
-        most: The largest number of outputs of a channel.
-        rare: Probability of tails that may be truncated, as in `runs.power`.
 
     Raises:
         NoTheoremError: If the verification knows no bound for the event.
     """
-    sizes = channels.Sizes(Side.HIGH, cells, most, rare)
-    high = kinds.cases(event, relation, sizes)
+    high = kinds.cases(event, relation, channels.Sizes(Side.HIGH, cells, most, rare))
     if not high:  # Nothing is confirmed.
         cells, most = cells // _COARSER, most // _COARSER
     low = kinds.cases(event, relation, channels.Sizes(Side.LOW, cells, most, rare))
     lower, upper = (
         [
-            max((_BOUNDS[kind][i](*case, at) for case in cases), default=none)
+            max(
+                (_bound(case, remove, kind, at, side) for case, remove in cases),
+                default=none,
+            )
             for kind, at, _ in questions
         ]
-        for i, (channels_of, none) in enumerate(((low, 0.0), (high, math.inf)))
-        for cases in [list(itertools.product(channels_of, _WAYS))]
+        for side, found, none in ((Side.LOW, low, 0.0), (Side.HIGH, high, math.inf))
+        for cases in [list(itertools.product(found, (True, False)))]
     )
     return lower, upper
 
@@ -78,19 +133,10 @@ def sampled(
     seconds: float,
     seed: int,
 ) -> list[float]:
-    """Returns lower bounds on the answers that hold with probability 1 − 1e-6.
+    """Returns lower bounds that hold with probability 1 − 1e-6.
 
-    They are 0 if every part of the event has a better bound in ball arithmetic.
-
-    Args:
-        event: As for `brackets`, as are all arguments up to `rare`.
-        relation: The neighboring relation.
-        questions: The questions, of which the first is about ε.
-        cells: The number of cells.
-        most: The largest number of outputs.
-        rare: Probability of tails that may be truncated.
-        seconds: CPU time for the draws.
-        seed: The seed of the draws.
+    They are 0 if every part of the event has a better bound in ball arithmetic. Parts
+    that have one are drawn from their channels of these sizes.
 
     Raises:
         NoTheoremError: If an event in the tree has no definition here.
@@ -102,7 +148,7 @@ def sampled(
     several = replaced or members > 1
     if not mechanism.is_drawn(several=several):
         return [0.0] * len(questions)
-    epsilon = min(questions[0][2], 100.0)
+    epsilon = min(questions[0].claimed, 100.0)
     sizes = channels.Sizes(Side.LOW, cells, most, rare)
     whole = mechanisms.Reading(relation, sizes, (members, members * replaced))
     absent = NeighborRel.ADD_OR_REMOVE_ONE if replaced else relation
@@ -115,51 +161,44 @@ def sampled(
         best = max(found, key=lambda c: float(c.delta(epsilon, remove=True)[0]))
         return mechanisms.Table.of(best, -1.0 if replaced else 0.0)
 
-    drawable = mechanisms.drawable(mechanism, table, several=several)
     return sampling.lower_bounds(
-        drawable,
+        mechanisms.drawable(mechanism, table, several=several),
         members if mechanism.takes_groups else 1,
         replaced=replaced,
-        questions=[sampling.Question(*each) for each in questions],
+        questions=questions,
         seconds=seconds,
         seed=seed,
     )
 
 
-def _at_least(channel: Channel, remove: bool, delta: float) -> float:
-    """Returns a lower bound on ε: a number at which the privacy profile exceeds δ."""
+def _bound(channel: Channel, remove: bool, kind: str, at: float, side: Side) -> float:
+    """Returns a bound on the answer to a question by a channel, in one direction."""
+    if kind == "ε":
+        return _epsilon(channel, remove, at, side)
+    ask = channel.delta if kind == "δ" else channel.true_positives
+    low, high = ask(at, remove=remove)
+    if side is Side.LOW:
+        return max(math.nextafter(float(low), -math.inf), 0.0)
+    return min(math.nextafter(float(high), math.inf), 1.0)
+
+
+def _epsilon(channel: Channel, remove: bool, delta: float, side: Side) -> float:
+    """Returns a bound on ε: a number at which δ is certainly larger, or at most δ."""
     q, p = channel.rows if remove else channel.rows[::-1]
     alone = sum((b for a, b in zip(q, p, strict=True) if a == 0), channels.ZERO)
-    if alone > delta:
+    if side is Side.LOW and alone > delta:
         return math.inf
-    for margin in _margins():
-        epsilon = _about(channel, remove, delta) * (1 - margin)
-        if channel.delta(epsilon, remove=remove)[0] > delta:
-            return epsilon
-    return 0.0
-
-
-def _at_most(channel: Channel, remove: bool, delta: float) -> float:
-    """Returns an upper bound on ε: the privacy profile there is at most δ."""
     about = _about(channel, remove, delta)
-    for margin in (0.0, *_margins()) if about < _LARGEST else ():
-        epsilon = about * (1 + margin) + margin * 1e-9
-        if channel.delta(epsilon, remove=remove)[1] <= delta:
-            return epsilon
-    return math.inf
-
-
-def _below(value: Any) -> float:
-    return max(math.nextafter(float(value), -math.inf), 0.0)
-
-
-def _above(value: Any) -> float:
-    return min(math.nextafter(float(value), math.inf), 1.0)
-
-
-def _margins() -> Iterator[float]:
-    """Yields relative distances to move an estimate of ε until it is certified."""
-    yield from (1e-12, 1e-9, 1e-7, 1e-5, 1e-3)
+    for margin in _MARGINS:
+        if side is Side.LOW:
+            epsilon = about * (1 - margin)
+            if channel.delta(epsilon, remove=remove)[0] > delta:
+                return epsilon
+        elif about < _LARGEST:
+            epsilon = about * (1 + margin) + margin * 1e-9
+            if channel.delta(epsilon, remove=remove)[1] <= delta:
+                return epsilon
+    return 0.0 if side is Side.LOW else math.inf
 
 
 def _about(channel: Channel, remove: bool, delta: float) -> float:
@@ -181,21 +220,7 @@ def _about(channel: Channel, remove: bool, delta: float) -> float:
         low, high = high, 2 * high
         if high > _LARGEST:
             return _LARGEST
-    for _ in range(_HALVINGS):
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if exceeds(middle) else (low, middle)
     return high
-
-
-# The lower and the upper bound by a channel, in one direction.
-_BOUNDS: dict[str, tuple[Bound, Bound]] = {
-    "ε": (_at_least, _at_most),
-    "δ": (
-        lambda c, way, at: _below(c.delta(at, remove=way)[0]),
-        lambda c, way, at: _above(c.delta(at, remove=way)[1]),
-    ),
-    "true positive rate": (
-        lambda c, way, at: _below(c.true_positives(at, remove=way)[0]),
-        lambda c, way, at: _above(c.true_positives(at, remove=way)[1]),
-    ),
-}

@@ -327,26 +327,31 @@ def _binomial(size: int, rate: arb, most: int) -> list[arb]:
 
 
 def _private_sampling(event: Any, reading: Reading) -> Cases:
-    """Returns the case of two laws between the bounds, on 64 outputs of equal mass.
+    """Returns the case of two laws that are as far apart as the bounds allow.
 
-    The one law has its surplus mass on the first outputs, the other on the last. The
-    upper bound is the limit of outputs of small masses, of which every measure is a
-    merging.
+    The one law has its surplus mass on the first outputs, the other on the last. If no
+    masses are given, three outputs are the worst: the laws of any other measure of this
+    sum are a merging of finer ones, of which none are further apart. Of given masses
+    the rest is one output.
     """
-    number = 64
-    half, mass = ball(event.epsilon) / 2, ball(event.total_mass)
+    half, total = ball(event.epsilon) / 2, ball(event.total_mass)
     least, most = (-half).exp(), half.exp()
-    if reading.is_high:
-        best = (1 - least * mass).min(most * mass - 1) / (most - least)
-        truth, lie = most * best, least * best
-        nothing = 1 - truth - lie
-        return [channels.exact([truth, nothing, lie], [lie, nothing, truth])]
-    low, high = mass / number * least, mass / number * most
-    law, left = [low] * number, 1 - number * low
-    for place in range(number):
-        law[place] += left.max(channels.ZERO).min(high - low)
-        left -= high - low
-    return [channels.exact(law, law[::-1])]
+    end = (1 - least * total).min(most * total - 1) / (most - least)
+    masses = [end, total - 2 * end, end]
+    if event.largest_masses and not reading.is_high:
+        masses = [*map(ball, event.largest_masses)]
+        masses.append((total - sum(masses, channels.ZERO)).max(channels.ZERO))
+
+    def law(order: Sequence[arb]) -> list[arb]:
+        left = 1 - least * sum(order, channels.ZERO)
+        found: list[arb] = []
+        for mass in order:
+            more = left.min((most - least) * mass)
+            left -= more
+            found.append(least * mass + more)
+        return found
+
+    return [channels.exact(law(masses[::-1])[::-1], law(masses))]
 
 
 def _response(epsilon: Any, delta: Any) -> channels.Channel:
@@ -430,37 +435,23 @@ def _discrete_gaussian(event: Any, reading: Reading) -> Cases:
 def _shifted_integers(sigma: float, shift: int, sizes: Sizes) -> channels.Channel:
     """Returns the channel of discrete Gaussian noise around 0 and around a shift.
 
-    The tails are merged into one output on each side for a lower bound. For an upper
-    bound they reveal the law that they are from.
+    Outputs far from one of the two are dropped for a lower bound. For an upper bound
+    they reveal the law that they are from.
     """
-    reach = math.ceil(9 * sigma) + shift
+    reach = math.ceil(sigma * math.sqrt(-2 * math.log(sizes.rare))) + shift
     half = 2 * ball(sigma) ** 2
-    places = range(-reach, reach + shift + 1)
-    edge = 3 * reach + 9
-    weights = {x: (-ball(x * x) / half).exp() for x in range(1 - edge, edge)}
+    edge = ball(reach + 1)
+    weights = {x: (-ball(x * x) / half).exp() for x in range(-reach, reach + 1)}
     total = sum(weights.values(), channels.ZERO)
-    # The weight beyond the edge is at most a geometric series on each side.
-    rest = (-ball(edge * edge) / half).exp() / (1 - (-2 * ball(edge) / half).exp())
-    total = total.union(total + 2 * rest)
+    # The weight beyond is at most a geometric series on each side.
+    beyond = 2 * (-(edge**2) / half).exp() / (1 - (-2 * edge / half).exp())
+    total = total.union(total + beyond)
+    places = range(shift - reach, reach + 1)
     laws = [[weights[x - move] / total for x in places] for move in (0, shift)]
-    ends = [
-        sum((w for x, w in weights.items() if x + move in far_out), channels.ZERO)
-        / total
-        for far_out in (
-            range(-edge - shift, places[0]),
-            range(places[-1] + 1, edge + shift),
-        )
-        for move in (0, shift)
-    ]
     if sizes.side is Side.HIGH:
-        rest = 2 * rest / total
-        laws[0] += [ends[0] + ends[2] + rest, 0]
-        laws[1] += [0, ends[1] + ends[3] + rest]
-    else:
-        laws[0] += [ends[0], ends[2]]
-        laws[1] += [ends[1], ends[3]]
-    found = channels.exact(*laws)
-    return channels.reduced(found, sizes.side, sizes.most)
+        far = sum((weights[x - reach] for x in range(shift)), beyond) / total
+        laws = [[*laws[0], far, 0], [*laws[1], 0, far]]
+    return channels.reduced(channels.exact(*laws), sizes.side, sizes.most)
 
 
 def _zero_concentrated(event: Any, reading: Reading) -> Cases:

@@ -89,6 +89,8 @@ def allocated(
         # Channels of more than two rows cannot be split: all outputs are listed.
         few = max(int(_LISTED ** (1 / total) / 2), 2)
         steps = [(channels.reduced(c, sizes.side, few), n) for c, n in steps]
+        if math.prod(channel.size**number for channel, number in steps) > _LISTED:
+            raise channels.TooLargeError
         return _by_blocks(steps, selected, _LISTED)
     # Joining two blocks multiplies every two outputs, for each pair of row indices.
     pairs = (selected + 1) * (selected + 2) * total.bit_length()

@@ -16,7 +16,6 @@ least m − √(2 v ln(2/η) / n) − 7 c ln(2/η) / (3 (n − 1)) with probabil
 
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import math
 import time
 from typing import Any
@@ -32,11 +31,12 @@ FAILURE = 1e-6
 _EVALUATIONS = 200  # The failure probability is shared among so many bounds.
 _LOG = math.log(2 * _EVALUATIONS / FAILURE)
 _SLACK = 1e-9  # Losses are rounded by much less.
-# Tuning: draws to search for laws and to compare them; the most draws; the shares of P
-# and of the two best laws; the share of time for the first draws.
-_FEW, _SOME, _MOST = 200, 8000, 1_500_000
-_SHARES = (0.25, 0.25, 0.25, 0.25)
-_GOALS = (0.2, 0.5, 1.0)
+_LARGEST = 1e3  # No law is for larger losses.
+# Tuning: draws for the mean loss of a law; the most draws; the share of P among them;
+# the mean losses of others, relative to ε; the share of time for the first draws.
+_FEW, _MOST = 200, 1_500_000
+_OWN = 0.25
+_GOALS = (0.4, 1.0)
 _FIRST = 0.2
 _ENTRIES = 1_000_000
 _VALUES = np.geomspace(1 / 16, 64.0, 8)
@@ -116,7 +116,7 @@ def lower_bounds(
     for p, q, sign in ways:
         pair = Pair(mechanism, p, q)
         end = time.process_time() + seconds / len(ways)
-        laws = _laws(rng, pair, members, sign, questions[0])
+        laws = _laws(rng, pair, members, sign, min(questions[0].claimed, _LARGEST))
         delta = _Delta(*_drawn(rng, pair, laws, end))
         for i, (kind, at, claimed) in enumerate(questions):
             if kind == "ε":
@@ -140,43 +140,16 @@ class _Weighted(NamedTuple):
 
 
 def _laws(
-    rng: np.random.Generator, pair: Pair, members: int, sign: float, question: Question
+    rng: np.random.Generator, pair: Pair, members: int, sign: float, epsilon: float
 ) -> list[Law]:
-    """Returns P, and the laws from which losses about ε are best drawn.
-
-    ε is first what is claimed, and then what the draws for it say.
-    """
-    laws, goal = [pair.p], question.claimed
-    ways = (False, True)
-    curves = {way: _means(rng, pair, members, sign, way) for way in ways}
-    for _ in range(2):
-        goal = min(max(goal, 1e-3), 1e3)
-        for way, share in itertools.product(ways, _GOALS):
-            if share * goal < curves[way][-1]:
-                size = float(np.interp(share * goal, curves[way], _VALUES))
-                laws.append(Law(members, sign * size, way))
-        shares = np.full(len(laws), 1 / len(laws))
-        losses, logs, of_laws = _mixture(rng, pair, laws, shares, _SOME)
-        # Of the estimate by any mixture, E (dP/dR)² v², by draws from the mixture of
-        # all. Laws are added one by one, each where it helps most: at ε, or at ε / 2.
-        known = []
-        for epsilon in (goal, goal / 2):
-            values = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 1e-300)
-            known.append(2 * np.log(values) + logs + of_laws[0])
-        chosen = [0]
-        for turn in range(min(len(_SHARES), len(laws)) - 1):
-            parts = _shares(len(chosen) + 1)
-            moments = {
-                k: special.logsumexp(
-                    known[turn % 2]
-                    - special.logsumexp(of_laws[[*chosen, k]], axis=0, b=parts)
-                )
-                for k in range(1, len(laws))
-                if k not in chosen
-            }
-            chosen.append(min(moments, key=moments.__getitem__))
-        laws = [laws[k] for k in chosen]
-        goal = _about(_Weighted(losses, logs), question.at)
+    """Returns P, and laws under which the mean loss is about a share of ε."""
+    laws = [pair.p]
+    for everywhere in (False, True):
+        means = _means(rng, pair, members, sign, everywhere)
+        for share in _GOALS:
+            if 0 < share * epsilon < means[-1]:
+                size = float(np.interp(share * epsilon, means, _VALUES))
+                laws.append(Law(members, sign * size, everywhere))
     return laws
 
 
@@ -188,45 +161,38 @@ def _means(
     for size in _VALUES:
         losses = pair.loss(pair.draw(rng, Law(members, sign * size, everywhere), _FEW))
         found.append(float(np.clip(losses, -1e6, 1e6).mean()))
-    return np.maximum.accumulate(found)
-
-
-def _shares(number: int) -> Array:
-    """Returns the shares of P and of other laws in a mixture of so many."""
-    shares = np.array(_SHARES[:number])
-    return np.asarray(shares[:, None] / shares.sum())
+    return np.asarray(np.maximum.accumulate(found))
 
 
 def _mixture(
     rng: np.random.Generator, pair: Pair, laws: Sequence[Law], shares: Array, size: int
-) -> tuple[Array, Array, Array]:
-    """Returns losses, ln dP/dR, and the log-densities under each law."""
-    numbers = rng.multinomial(size, shares)
-    losses, densities = [], []
-    for law, number in zip(laws, numbers.tolist(), strict=True):
+) -> tuple[Array, Array]:
+    """Returns losses of outputs drawn from a mixture of laws, and ln dP/dR of them."""
+    numbers = rng.multinomial(size, shares).tolist()
+    losses, logs = [], []
+    for law, number in zip(laws, numbers, strict=True):
         if number:
             outputs = pair.draw(rng, law, number)
             of_laws = [pair.mechanism.loss(outputs, *each) for each in laws]
-            of_q = pair.mechanism.loss(outputs, *pair.q)
-            losses.append(of_laws[0] - of_q + np.zeros(number))
-            densities.append(np.stack([each + np.zeros(number) for each in of_laws]))
-    every = np.concatenate(densities, axis=1)
-    logs = every[0] - special.logsumexp(every, axis=0, b=shares[:, None])
-    return np.concatenate(losses), logs, every
+            every = np.stack(np.broadcast_arrays(*of_laws, np.zeros(number))[:-1])
+            losses.append(every[0] - pair.mechanism.loss(outputs, *pair.q))
+            logs.append(every[0] - special.logsumexp(every, axis=0, b=shares[:, None]))
+    return np.concatenate(losses), np.concatenate(logs)
 
 
 def _drawn(
     rng: np.random.Generator, pair: Pair, laws: Sequence[Law], end: float
 ) -> tuple[_Weighted, _Weighted]:
     """Returns the first draws, and all others until the time is over."""
-    shares = _shares(len(laws))[:, 0]
+    shares = np.full(len(laws), (1 - _OWN) / max(len(laws) - 1, 1))
+    shares[0] = 1 - shares[1:].sum()
     entries = _entries(pair.draw(rng, pair.p, 8))
     size = int(np.clip(8 * _ENTRIES // entries, 50, 20_000))
     parts: list[list[tuple[Array, Array]]] = [[], []]
     begin = time.process_time()
     while (now := time.process_time()) < end or not all(parts):
         is_other = bool(parts[0]) and now - begin > _FIRST * (end - begin)
-        parts[is_other].append(_mixture(rng, pair, laws, shares, size)[:2])
+        parts[is_other].append(_mixture(rng, pair, laws, shares, size))
         if size * sum(map(len, parts)) > _MOST and all(parts):
             break
     first, others = (
@@ -284,7 +250,7 @@ class _Delta:
         deltas = [*map(self, epsilons.tolist()), 0.0]
         kappas = [0.0, *np.exp(epsilons).tolist()]
         least = min(d + k * rate for d, k in zip(deltas, kappas, strict=True))
-        return least * (1 - _SLACK)
+        return float(least) * (1 - _SLACK)
 
 
 def _values(drawn: _Weighted, epsilon: float) -> Array:

@@ -1,7 +1,5 @@
 """Whether an accountant's ε agrees with a computation that shares no code with it."""
 
-from collections.abc import Iterator
-import contextlib
 import dataclasses
 import enum
 import math
@@ -10,13 +8,7 @@ from typing import Any
 
 from dp_accounting import privacy_accountant
 
-# Tuning: for each attempt the number of cells of noise and of outputs of channels. The
-# second attempt takes about four times as long as the first.
-_ATTEMPTS = ((1500, 1000), (5000, 4000))
-_GROWTH = 4
-_NARROW = 0.005  # No further attempt is made once the relative width is at most this.
 _WIDEST = 0.1  # A bracket of larger relative width confirms nothing.
-_RARE = 1e-7  # Probability of tails that may be truncated, relative to δ.
 _SMALLEST_DELTA = 1e-250
 _RATE = 0.01  # The false positive rate at which powers are compared.
 
@@ -183,67 +175,40 @@ def verify_epsilon(
         raise ValueError(f"seconds must be positive. Found {seconds}.")
     if not seed >= 0:
         raise ValueError(f"seed must be at least 0. Found {seed}.")
+    try:
+        import flint  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "python-flint must be installed to verify. Found none; in the checkout, "
+            "run python -m pip install '.[verify]'.",
+            name="flint",
+        ) from error
+    from dp_accounting_ext.verify import brackets
+
     claims = _claims(accountant, delta)
-    asked = [(kind, at, upper) for kind, at, _, upper in claims]
     begin = time.process_time()
-    event, relation = accountant.ledger, accountant.neighboring_relation
-    lower, upper = [0.0] * len(claims), [math.inf] * len(claims)
-    reason, is_sampled = "", False
-    with _arithmetic() as (brackets, no_theorem):
-        for sizes in _ATTEMPTS:
-            before = time.process_time()
-            try:
-                ends = brackets.brackets(
-                    event, relation, asked, *sizes, rare=_RARE * delta
-                )
-            except no_theorem as error:
-                reason = str(error)
-                break
-            # The brackets of every attempt hold, and so do their intersections.
-            lower = [max(*both) for both in zip(lower, ends[0], strict=True)]
-            upper = [min(*both) for both in zip(upper, ends[1], strict=True)]
-            now = time.process_time()
-            if math.inf == upper[0] != lower[0]:
-                reason = f"no theorem for an upper bound of {_name(event)} as it is"
-                break
-            if upper[0] - lower[0] <= _NARROW * upper[0] or lower[0] == upper[0]:
-                break
-            if now - begin + _GROWTH * (now - before) > seconds:
-                break
-        if reason:
-            left = max(seconds - (time.process_time() - begin), seconds / 2)
-            try:
-                drawn = brackets.sampled(
-                    event,
-                    relation,
-                    asked,
-                    *_ATTEMPTS[0],
-                    rare=_RARE * delta,
-                    seconds=left,
-                    seed=seed,
-                )
-                is_sampled = any(drawn)
-                lower = [max(*both) for both in zip(lower, drawn, strict=True)]
-            except no_theorem as error:
-                reason = str(error)
-    found = [
+    lower, upper, reason, is_sampled = brackets.opinion(
+        accountant.ledger,
+        accountant.neighboring_relation,
+        [(kind, at, most) for kind, at, _, most in claims],
+        seconds=seconds,
+        seed=seed,
+    )
+    first, *others = (
         Answer(kind, at, *own, *claimed)
         for (kind, at, *claimed), *own in zip(claims, lower, upper, strict=True)
-    ]
+    )
     return Verification(
         delta,
-        lower[0],
-        upper[0],
-        *claims[0][2:],
+        first.lower,
+        first.upper,
+        first.claimed_lower,
+        first.claimed_upper,
         time.process_time() - begin,
         reason,
-        tuple(found[1:]),
+        tuple(others),
         is_sampled,
     )
-
-
-def _name(event: Any) -> str:
-    return type(event).__name__
 
 
 def _claims(accountant: Any, delta: float) -> list[tuple[str, float, float, float]]:
@@ -269,25 +234,3 @@ def _claimed(accountant: Any, delta: float) -> tuple[float, float]:
     lower, other = map(float, accountant.get_epsilon_bounds(delta))
     # NaN is no bound, so it is not the larger one of the two.
     return lower, upper if math.isnan(upper) or upper < other else other
-
-
-@contextlib.contextmanager
-def _arithmetic() -> Iterator[tuple[Any, type[Exception]]]:
-    """Yields the module that needs python-flint, with its precision set meanwhile."""
-    try:
-        import flint
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "python-flint must be installed to verify. Found none; in the checkout, "
-            "run python -m pip install '.[verify]'.",
-            name="flint",
-        ) from error
-    from dp_accounting_ext.verify import brackets
-    from dp_accounting_ext.verify import channels
-    from dp_accounting_ext.verify import noises
-
-    with flint.ctx.workprec(channels.BITS):
-        try:
-            yield brackets, channels.NoTheoremError
-        finally:
-            noises.cached.cache_clear()

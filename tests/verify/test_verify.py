@@ -46,7 +46,7 @@ BRACKET = each_once(COMPUTED)
 def few_cells(request, monkeypatch):
     """Brackets of half a percent are enough where nobody asks for their width."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr(verification, "_ATTEMPTS", ((150, 120),))
+        monkeypatch.setattr(brackets, "_ATTEMPTS", ((150, 120),))
         monkeypatch.setattr(brackets, "brackets", BRACKET)
 
 
@@ -290,6 +290,17 @@ def test_bad_input(change, error, words):
     asked = {"accountant": ext.PLDAccountant(), "target_delta": 1e-6, **change}
     with pytest.raises(error, match=words):
         verification.verify_epsilon(**asked)
+
+
+@pytest.mark.parametrize("masses", [(), (0.6,), (0.4, 0.4, 0.4), (1.0, 0.2)])
+def test_private_samples_of_given_masses_are_not_refuted(masses):
+    """Laws that the given masses do not allow were compared with the claims."""
+    event = ext.wpm.PrivateSamplingEvent(1.0, 1.2, masses)
+    accountant = ext.PLDAccountant(REPLACE).compose(event)
+    found = verify.verify_epsilon(accountant, 0.05)
+    assert found.verdict is not verify.Verdict.DISAGREES
+    assert found.lower > 0.7 * found.claimed_lower
+    assert masses or found.verdict is verify.Verdict.CONFIRMED
 
 
 def test_ratios_whose_squares_fit_no_float():
