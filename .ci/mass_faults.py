@@ -219,9 +219,9 @@ FAULTS = [
         "",
     ),
     Fault(
-        "amplification: 2 of t, a pair of rows is met once and counted once",
-        "np.where(rows > index, 2 * masses, masses)\n",
-        "np.where(rows > index, masses, masses)\n",
+        "amplification: 2 of t, the upper node of H has the shares of the lower one",
+        "((cells, lower), (cells + 1, upper)):\n",
+        "((cells, lower), (cells + 1, lower)):\n",
     ),
     Fault(
         "amplification: groups, what is below all cells lost",

@@ -33,7 +33,6 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 EXPLAINED = ROOT / ".ci" / "explained_mutants.txt"
-WPM = "dp_accounting_ext/wpm/exact_draw"
 # Of sums, samples and allocation laws find what their own tests do not.
 LAWS = ["tests/laws/test_trees.py", "tests/golden"]
 TARGETS = {
@@ -43,11 +42,8 @@ TARGETS = {
     ),
     "pairs": (["dp_accounting_ext/pairs/*.py"], ["tests/pairs", "tests/golden"]),
     "sampler": (
-        [
-            f"{WPM}/integer_weights.py",
-            f"{WPM}/rational_exponential.py",
-        ],
-        ["tests/wpm/exact_draw"],
+        ["dp_accounting_ext/wpm/integer_weights.py"],
+        ["tests/wpm/test_integer_weights.py"],
     ),
     "amplification": (
         ["dp_accounting_ext/amplification/**/*.py"],

@@ -336,13 +336,13 @@ def grid_mechanisms(
     }
     progress(f"gowalla: ε = {epsilon:g}, minimax measure")
     if learn_rounds > 0:
+        progress("learning")
         learned = wpm.learn_base_measure(
             cost,
             epsilon,
             public[:100],
             relative_gap=0.05,
             max_rounds=learn_rounds,
-            progress=lambda done, gap: progress(f"learning: {done}, gap {gap:.0%}"),
         )
         measure = learned.base_measure
         found["WPM, learned"] = wpm.WassersteinProjectionMechanism(

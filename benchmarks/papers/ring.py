@@ -63,7 +63,11 @@ def iterates(
     while True:
         scaled = logs - special.logsumexp(kernel + prices, axis=1)
         reached = special.logsumexp(kernel + scaled[:, np.newaxis], axis=0)
-        law = ldp_polytope.kl_projection(reached, polytope)
+        weights = np.maximum(np.exp(reached - reached.max()), 1e-300)
+        laws, _ = ldp_polytope.kl_projection(
+            weights[np.newaxis], np.ones(1), polytope, steps=300
+        )
+        law = laws[0]
         yield law
         prices = np.log(law) - reached
 

@@ -22,7 +22,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import renyi_of_pairs
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import fields
@@ -202,7 +202,7 @@ class CertifiedAnswers:
         with self._explained():
             for each in self.scenarios:
                 whole = compositions.compose(each)
-                both = renyi_of_pairs.divergences(whole, _ORDERS, Bound.LOWER)
+                both = renyi_curves.divergences(whole, _ORDERS, Bound.LOWER)
                 least = float(np.max(np.maximum(*both) / _ORDERS)) * (1 - _ROUNDING)
                 lower = max(lower, least)
                 upper = max(upper, interface.claims_of(each).rho)

@@ -19,7 +19,6 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.reading import stock_pld
 from dp_accounting_ext.validation import fields
@@ -110,7 +109,7 @@ def renyi_divergence_bounds(
     lower, upper = np.zeros(len(alphas)), np.zeros(len(alphas))
     for scenario in _answers(event, neighboring_relation).scenarios:
         mechanism = compositions.compose(scenario)
-        below = renyi_of_pairs.divergences(mechanism, alphas, Bound.LOWER)
+        below = renyi_curves.divergences(mechanism, alphas, Bound.LOWER)
         removed, added, failure = renyi_curves.both_ways(mechanism, alphas)
         lower = np.maximum(lower, np.maximum(*below))
         above = np.full(len(alphas), np.inf) if failure else np.maximum(removed, added)

@@ -11,8 +11,10 @@ knows all other records.
     print(risk.in_words(accountant))
 """
 
+import bisect
 from collections.abc import Callable
 from collections.abc import Sequence
+import functools
 import math
 import textwrap
 from typing import Any
@@ -54,6 +56,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 Bounds = tuple[float, float]
+_checked = functools.partial(pld_accountant.checked, "accountant")
 
 # Certified: a bound on the relative error of a quotient of a few products, and on the
 # change of a success probability by the rounding of a logarithm, for each nat of the
@@ -67,8 +70,8 @@ _DIGITS = 3
 LARGEST_EPSILON = 500.0
 # Certified: the rounding error of a Gaussian trade-off curve is below this.
 _CURVE = 1e-11
-# Tuning: the rates at which curves are compared, and the number of halvings.
-_LEAST_RATE, _POINTS, _HALVINGS = 1e-12, 2001, 40
+# Tuning: the rates at which curves are compared, and the resolution of shifts.
+_LEAST_RATE, _POINTS, _PARTS = 1e-12, 2001, 2**40
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -84,9 +87,6 @@ class ParametersEvent(stock.DpEvent):
     delta: float
 
 
-pld_accountant.PLDAccountant.register(ParametersEvent, base_events.privacy_parameters)
-
-
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class GaussianParameterEvent(stock.DpEvent):
     """Represents any mechanism that is μ-Gaussian differentially private.
@@ -96,29 +96,6 @@ class GaussianParameterEvent(stock.DpEvent):
     """
 
     mu: float
-
-
-def _gaussian_parameter(
-    event: GaussianParameterEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a mechanism of which only μ is known.
-
-    The noise of a Gaussian mechanism is 1 / μ, and its mean is one over the noise. Both
-    quotients and the product are rounded, by 2^-53 each. So with an allowance of four
-    times as much, the means of the two mechanisms have μ between them.
-    """
-    reader.require_own_relation(event)
-    mu = fields.scale("mu", event.mu)
-    if mu == 0:
-        return compositions.NO_OP
-    more, less = (
-        additive_noise.Gaussian(1 / mu * (1 + sign * 4 * floats.UNIT_ROUNDOFF))
-        for sign in (1, -1)
-    )
-    return known_bounds.Between(below=more, above=less)
-
-
-pld_accountant.PLDAccountant.register(GaussianParameterEvent, _gaussian_parameter)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -132,27 +109,37 @@ class ConcentratedParameterEvent(stock.DpEvent):
     rho: float
 
 
-def _concentrated_parameter(
-    event: ConcentratedParameterEvent, reader: event_reader.Reader
+def _parameter(
+    event: stock.DpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads a mechanism of which only ρ is known.
+    """Reads a mechanism of which only μ or only ρ is known.
 
-    One of them is the Gaussian mechanism with the noise 1 / √(2ρ), which is a lower
-    bound. A quotient and a root are rounded, which the allowance covers twice.
+    The Gaussian mechanism with the noise 1 / μ, or 1 / √(2ρ), has this parameter, and
+    its mean is one over the noise. Two quotients, a root (which halves the error of its
+    argument) and a product are rounded, by 2^-53 each: together by less than four times
+    as much. So with noise that is larger by this the mechanism is a lower bound; and
+    with noise that is smaller by this it is an upper bound, if μ is known.
     """
     reader.require_own_relation(event)
-    rho = fields.scale("rho", event.rho)
-    if rho == 0:
+    is_mu = isinstance(event, GaussianParameterEvent)
+    name = "mu" if is_mu else "rho"
+    value = fields.scale(name, getattr(event, name))
+    if value == 0:
         return compositions.NO_OP
-    noise = (1 + 4 * floats.UNIT_ROUNDOFF) / math.sqrt(2 * rho)
-    return known_bounds.Between(
-        below=additive_noise.Gaussian(noise), above=renyi_bounded.Concentrated(rho)
+    noise = 1 / value if is_mu else math.sqrt(0.5 / value)
+    less, more = (noise * (1 + sign * 4 * floats.UNIT_ROUNDOFF) for sign in (-1, 1))
+    above = (
+        additive_noise.Gaussian(less) if is_mu else renyi_bounded.Concentrated(value)
     )
+    return known_bounds.between(additive_noise.Gaussian(more), above)
 
 
-pld_accountant.PLDAccountant.register(
-    ConcentratedParameterEvent, _concentrated_parameter
-)
+for _event, _reading in (
+    (ParametersEvent, base_events.privacy_parameters),
+    (GaussianParameterEvent, _parameter),
+    (ConcentratedParameterEvent, _parameter),
+):
+    pld_accountant.PLDAccountant.register(_event, _reading)
 
 
 def published(
@@ -218,7 +205,7 @@ def largest_rho(epsilon: float, delta: float) -> Bounds:
         TypeError: If one is not a real number.
         ValueError: If one is out of its range, or ε above 500.
     """
-    return _largest(lambda noise: noise**-2 / 2, _of_rho, epsilon, delta)
+    return _largest("rho", lambda noise: noise**-2 / 2, epsilon, delta)
 
 
 def largest_mu(epsilon: float, delta: float) -> Bounds:
@@ -234,22 +221,11 @@ def largest_mu(epsilon: float, delta: float) -> Bounds:
     Raises:
         TypeError, ValueError: As in `largest_rho`.
     """
-    return _largest(lambda noise: 1 / noise, _of_mu, epsilon, delta)
-
-
-def _of_rho(rho: float) -> pld_accountant.PLDAccountant:
-    return published(rho=rho)
-
-
-def _of_mu(mu: float) -> pld_accountant.PLDAccountant:
-    return published(mu=mu)
+    return _largest("mu", lambda noise: 1 / noise, epsilon, delta)
 
 
 def _largest(
-    parameter: Callable[[float], float],
-    known: Callable[[float], pld_accountant.PLDAccountant],
-    epsilon: float,
-    delta: float,
+    name: str, parameter: Callable[[float], float], epsilon: float, delta: float
 ) -> Bounds:
     """Returns bounds on the largest parameter, a function of a noise, for (ε, δ)."""
     limit = fields.positive("epsilon", epsilon)
@@ -261,7 +237,8 @@ def _largest(
     target = fields.inner_probability("delta", delta)
 
     def bounds(noise: float) -> Bounds:
-        return known(parameter(noise)).get_epsilon_bounds(target)
+        known: dict[str, Any] = {name: parameter(noise)}
+        return published(**known).get_epsilon_bounds(target)
 
     enough = noise_search.least_noise(bounds, limit)
     short = noise_search.least_noise(lambda noise: bounds(noise)[0], limit)
@@ -423,18 +400,12 @@ def gaussian_regret(accountant: pld_accountant.PLDAccountant, mu: float) -> Boun
         place = np.searchsorted(rates, np.minimum(rates + shift, 1.0), "left")
         return bool((expected - _CURVE <= upper[place] + shift).all())
 
-    return _last(may_do)[0], _last(is_enough)[1]
-
-
-def _last(holds: Callable[[float], bool]) -> Bounds:
-    """Returns numbers in [0, 1] between which a condition begins to hold."""
-    if holds(0.0):
-        return 0.0, 0.0
-    without, with_it = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (without + with_it) / 2
-        without, with_it = (without, middle) if holds(middle) else (middle, with_it)
-    return without, with_it
+    # Both conditions hold from a shift on.
+    least, enough = (
+        bisect.bisect_left(range(_PARTS), True, key=lambda at: holds(at / _PARTS))
+        for holds in (may_do, is_enough)
+    )
+    return max(least - 1, 0) / _PARTS, enough / _PARTS
 
 
 def in_words(
@@ -486,10 +457,6 @@ def in_words(
 def _up(bounds: Bounds) -> str:
     """Returns the upper bound, rounded up to three digits."""
     return f"{float(decimals.rounded_up(bounds[1], _DIGITS)):g}"
-
-
-def _checked(accountant: Any) -> pld_accountant.PLDAccountant:
-    return pld_accountant.checked("accountant", accountant)
 
 
 def _inside(name: str, value: float) -> float:

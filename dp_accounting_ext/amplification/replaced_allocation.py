@@ -35,6 +35,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
@@ -117,7 +118,10 @@ def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
     """
     losses = _losses_of(allocation, tail_mass)
     known = _refined(
-        losses, lambda kappa: _Above(allocation, kappa, tail_mass), _least, tail_mass
+        losses,
+        lambda kappa: _Above(allocation, kappa, tail_mass),
+        lambda known, kappa: float(_least(known, np.array([kappa]))[0]),
+        tail_mass,
     )
     kappas = np.exp(losses)
     values = _least(known, kappas) + floats.raised(allocation.infinity_mass)
@@ -139,7 +143,7 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
     known = _refined(
         losses, lambda kappa: _Below(allocation, kappa, tail_mass), _largest, tail_mass
     )
-    tests = _best_tests(known, np.exp(losses))
+    tests = np.concatenate([each.tests for each in known], axis=1)
     return _with_errors(profile_pairs.symmetric_below(tests, allocation.infinity_mass))
 
 
@@ -244,6 +248,10 @@ class _Below:
         allocation: As in `_Above`.
         kappa: As in `_Above`.
         tail_mass: As in `_Above`.
+
+    Attributes:
+        kappa: As in `_Above`.
+        tests: (2, n) probabilities under P and Q, as of `scores.tests_of`.
     """
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
@@ -253,35 +261,16 @@ class _Below:
         masses, q, p = law.masses
         p = unit * p + allocation.null_probability * masses
         q = unit * q + allocation.null_probability * masses
-        order = np.argsort(-p / q, kind="stable")
-        self._ratios = (p / q)[order]
-        error = law.mass_error + 2 * (masses.size + 16) * floats.UNIT_ROUNDOFF
-        self._p = np.append(0.0, np.cumsum(p[order])) * math.exp(-error)
-        self._q = np.append(0.0, np.cumsum(q[order])) * math.exp(error)
+        self.tests = scores.tests_of(p, q, law.mass_error)
 
     def value(self) -> float:
         """Returns the lower bound at κ_j itself."""
-        return float(_largest([self], np.array([self.kappa]))[0])
-
-    def tests(self, kappas: FloatArray) -> FloatArray:
-        """Returns (2, n) probabilities under P and Q of the best tests at (n,) κ."""
-        number = np.searchsorted(-self._ratios, -kappas)
-        return np.array([self._p[number], self._q[number]])
+        return _largest([self], self.kappa)
 
 
-def _best_tests(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
-    """Returns (2, n) probabilities under P and Q of the best tests of several sums."""
-    each = np.array([one.tests(kappas) for one in known])
-    best = np.argmax(each[:, 0] - kappas * each[:, 1], axis=0)
-    found: FloatArray = each[best, :, np.arange(kappas.size)].T
-    return found
-
-
-def _largest(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
-    """Returns (n,) lower bounds on the divergences at (n,) κ."""
-    p, q = _best_tests(known, kappas)
-    values: FloatArray = p - kappas * q
-    return values
+def _largest(known: Sequence[_Below], kappa: float) -> float:
+    """Returns the largest lower bound on the divergence at κ."""
+    return max(float((each.tests[0] - kappa * each.tests[1]).max()) for each in known)
 
 
 def _atoms(
@@ -439,7 +428,7 @@ def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
 def _refined(
     losses: FloatArray,
     sum_at: Callable[[float], Known],
-    bound: Callable[[Sequence[Known], FloatArray], FloatArray],
+    bound: Callable[[Sequence[Known], float], float],
     tail_mass: float,
 ) -> list[Known]:
     """Returns sums for a few κ_j that determine a profile between them.
@@ -450,7 +439,7 @@ def _refined(
     Args:
         losses: (n,) losses, increasing from 0, at which the profile is computed.
         sum_at: The function from κ_j to its sum.
-        bound: The function from sums and (n,) κ to (n,) bounds.
+        bound: The function from sums and κ to the bound there.
         tail_mass: Where the profile is below this it may be loose.
     """
     first = losses[-1] * np.array([0.0, 1 / 16, 1 / 4, 1.0])
@@ -467,7 +456,7 @@ def _refined(
         if middle in (low, high):
             continue
         kappa = math.exp(losses[middle])
-        before = float(bound([known[low], known[high]], np.array([kappa]))[0])
+        before = bound([known[low], known[high]], kappa)
         known[middle] = sum_at(kappa)
         start, after = known[low].value(), known[middle].value()
         rest = math.inf

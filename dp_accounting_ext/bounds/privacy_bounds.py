@@ -1,7 +1,6 @@
 """Certified bounds on the ε or δ of a composition, or of the worst of several."""
 
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -78,7 +77,7 @@ class PrivacyBounds:
             min(known.gaussian_precision, known.largest_loss) < math.inf
             for known in (part.claims() for part in counts)
         )
-        self._composed: dict[tuple[Bound, bool], _Composed] = {}
+        self._known: dict[Bound, list[_Composed]] = {}
         # Ratios may be too large for a float: then samples gain nothing.
         likely = min(claims.loss, claims.gaussian_precision / 2)
         self._is_huge = likely > _HUGE
@@ -94,25 +93,17 @@ class PrivacyBounds:
         parts = compositions.flatten(self._counts, Bound.LOWER)
         return any(part.basis(Bound.LOWER) != interface.NOTHING for part in parts)
 
-    def upper_epsilons(
-        self, deltas: FloatArray, enough: FloatArray | float = 0.0
-    ) -> FloatArray:
-        """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats.
-
-        Args:
-            deltas: (n,) δ.
-            enough: (n,) values of ε. Bounds below these need not be tight.
-        """
+    def upper_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats."""
         found = np.where(deltas >= self._probability_of_more, self._largest, math.inf)
-        for composed in self._uppers():
-            open_ = np.flatnonzero((deltas > 0) & (found > enough))
-            if open_.size:
-                known = composed.epsilons(deltas[open_])
-                found[open_] = np.minimum(found[open_], known)
-        is_asked = deltas > 0
-        found[is_asked] = self._at_most_gaussian(deltas[is_asked], found[is_asked])
+        open_ = np.flatnonzero((deltas > 0) & (found > 0))
+        if open_.size:
+            asked = deltas[open_]
+            for composed in self._composed(Bound.UPPER):
+                found[open_] = np.minimum(found[open_], composed.epsilons(asked))
+            found[open_] = self._at_most_gaussian(asked, found[open_])
         if found.max(initial=0.0) > _HUGE and self._unsampled is not None:
-            found = np.minimum(found, self._unsampled.upper_epsilons(deltas, enough))
+            found = np.minimum(found, self._unsampled.upper_epsilons(deltas))
         return found
 
     @functools.cached_property
@@ -131,17 +122,11 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # ε is nonincreasing in δ, so that a larger δ gives a lower bound.
         deltas = np.maximum(deltas, accuracy.LEVELS[-1][0])
-        return self._bound(Bound.LOWER).epsilons(deltas)
+        each = [way.epsilons(deltas) for way in self._composed(Bound.LOWER)]
+        return functools.reduce(np.maximum, each)
 
-    def upper_deltas(
-        self, epsilons: FloatArray, enough: FloatArray | float = 0.0
-    ) -> FloatArray:
-        """Returns (n,) upper bounds on δ at (n,) ε, which may be infinite.
-
-        Args:
-            epsilons: (n,) ε, in nats.
-            enough: (n,) values of δ. Bounds below these need not be tight.
-        """
+    def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, in nats, which may be infinite."""
         found = self._gaussian_deltas(epsilons)
         if self._is_finite:
             found[epsilons == math.inf] = 0.0
@@ -150,45 +135,37 @@ class PrivacyBounds:
             found = np.minimum(found, known)
         is_asked = (found >= accuracy.LEVELS[-1][0]) & (epsilons < self._largest)
         is_asked |= np.isinf(epsilons) & (found == 1)
-        for composed in self._uppers():
-            open_ = np.flatnonzero(is_asked & (found > enough))
-            if open_.size:
+        open_ = np.flatnonzero(is_asked & (found > 0))
+        if open_.size:
+            for composed in self._composed(Bound.UPPER):
                 known = composed.deltas(epsilons[open_])
                 found[open_] = np.minimum(found[open_], known)
         if epsilons.max(initial=0.0) > _HUGE and self._unsampled is not None:
-            found = np.minimum(found, self._unsampled.upper_deltas(epsilons, enough))
+            found = np.minimum(found, self._unsampled.upper_deltas(epsilons))
         return found
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
         # δ is nonincreasing in ε. At this ε, δ is one up to 4e-18.
         epsilons = np.maximum(epsilons, -40.0)
-        return self._bound(Bound.LOWER).deltas(epsilons)
+        each = [way.deltas(epsilons) for way in self._composed(Bound.LOWER)]
+        return functools.reduce(np.maximum, each)
 
-    def _uppers(self) -> "Iterator[_Composed]":
-        """Yields the compositions that dominate what was composed.
-
-        A second bound is either quick, so that it comes first where bounds need not be
-        tight, or computed only if the first is not small enough.
-        """
-        other = compositions.flatten(self._counts, Bound.UPPER, other=True)
-        if other == compositions.flatten(self._counts, Bound.UPPER):
-            yield self._bound(Bound.UPPER)
-            return
-        for is_other in (True, False) if self._is_rough else (False, True):
-            yield self._bound(Bound.UPPER, other=is_other)
-
-    def _bound(self, bound: Bound, *, other: bool = False) -> "_Composed":
-        """Returns one of the compositions that bound what was composed."""
-        key = bound, other
-        if key not in self._composed:
-            parts = compositions.flatten(self._counts, bound, other=other)
-            parts = compositions.in_cells(parts, bound)
+    def _composed(self, bound: Bound) -> "list[_Composed]":
+        """Returns the compositions that bound what was composed; the best counts."""
+        if bound not in self._known:
             most = _ROUGH_LOSSES if self._is_rough else None
-            self._composed[key] = _Composed(
-                parts, bound, self._directions, self._cells, most
-            )
-        return self._composed[key]
+            self._known[bound] = [
+                _Composed(
+                    compositions.in_cells(parts, bound),
+                    bound,
+                    self._directions,
+                    self._cells,
+                    most,
+                )
+                for parts in compositions.routes(self._counts, bound)
+            ]
+        return self._known[bound]
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns the smaller of (n,) ε and those of the Gaussian that dominates."""
@@ -309,6 +286,7 @@ def composition_of(
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
     one = Accuracy(tail).with_cells(max(accuracy.resolution.cells, CELLS))
+    one, accuracy = one.of_many(len(parts)), accuracy.of_many(len(parts))
     made = [
         (functools.partial(interface.pairs_of, part, bound, one), count)
         for part, count in parts.items()
@@ -370,10 +348,10 @@ class WorstPrivacyBounds:
         found = [upper_of(first, asked)]
         worst = found[0]
         for scenario in others:
-            bounds = upper_of(scenario.rough, asked, worst)
+            bounds = upper_of(scenario.rough, asked)
             open_ = np.flatnonzero(bounds > worst)
             if open_.size:
-                tight = upper_of(scenario, asked[open_], worst[open_])
+                tight = upper_of(scenario, asked[open_])
                 bounds[open_] = np.minimum(bounds[open_], tight)
             found.append(bounds)
             worst = np.maximum(worst, bounds)

@@ -88,12 +88,12 @@ def points(table: tables.Table, options: Options) -> tuple[Places, int]:
             has a cell that is not a number.
     """
     chosen, are_degrees = _coordinates(table, "columns", options, None)
-    rows, numbers, header, dropped = _placed(table, chosen, [], options)
+    rows, numbers, header, dropped = _placed(table, chosen, options)
     left = [at for at in _unindexed(rows) if at not in chosen]
-    names = [at for at in left if rows.header and rows.header[at].casefold() == "name"]
-    names += [at for at in left if at not in _with_numbers(rows)]
-    others = {rows.header[at]: _texts(rows, at) for at in left if rows.header}
-    called = _texts(rows, names[0]) if names else []
+    names = [at for at in left if rows.header[at].casefold() == "name"]
+    names += [at for at in left if not rows.has_number(at)]
+    others = {rows.header[at]: rows.texts(at) for at in left if rows.header[at]}
+    called = rows.texts(names[0]) if names else []
     return Places(numbers, header, called, others, are_degrees), dropped
 
 
@@ -104,9 +104,8 @@ def trace(table: tables.Table, places: Places, options: Options) -> Data:
         ValueError: As for `points`.
     """
     chosen, _ = _coordinates(table, "data_columns", options, places)
-    users = _users(table, options)
-    rows, numbers, _, dropped = _placed(table, chosen, users, options)
-    return Data(numbers, _texts(rows, users[0]) if users else [], dropped)
+    rows, numbers, _, dropped = _placed(table, chosen, options)
+    return Data(numbers, _labels(rows, options), dropped)
 
 
 def array(table: tables.Table) -> FloatArray:
@@ -117,7 +116,7 @@ def array(table: tables.Table) -> FloatArray:
     """
     values = _with_numbers(table)
     if not values:
-        raise _error(table, "no numbers")
+        raise table.error("no numbers")
     return numbers(_complete(table, values, [], False)[0], values)
 
 
@@ -129,14 +128,14 @@ def costs(table: tables.Table) -> tuple[Places, Places, FloatArray]:
     """
     values, header = _with_numbers(table), table.header
     words = [at for at in _unindexed(table) if at not in values]
-    if header and values and _texts(table, values[0]) == header[1:]:
+    if values and table.texts(values[0]) == header[1:]:
         words.append(values.pop(0))
     if len(words) > 1:
         remedy = "write a row for each input, and a column for each output"
-        raise _error(table, "several columns of names", remedy=remedy)
-    outputs = [header[at] for at in values] if header else []
-    outputs = [] if tables.counts(outputs) else outputs
-    inputs = _texts(table, words[0]) if words else []
+        raise table.error("several columns of names", remedy=remedy)
+    outputs = [header[at] for at in values]
+    outputs = outputs if any(outputs) and not tables.counts(outputs) else []
+    inputs = table.texts(words[0]) if words else []
     numbers = array(table)[:, -len(values) :]
     if numbers.shape[0] == numbers.shape[1]:
         inputs, outputs = inputs or outputs, outputs or inputs
@@ -156,29 +155,28 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
     users, header = _users(table, options), table.header
     if options.columns is not None:
         chosen = _named(table, "data_columns", options.columns, 2)
-        return _by_name(table, chosen, places, users, options)
-    names, left = set(places.names), _unindexed(table)
+        return _by_name(table, chosen, places, options)
+    names, left = set(places.names) - {""}, _unindexed(table)
     if 0 not in left:  # Numbers of rows, unless they are names.
-        rows = _texts(table, 0)
-        ordered = [str(number + int(rows[0])) for number in range(len(rows))]
-        is_name = rows[0] not in "01" or rows != ordered or names.issuperset(rows)
-        left = [0] * is_name + left
+        rows = table.texts(0)
+        is_order = tables.counts(rows) or tables.counts(["0", *rows])
+        left = [0] * (not is_order or names.issuperset(rows)) + left
     left = [at for at in left if at not in users]
-    values = [at for at in left if _has_number(table, at)]
-    wide = [at for at in left if header and header[at] in names]
+    values = [at for at in left if table.has_number(at)]
+    wide = [at for at in left if header[at] in names]
     if wide:
-        return _by_column(table, wide, values, places, users, options)
+        return _by_column(table, wide, values, places, options)
     chosen = _name_and_count(table, left, values, places)
     if chosen:
-        return _by_name(table, chosen, places, users, options)
-    is_array = not header or tables.counts([header[at] for at in values])
+        return _by_name(table, chosen, places, options)
+    is_array = not any(header) or tables.counts([header[at] for at in values])
     if users or not (is_array or len(left) == 1) or len(left) > len(values) + 1:
         remedy = "name the places as the other file does"
         if table.option == "distribution":
             remedy += ", or the columns, as by --data-columns place,count"
         at = next(iter(values or left), None)
         words = "a column that is named as no place, nor count or mass,"
-        raise _error(table, words, column=at, remedy=remedy)
+        raise table.error(words, column=at, remedy=remedy)
     found, dropped = _complete(table, values, [], options.drop_missing)
     values_of = numbers(found, values)
     return Data(values_of.ravel() if 1 in values_of.shape else values_of, [], dropped)
@@ -189,65 +187,24 @@ def per_user(
 ) -> tuple[Any, list[str]]:
     """Returns sums for each user and place, as a sparse matrix, and the users in order.
 
-    Args:
-        users: The user of each visit.
-        places: The place of each visit.
-        size: The number of places.
-        weights: What each visit counts.
+    Each visit has a user, one of `size` places, and a weight, or all have one weight.
     """
     labels, who = np.unique(np.asarray(users, dtype=str), return_inverse=True)
-    shape = len(labels), size
-    return sparse.csr_matrix((weights, (who, places)), shape), labels.tolist()
-
-
-def _texts(table: tables.Table, column: int) -> list[str]:
-    """Returns the cells of a column as texts; of a whole float, without its ".0"."""
-    cells = table.frame.iloc[:, column].astype(object)
-    words = [" ".join(str(cell).split()) for cell in cells.where(cells.notna(), "")]
-    return [
-        word[:-2] if word.endswith(".0") and word[:-2].isdecimal() else word
-        for word in words
-    ]
-
-
-def _is_index(table: tables.Table, column: int) -> bool:
-    """Returns whether a column numbers the rows, as pandas and R write it."""
-    if column or not table.header or table.header[0] not in _UNNAMED:
-        return False
-    return table.frame.shape[1] > 1 and all(map(str.isdecimal, _texts(table, 0)))
+    weights = np.broadcast_to(weights, who.shape)
+    matrix = sparse.csr_matrix((weights, (who, places)), (len(labels), size))
+    return matrix, labels.tolist()
 
 
 def _unindexed(table: tables.Table) -> list[int]:
-    return [at for at in range(table.frame.shape[1]) if not _is_index(table, at)]
-
-
-def _has_number(table: tables.Table, column: int) -> bool:
-    """Returns whether any cell is a number: other cells may be misspelt numbers."""
-    is_typed = table.frame.iloc[:, column].dtype.kind in "iuf"
-    words = set() if is_typed else set(_texts(table, column))
-    return is_typed or any(map(tables.NUMBER.fullmatch, words))
+    """Returns all columns but one that numbers the rows, as pandas and R write it."""
+    width, is_unnamed = table.frame.shape[1], table.header[0] in _UNNAMED
+    may_be_index = width > 1 and any(table.header) and is_unnamed
+    is_index = may_be_index and all(map(str.isdecimal, table.texts(0)))
+    return list(range(int(is_index), width))
 
 
 def _with_numbers(table: tables.Table) -> list[int]:
-    return [at for at in _unindexed(table) if _has_number(table, at)]
-
-
-def _error(
-    table: tables.Table,
-    words: str,
-    row: int | None = None,
-    column: int | None = None,
-    remedy: str = "",
-) -> ValueError:
-    """Returns the error for other content, at the indices of a row and a column."""
-    where = []
-    if row is not None:
-        where.append(f"{'line' if table.separator else 'row'} {table.frame.index[row]}")
-    if column is not None:
-        shown = table.header[column] if table.header and not table.is_private else ""
-        where.append(f"column {shown or column + 1}")
-    at = f"{', '.join(where)} of {table.path}" if where else str(table.path)
-    return tables.error(table.option, f"{words} in {at}{'; ' * bool(remedy)}{remedy}")
+    return [at for at in _unindexed(table) if table.has_number(at)]
 
 
 def _complete(
@@ -261,10 +218,10 @@ def _complete(
         missing = (cells.isna() | cells.astype(str).isin(absent)).to_numpy()
         if missing.any() and not drop:
             row, remedy = int(missing.argmax()), "--drop-missing leaves out its row"
-            raise _error(table, "an empty cell", row, column, remedy)
+            raise table.error("an empty cell", row, column, remedy)
         lost |= missing
     if lost.all():
-        raise _error(table, "no row without empty cells")
+        raise table.error("no row without empty cells")
     return table._replace(frame=table.frame[~lost]), int(lost.sum())
 
 
@@ -280,21 +237,20 @@ def numbers(table: tables.Table, columns: Sequence[int]) -> FloatArray:
 def _column(table: tables.Table, column: int) -> FloatArray:
     cells = table.frame.iloc[:, column]
     # Takeout has degrees times 10^7.
-    unit = 1e7 if table.header and table.header[column].endswith("E7") else 1.0
+    unit = 1e7 if table.header[column].endswith("E7") else 1.0
     if cells.dtype.kind in "iuf":
         return np.asarray(cells.to_numpy(np.float64) / unit)
-    is_text = bool(table.separator)
-    texts = list(map(str.strip, cells)) if is_text else _texts(table, column)
+    texts = list(map(str.strip, cells)) if table.separator else table.texts(column)
     for row, text in enumerate(texts):
         if not tables.NUMBER.fullmatch(text):
             shown = "something else" if table.is_private else repr(text)[:60]
-            raise _error(table, shown, row, column)
+            raise table.error(shown, row, column)
     commas = [text for text in texts if "," in text]
     # If semicolons separate cells, commas are decimal points.
     if commas and table.separator != ";" and all(map(_THOUSANDS.fullmatch, commas)):
         words = "numbers such as 1,234, of 1.234 or of a thousand,"
         remedy = "write points for decimals, and nothing between thousands"
-        raise _error(table, words, column=column, remedy=remedy)
+        raise table.error(words, column=column, remedy=remedy)
     return np.array([float(text.replace(",", ".")) for text in texts]) / unit
 
 
@@ -302,21 +258,19 @@ def _named(
     table: tables.Table, option: str, typed: str, most: int | None = None
 ) -> list[int]:
     """Returns columns by names, or by numbers from one; `option` is for errors."""
-    chosen, width = [], table.frame.shape[1]
-    for name in map(str.strip, typed.split(",")):
-        places = [at for at, other in enumerate(table.header) if other == name]
-        if not places and name.isdecimal() and 0 < int(name) <= width:
-            places = [int(name) - 1]
-        if len(places) != 1 or places[0] in chosen:
-            is_shown = table.header and not table.is_private
-            words = ", ".join(table.header) if is_shown else f"1 to {width}"
-            raise ValueError(
-                f"{option} must be of {words} in {table.path}, each once, separated "
-                f"by commas. Found {name!r:.60}."
-            )
-        chosen += places
-    if most is not None and len(chosen) > most:
-        raise ValueError(f"{option} must be {most} at most. Found {typed!r:.60}.")
+    header, width = table.header, table.frame.shape[1]
+    known = {str(at + 1): at for at in range(width)}
+    known |= {name: at for at, name in enumerate(header)}
+    names = [name.strip() for name in typed.split(",")]
+    chosen = [known[name] for name in names if name in known and header.count(name) < 2]
+    if len(set(chosen)) < len(names) or len(names) > (most or width):
+        limit = f", {most} at most" if most else ""
+        is_shown = any(header) and not table.is_private
+        words = ", ".join(header) if is_shown else f"1 to {width}"
+        raise ValueError(
+            f"{option} must be of {words} in "
+            f"{table.path}, each once{limit}, separated by commas. Found {typed!r:.60}."
+        )
     return chosen
 
 
@@ -324,16 +278,17 @@ def _users(table: tables.Table, options: Options) -> list[int]:
     return [] if options.user is None else _named(table, "user", options.user, 1)
 
 
+def _labels(table: tables.Table, options: Options) -> list[str]:
+    """Returns the user of each row; nothing if no column has users."""
+    return [user for at in _users(table, options) for user in table.texts(at)]
+
+
 def _coordinates(
     table: tables.Table, option: str, options: Options, like: Places | None
 ) -> tuple[list[int], bool]:
     """Returns columns of coordinates, and whether they are latitude and longitude.
 
-    Args:
-        table: The table.
-        option: The field of the option that names columns, for errors.
-        options: What it says.
-        like: Points that have the same coordinates; None if there are none.
+    `option` is for errors. If there are points `like` these, coordinates are the same.
     """
     if options.columns is not None:
         return _named(table, option, options.columns), options.is_haversine
@@ -351,12 +306,12 @@ def _coordinates(
         words = "no columns that are named latitude and longitude"
     if several:
         words = "several columns of latitudes or longitudes"
-    decimals = [at for at in values if any("." in cell for cell in _texts(table, at))]
+    decimals = [at for at in values if any("." in cell for cell in table.texts(at))]
     some = (decimals if len(decimals) > 1 else values)[:2]
     example = ",".join(str(at + 1) for at in some) if len(some) > 1 else "lat,lon"
     remedy = f"name the coordinates, as by --{option.replace('_', '-')} {example}"
     remedy += ", the latitude first" * options.is_haversine
-    raise _error(table, words, remedy=remedy)
+    raise table.error(words, remedy=remedy)
 
 
 def _pair(table: tables.Table) -> tuple[list[int], bool]:
@@ -369,7 +324,7 @@ def _pair(table: tables.Table) -> tuple[list[int], bool]:
     longitudes = [at for at, kind in enumerate(holds) if kind == (False, True)]
     pair = [*latitudes, *longitudes]
     if len(pair) > 2:  # Such words are in names of texts, too.
-        pair = [at for at in pair if _has_number(table, at)]
+        pair = [at for at in pair if table.has_number(at)]
     if not (latitudes and longitudes):
         pair = [at for at in range(table.frame.shape[1]) if _is_shape(table, at)]
         return (pair if len(pair) == 1 else []), len(pair) > 1
@@ -389,10 +344,10 @@ def _alike(table: tables.Table, values: list[int], like: Places | None) -> list[
     in a number alone, or are missing.
     """
     header = table.header
-    if like is not None and like.header:
+    if like is not None and any(like.header):
         is_there = all(header.count(name) == 1 for name in like.header)
         return [header.index(name) for name in like.header] if is_there else []
-    if not header:
+    if not any(header):
         return values
     stems = {header[at].rstrip("0123456789").casefold() for at in values}
     is_clear = len(stems) == 1 or stems in ({"x", "y"}, {"x", "y", "z"})
@@ -400,24 +355,22 @@ def _alike(table: tables.Table, values: list[int], like: Places | None) -> list[
 
 
 def _placed(
-    table: tables.Table, chosen: list[int], users: list[int], options: Options
+    table: tables.Table, chosen: list[int], options: Options
 ) -> tuple[tables.Table, FloatArray, list[str], int]:
     """Returns rows with coordinates, these, their names, and how many have none."""
-    drop = options.drop_missing
+    users, drop = _users(table, options), options.drop_missing
     if len(chosen) > 1 or not _is_shape(table, chosen[0]):
         rows, dropped = _complete(table, chosen, users, drop)
-        header = [rows.header[at] for at in chosen] if rows.header else []
-        return rows, numbers(rows, chosen), header, dropped
+        return rows, numbers(rows, chosen), [rows.header[at] for at in chosen], dropped
     rows, dropped = _complete(table, [], [*chosen, *users], drop)
     places = []
-    for row, text in enumerate(_texts(rows, chosen[0])):
+    for row, text in enumerate(rows.texts(chosen[0])):
         x_and_y = _X_AND_Y.fullmatch(text)
         found = x_and_y or _LATITUDE_AND_LONGITUDE.fullmatch(text)
         if found is None:
-            shown = (
-                f"{text.partition('(')[0].strip()[:40]}, and no POINT of two numbers,"
-            )
-            raise _error(rows, "something else" if rows.is_private else shown, row)
+            shape = text.partition("(")[0].strip()[:40]
+            shown = f"{shape}, and no POINT of two numbers,"
+            raise rows.error("something else" if rows.is_private else shown, row)
         places.append(list(map(float, found.groups()[:: -1 if x_and_y else 1])))
     header = ["latitude", "longitude"] if options.is_haversine else ["y", "x"]
     return rows, np.array(places), header, dropped
@@ -431,40 +384,34 @@ def _name_and_count(
     chosen = [
         at
         for at in left
-        if (header and header[at] in places.others and header[at] not in _COUNTS)
-        or (header and at in values and names.issuperset(_texts(table, at)))
+        if (header[at] in places.others and header[at] not in _COUNTS)
+        or (any(header) and at in values and names.issuperset(table.texts(at)))
     ]
     if len(chosen) != 1:
         chosen = [at for at in left if at not in values]
     counts = [at for at in left if at not in chosen]
     if len(chosen) != 1 or len(counts) > 1 or not set(counts) <= set(values):
         return []
-    is_named = all(header[at].casefold() in _COUNTS for at in counts if header)
+    is_named = all(header[at].casefold() in _COUNTS for at in counts)
     return [*chosen, *counts] if is_named or not header[chosen[0]] else []
 
 
 def _by_name(
-    table: tables.Table,
-    chosen: list[int],
-    places: Places,
-    users: list[int],
-    options: Options,
+    table: tables.Table, chosen: list[int], places: Places, options: Options
 ) -> Data:
     """Returns masses by a column of names and, if there is one, of counts."""
-    name, *counts = chosen
-    names = places.others.get(table.header[name] if table.header else "", places.names)
-    _check_names(table, names)
+    (name, *counts), users = chosen, _users(table, options)
+    index = _index(table, places.others.get(table.header[name], places.names))
     rows, dropped = _complete(table, counts, [name, *users], options.drop_missing)
-    index = {word: at for at, word in enumerate(names)}
-    where = [index.get(word, -1) for word in _texts(rows, name)]
+    where = [index.get(word, -1) for word in rows.texts(name)]
     if -1 in where:
-        raise _error(rows, "a name that no place has", where.index(-1), name)
-    who = _texts(rows, users[0]) if users else [""] * len(where)
+        raise rows.error("a name that no place has", where.index(-1), name)
+    who = _labels(rows, options) or [""] * len(where)
     if counts and len(set(zip(who, where, strict=True))) < len(where):
         remedy = "add its counts up, or name the column of users by --user"
-        raise _error(rows, "a name twice", remedy=remedy)
-    weights = _column(rows, counts[0]) if counts else np.ones(len(where))
-    matrix, labels = per_user(who, where, len(names), weights)
+        raise rows.error("a name twice", remedy=remedy)
+    weights = _column(rows, counts[0]) if counts else 1.0
+    matrix, labels = per_user(who, where, len(index), weights)
     return Data(matrix if users else matrix.toarray()[0], labels * len(users), dropped)
 
 
@@ -473,32 +420,32 @@ def _by_column(
     wide: list[int],
     values: list[int],
     places: Places,
-    users: list[int],
     options: Options,
 ) -> Data:
     """Returns masses by the names of columns, each row of which is a user."""
-    _check_names(table, places.names)
+    index = _index(table, places.names)
     for at in values:
         if at not in wide and table.header[at] not in _UNNAMED:
             remedy = f"if it has users, write --user {at + 1}"
-            raise _error(table, "a name that no place has", column=at, remedy=remedy)
-    where = [list(places.names).index(table.header[at]) for at in wide]
+            raise table.error("a name that no place has", column=at, remedy=remedy)
+    where = [index[table.header[at]] for at in wide]
+    users = _users(table, options)
     rows, dropped = _complete(table, wide, users, options.drop_missing)
-    labels = _texts(rows, users[0]) if users else []
+    labels = _labels(rows, options)
     if len(set(where)) < len(where) or len(set(labels)) < len(labels):
         what = "two rows of one user" if labels else "two columns of one name"
-        raise _error(rows, what, remedy="add them up")
-    matrix = np.zeros((len(rows.frame), len(places.names)))
+        raise rows.error(what, remedy="add them up")
+    matrix = np.zeros((len(rows.frame), len(index)))
     matrix[:, where] = numbers(rows, wide)
     return Data(matrix if users or len(matrix) > 1 else matrix[0], labels, dropped)
 
 
-def _check_names(table: tables.Table, names: Sequence[str]) -> None:
-    """Checks that each place has a name of its own."""
-    if not names or len(set(names)) < len(names):
-        raise _error(
-            table,
-            "names, but places share some" if names else "names, but places have none",
-            remedy="name the columns of costs, or the lines of points; or write a mass "
-            "for each place, in their order, without names",
-        )
+def _index(table: tables.Table, names: Sequence[str]) -> dict[str, int]:
+    """Returns the place of each name, if each place has a name of its own."""
+    index = {name: at for at, name in enumerate(names)}
+    if not names or len(index) < len(names):
+        remedy = "name the columns of costs, or the lines of points; or write a mass "
+        remedy += "for each place, in their order, without names"
+        kind = "share some" if names else "have none"
+        raise table.error(f"names, but places {kind}", remedy=remedy)
+    return index

@@ -4,14 +4,12 @@ import argparse
 from collections.abc import Sequence
 import warnings
 
-from dp_accounting_ext.command_line import canaries_command
 from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import risks
 from dp_accounting_ext.command_line import sweep_command
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import training
-from dp_accounting_ext.command_line import verify_command
 from dp_accounting_ext.command_line import wpm_command
 from dp_accounting_ext.validation import extras
 
@@ -42,8 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for module in (
         training,
         risks,
-        canaries_command,
-        verify_command,
         sweep_command,
         wpm_command,
         explore_command,

@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from dp_accounting_ext.command_line import answers
 from dp_accounting_ext.command_line import explorer
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import training_run
 
 _EPILOG = """\
@@ -41,25 +41,10 @@ def _explore(options: argparse.Namespace) -> parser.Printed:
 
 
 def serve(
-    run: training_run.TrainingRun,
-    target: float | None,
-    port: int,
-    *,
-    show: bool,
+    run: training_run.TrainingRun, target: float | None, port: int, *, show: bool
 ) -> None:
-    """Shows the page until Ctrl-C.
-
-    Args:
-        run: The run that the sliders show at first.
-        target: The target ε, if it is given in place of the noise; otherwise None.
-        port: The port of this machine; 0 for any free one.
-        show: Whether a browser is opened.
-
-    Raises:
-        ModuleNotFoundError: If Panel is not installed.
-        OSError: If the port is taken.
-    """
-    answers.prepare()  # It imports while this process does.
+    """Shows the page of a run until Ctrl-C, in a browser that it opens if asked to."""
+    workers.prepare()  # It imports while this process does.
     import panel
 
     server = panel.serve(

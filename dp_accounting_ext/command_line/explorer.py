@@ -10,13 +10,14 @@ import dataclasses
 import functools
 import html
 from typing import Any
+import unicodedata
 
 import numpy as np
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.command_line import answers
 from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
@@ -32,18 +33,7 @@ _SLIDERS = {  # The names of sliders, and the powers of ten at which they begin 
     "delta": ("δ", -12, -2),
     "group_size": ("records of one user", 0, 2),
 }
-_STEPS = (
-    1.0,
-    1.2,
-    1.5,
-    2.0,
-    2.5,
-    3.0,
-    4.0,
-    5.0,
-    6.0,
-    8.0,
-)  # The number of steps of a slider in a decade.
+_STEPS = 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8  # The values of a slider in a decade.
 _GIVEN = ["noise multiplier", "ε to be met"]
 _RATE, _LEAST_RATE, _POINTS = 1e-3, 1e-6, 25  # The first is one of the points.
 _INTERVAL = 1e-3  # With this interval, both bounds of a curve look like one line.
@@ -63,10 +53,6 @@ p { position: absolute; width: 1px; height: 1px; overflow: hidden; }
 """
 _WAITED_FOR = "…"
 _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
-# Of the names at the curves: curves above this level at the left end have theirs there,
-# the others at this point; the factor between a curve and the name below it.
-_FLAT, _NAMED_AT, _GAP = 1e-2, 14, 2.4
-_GUESSING = "#6B7280"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # On a telephone the page is as wide as the screen.
 _PAGE = """{% extends base %}
@@ -142,40 +128,26 @@ def written(value: float) -> str:
     """Returns a number as people write it: 60,000, 1.1, 10⁻⁶."""
     if value >= 1e-3:
         return f"{value:,}".removesuffix(".0")
-    digits, power = _powers_of_ten(value)
+    digits, _, power = np.format_float_scientific(value, trim="-").partition("e")
     factor = "" if digits == "1" else f"{digits} · "
-    return f"{factor}10{power.translate(_SUPERSCRIPTS)}"
+    return f"{factor}10{str(int(power)).translate(_SUPERSCRIPTS)}"
 
 
 def spoken(value: float) -> str:
     """Returns a number in words that are read aloud: "10 to the minus 6"."""
-    if value >= 1e-3:
-        return written(value)
-    digits, power = _powers_of_ten(value)
-    factor = "" if digits == "1" else f"{digits} times "
-    return f"{factor}10 to the {power.replace('-', 'minus ')}"
-
-
-def _powers_of_ten(value: float) -> tuple[str, str]:
-    digits, _, power = np.format_float_scientific(value, trim="-").partition("e")
-    return digits, str(int(power))
+    words = unicodedata.normalize("NFKC", written(value))  # 10⁻⁶ becomes 10−6.
+    return words.replace("10−", "10 to the minus ").replace("·", "times")
 
 
 def heading_of(run: training_run.TrainingRun, target: float | None) -> str:
     """Returns what is shown, with all that the sliders say."""
-    batches = training_run.given("batch_size", run.batch_size)
-    records = training_run.given("dataset_size", run.dataset_size)
-    delta = written(training_run.given("delta", run.delta))
-    epochs = training_run.given("epochs", run.epochs)
-    shown = f"Noise for ε = {written(target)}" if target is not None else "ε"
+    values = {**dataclasses.asdict(run), "epsilon": target}
     parts = [
-        f"{written(records)} records in batches of {written(batches)}",
-        f"{written(epochs)} epoch{'s' * (epochs != 1)}",
-        f"{run.group_size} record{'s' * (run.group_size != 1)} of one user",
+        f"{label} {written(values[name])}"
+        for name, (label, *_) in _SLIDERS.items()
+        if values[name] is not None
     ]
-    if run.noise_multiplier is not None:
-        parts.insert(0, f"noise multiplier {written(run.noise_multiplier)}")
-    return f"{shown} at δ = {delta}: {', '.join(parts)}"
+    return f"{'ε' if target is None else 'Noise'}: {', '.join(parts)}"
 
 
 def table_of(
@@ -184,13 +156,9 @@ def table_of(
     rows: Mapping[str, comparison.Row | str],
     found: Mapping[str, curves.Points | str],
 ) -> str:
-    """Returns HTML: warnings, and a row for each way of drawing batches.
+    """Returns HTML: warnings, and a line for each way of drawing batches.
 
-    Args:
-        run: The run that the sliders show, without noise if the noise is calibrated.
-        target: The target ε, if the noise is calibrated; otherwise None.
-        rows: For each way of drawing batches with an answer, its row or an error.
-        found: For each way of drawing batches with an answer, its curve.
+    Those with an answer have their row, or an error, and their curve.
     """
     heads = ["sampling", "ε lower", "ε upper", "found"]
     heads += ["noise"] * (target is not None)
@@ -252,7 +220,7 @@ class Page:
     ) -> None:
         # Functions that are called in the page's next tick may change the page.
         next_tick = panel.state.curdoc.add_next_tick_callback
-        self._answers = answers.Answers(lambda: next_tick(self._answers.look))
+        self._answers = workers.Answers(lambda: next_tick(self._answers.look))
         wide = {"sizing_mode": "stretch_width"}
         kinds = _components(panel)
         begin = {**dataclasses.asdict(run), "epsilon": target or 2.0}
@@ -280,8 +248,7 @@ class Page:
         parts = [panel.pane.HTML("", stylesheets=[_STYLE], **wide) for _ in range(4)]
         head, self._table, self._quote, self._same = parts
         head.object = "<h1>What a run promises</h1>DP-SGD, by certified bounds."
-        figure, self._sources, self._names = _figure()
-        self._drawn: dict[str, curves.Points] = {}
+        figure, self._sources = _figure()
         controls = [self._given, *self._sliders.values(), self._quoted]
         shown = [self._table, figure, self._quote, self._same]
         boxes = [
@@ -321,38 +288,39 @@ class Page:
         rows: dict[str, comparison.Row | str] = {}
         found: dict[str, curves.Points | str] = {}
 
-        def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
-            rows[str(each.sampling)] = row
+        def show() -> None:
             self._table.object = table_of(run, target, rows, found)
             self._told.words = words_of(rows)
+
+        def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
+            rows[str(each.sampling)] = row
+            show()
             if target is not None and isinstance(row, comparison.Row):
-                each = dataclasses.replace(each, noise_multiplier=row.noise_multiplier)
-                ask_for_curve(each)
-                if each.sampling == self._quoted.value:
-                    self._ask_for_sentence(each, target)
+                noise = row.noise_multiplier
+                ask_more(dataclasses.replace(each, noise_multiplier=noise))
 
-        def ask_for_curve(each: training_run.TrainingRun) -> None:
-            self._answers.ask(functools.partial(of_curve, each), curve_of, each)
+        def ask_more(each: training_run.TrainingRun) -> None:
+            scheme = str(each.sampling)
 
-        def of_curve(
-            each: training_run.TrainingRun, curve: curves.Points | str
-        ) -> None:
-            found[str(each.sampling)] = curve
-            self._table.object = table_of(run, target, rows, found)
-            self._draw(str(each.sampling), curve)
+            def of_curve(curve: curves.Points | str) -> None:
+                found[scheme] = curve
+                show()
+                self._draw(scheme, curve)
 
-        self._table.object = table_of(run, target, rows, found)
-        self._told.words = words_of(rows)
-        # Two processes answer in this order: first the table, then the picture.
-        for each in training_run.schemes_of(run):
+            self._answers.ask(of_curve, curve_of, each)
+            if scheme == self._quoted.value:
+                self._ask_for_sentence(each, target)
+
+        show()
+        # Two processes answer in this order: the table, the picture, the sentence.
+        ways = training_run.schemes_of(run)
+        for each in ways:
             self._answers.ask(functools.partial(of_row, each), row_of, each, target)
-        if (
-            target is None
-        ):  # Otherwise all other questions need the noise multiplier of the row.
-            for each in training_run.schemes_of(run):
-                ask_for_curve(each)
-            quoted = dataclasses.replace(run, sampling=self._quoted.value)
-            self._ask_for_sentence(quoted, target)
+        if target is None:  # Otherwise these questions need the noise of the row.
+            for each in sorted(
+                ways, key=lambda way: way.sampling == self._quoted.value
+            ):
+                ask_more(each)
 
     def _ask_for_sentence(
         self, run: training_run.TrainingRun, target: float | None
@@ -370,29 +338,11 @@ class Page:
 
     def _draw(self, scheme: str, curve: curves.Points | str) -> None:
         data: dict[str, Any] = _NO_POINTS
-        self._drawn.pop(scheme, None)
         if not isinstance(curve, str):
-            self._drawn[scheme] = rates, lower, upper = curve
+            rates, lower, upper = curve
             data = {"x": rates, "upper": upper, "name": [scheme] * _POINTS}
             data["lower"] = np.maximum(lower, 1e-300)
         self._sources[scheme].data = data
-        self._names.data = names_of(self._drawn)
-
-
-def names_of(drawn: Mapping[str, curves.Points]) -> dict[str, list[Any]]:
-    """Returns the names of curves and where they are: below, and not on each other."""
-    named: dict[str, list[Any]] = {"x": [2e-5], "y": [7e-6]}
-    named |= {"text": ["guessing"], "color": [_GUESSING]}
-    room: dict[int, float] = {}
-    for scheme, (rates, _, upper) in sorted(
-        drawn.items(), key=lambda item: -float(item[1][2][0])
-    ):
-        at = 1 if upper[0] >= _FLAT else _NAMED_AT
-        room[at] = min(float(upper[at]), room.get(at, 1.0)) / _GAP
-        place = float(rates[at]), room[at], scheme, curves.STYLES[scheme]["color"]
-        for column, value in zip(named.values(), place, strict=True):
-            column.append(value)
-    return named
 
 
 def _stops(low: int, high: int, value: float) -> list[float]:
@@ -436,18 +386,16 @@ def _tell_of_the_end(document: Any) -> None:
     """Makes the page say when its program has ended, in place of Bokeh's own words."""
     from bokeh import models
 
-    for event, is_lost in (
-        ("connection_lost", "true"),
-        ("client_reconnected", "false"),
-    ):
+    lost = {"connection_lost": "true", "client_reconnected": "false"}
+    for event, is_lost in lost.items():
         code = f"const is_lost = {is_lost}{_ENDED}"
         document.js_on_event(event, models.CustomJS(code=code))
     if hasattr(document, "config"):
         document.config.notify_connection_status = False
 
 
-def _figure() -> tuple[Any, dict[str, Any], Any]:
-    """Returns an empty picture of trade-off curves, their data, and their names."""
+def _figure() -> tuple[Any, dict[str, Any]]:
+    """Returns an empty picture of trade-off curves, and their data."""
     from bokeh import models
     from bokeh import plotting
 
@@ -460,16 +408,15 @@ def _figure() -> tuple[Any, dict[str, Any], Any]:
     tips = [("", "@name"), ("false positives", "@x"), ("members found", "@upper")]
     figure.add_tools(models.HoverTool(tooltips=tips))
     guessing = ends["x_range"], ends["x_range"]
-    figure.line(*guessing, color="#B9BEC6")
+    figure.line(*guessing, color="#B9BEC6", legend_label="guessing")
     sources, dashes = {}, {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
     for scheme, style in curves.STYLES.items():
         of = {"source": models.ColumnDataSource(_NO_POINTS), "color": style["color"]}
         figure.varea("x", "lower", "upper", alpha=0.2, **of)
         line = {"line_dash": dashes[style["linestyle"]], "line_width": 2, **of}
-        figure.line("x", "upper", **line)
+        figure.line("x", "upper", legend_label=scheme, **line)
         sources[scheme] = of["source"]
-    names = models.ColumnDataSource(names_of({}))
-    style = {"text_font_size": "12px", "text_baseline": "middle"}
-    ground = {"background_fill_color": "white", "background_fill_alpha": 0.8}
-    figure.text("x", "y", "text", text_color="color", source=names, **style, **ground)
-    return figure, sources, names
+    # No curve is below that of guessing.
+    figure.legend.update(location="bottom_right", label_text_font_size="12px")
+    figure.legend.update(glyph_width=36, border_line_color=None)
+    return figure, sources

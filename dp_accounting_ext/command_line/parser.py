@@ -20,11 +20,7 @@ Printed = tuple[dict[str, Any], str]
 
 BAD_INPUT = 2
 _METAVARS = {int: "N", float: "X", str: "NAME", pathlib.Path: "FILE"}
-_NO_OPTIONS = {
-    "command",
-    "prog",
-    "run",
-}  # Attributes of a namespace that are not options.
+_NO_OPTIONS = {"command", "prog", "run"}  # Attributes of a namespace, but no options.
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -147,14 +143,6 @@ def add_run(command: argparse.ArgumentParser, *others: str) -> None:
 def training_run(
     options: argparse.Namespace, **fields: Any
 ) -> studies_training_run.TrainingRun:
-    """Returns the training run that options describe.
-
-    Args:
-        options: The options of a command that called `add_run`.
-        fields: Fields that are not among the options, or that replace them.
-
-    Raises:
-        TypeError, ValueError: If an option has an invalid value.
-    """
+    """Returns the training run of options, with some fields added or replaced."""
     known = {name: value for name, value in vars(options).items() if name in _OF_RUNS}
     return studies_training_run.TrainingRun(**{**known, **fields})

@@ -1,19 +1,24 @@
-"""The subcommand risk: what an attacker can do, of a run or a published guarantee."""
+"""The subcommands risk, canaries and verify: what attackers can do, second looks."""
 
 import argparse
 import math
+import pathlib
 import textwrap
 from typing import Any
 
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.command_line import columns
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
-from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.studies import canaries
+from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import training_run
 
-_EPILOG = """\
+_RISK = """\
 example:
   python -m dp_accounting_ext risk --epsilon 1 --delta 1e-5
   python -m dp_accounting_ext risk --rho 2.56 --delta 1e-10
@@ -32,6 +37,39 @@ best test finds at most as many members as for a Gaussian mechanism with μ. The
 regret bounds how much the rates of tests differ between that mechanism and the
 run. If it is small, μ describes the run almost completely.
 """
+_CANARIES = """\
+example:
+  printf 'score,member\\n2.1,1\\n-0.3,0\\n0.4,1\\n-1.2,0\\n' > scores.csv
+  python -m dp_accounting_ext canaries --scores scores.csv --guesses 2 \\
+      --noise-multiplier 1 --dataset-size 60000 --batch-size 600 --epochs 10
+
+Before the run a fair coin decides of each canary, a record of your own, whether
+it takes part (with --sampling shuffled: which of two records does). The file
+has a row for each canary: a score, from all that the run released, which is
+larger if the canary seems to have taken part; and 1 if it did, otherwise 0. Of
+the highest scores it is guessed that they took part. Choose the number of
+guesses before you look at scores, as canaries.plan does in Python.
+
+If more guesses are right than a row of the table allows, the run was not as the
+row says, or the audit was not: noise, batches, coins. A true row is refuted
+with a probability of at most --significance. Not refuted does not mean private:
+no attack finds every fault.
+"""
+_VERIFY = """\
+example:
+  python -m dp_accounting_ext verify --noise-multiplier 1 --delta 1e-6 \\
+      --dataset-size 60000 --batch-size 600 --sampling poisson-sampling
+
+A run is computed again, by code that shares nothing with the accountant but
+the classes of events: in ball arithmetic where a theorem gives both bounds,
+else by draws from the definition of the run, which can refute a number and
+say what they could have seen. It takes about a minute for each way of drawing
+batches. It needs python-flint: pip install '.[verify]'.
+
+Exit status: 0 where every bound is confirmed; 1 where one is certainly wrong;
+4 where none is refuted but not all are confirmed; 3 where there is no bound
+to compare with; 2 for bad input.
+"""
 _PUBLISHED = {
     "epsilon": "ε that was published, with --delta",
     "rho": "ρ of zero-concentrated privacy that was published",
@@ -40,14 +78,30 @@ _PUBLISHED = {
 
 
 def add_to(commands: Any) -> None:
-    """Adds the subcommand."""
+    """Adds the subcommands."""
     words = "what an attacker can do, of a run or of a published guarantee"
-    command = parser.add_command(commands, "risk", _risk, words, _EPILOG, "")
+    command = parser.add_command(commands, "risk", _risk, words, _RISK, "")
     given = command.add_mutually_exclusive_group()
     for name, meaning in _PUBLISHED.items():
         parser.add(given, name, float, meaning)
     words = "share of members among those tested"
     parser.add(command, "prior", float, words, default=0.5)
+    parser.add_run(command)
+
+    words = "an audit of what was trained, by canaries and guesses of membership"
+    usage = "--scores FILE --guesses N"
+    command = parser.add_command(commands, "canaries", _audit, words, _CANARIES, usage)
+    parser.add(command, "scores", pathlib.Path, "CSV file: columns score, member")
+    parser.add(command, "guesses", int, "guesses, chosen before looking at scores")
+    words = '"in", or "both": half of the guesses say that canaries were out'
+    parser.add(command, "guess", str, words, default="in")
+    words = "largest probability with which a true claim is refuted"
+    parser.add(command, "significance", float, words, default=0.05)
+    parser.add_run(command, "delta")
+
+    words = "a second opinion on the bounds, by arithmetic of its own"
+    usage = "--noise-multiplier X --delta X"
+    command = parser.add_command(commands, "verify", _verify, words, _VERIFY, usage)
     parser.add_run(command)
 
 
@@ -57,18 +111,13 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
     if not known:
         run = parser.training_run(options)
         training_run.warn(run)
-        runs = training_run.schemes_of(run)
-        names = [
-            f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})"
-            for each in runs
-        ]
-        risks = (
-            _of(each.accountant(), options.prior, with_gaussian=True) for each in runs
-        )
-        counted = text.counted(risks, len(runs), "ways of drawing batches")
-        found = dict(zip(names, counted, strict=True))
-        printed = _printed(f"Risks of noise multiplier {run.noise_multiplier}, ", run)
-        return {"setting": run.to_dict(), "results": found}, printed + _all(found)
+        found = {
+            name: _of(each.accountant(), options.prior, with_gaussian=True)
+            for name, each in text.counted_ways(run)
+        }
+        title = f"Risks of noise multiplier {run.noise_multiplier}, {run.in_words}"
+        printed = f"{textwrap.fill(title, text.WIDTH)}\n\n{_all(found)}"
+        return {"setting": run.to_dict(), "results": found}, printed
     for name, field in training_run.TrainingRun.__dataclass_fields__.items():
         value = getattr(options, name)
         if name != "delta" and value != field.default:
@@ -113,22 +162,17 @@ def _of(
 def _converted(found: dict[str, Any], delta: float) -> str:
     """Returns a sentence on the bounds of the other parameters."""
     if "epsilon" not in found:
-        rho, mu = found["largest_rho"], found["largest_mu"]
-        enough, short = zip(rho, mu, strict=True)
-        rho_enough, mu_enough = map(decimals.rounded_down, enough)
-        rho_short, mu_short = map(decimals.rounded_up, short)
-        sentence = f"So private is every mechanism with ρ ≤ {rho_enough}, and with "
-        sentence += f"μ ≤ {mu_enough}; not every one with ρ = {rho_short}, or with "
-        sentence += f"μ = {mu_short}."
+        rho, mu = (
+            (decimals.rounded_down(enough), decimals.rounded_up(short))
+            for enough, short in (found["largest_rho"], found["largest_mu"])
+        )
+        sentence = f"So private is every mechanism with ρ ≤ {rho[0]}, and with μ ≤ "
+        sentence += f"{mu[0]}; not every one with ρ = {rho[1]}, or with μ = {mu[1]}."
     else:
         least, most = found["epsilon"]
         sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(most)}; of "
         sentence += f"some such mechanism, at least {decimals.rounded_down(least)}."
     return textwrap.fill(f"- {sentence}", text.WIDTH, subsequent_indent="  ")
-
-
-def _printed(begin: str, run: training_run.TrainingRun) -> str:
-    return textwrap.fill(begin + run.in_words, text.WIDTH) + "\n\n"
 
 
 def _all(found: dict[str, dict[str, Any]]) -> str:
@@ -148,3 +192,48 @@ def _in_words(found: dict[str, Any]) -> str:
             sentence += f"{decimals.rounded_up(found['regret'][1])} more: the regret."
         lines.append(textwrap.fill(sentence, text.WIDTH, subsequent_indent="  "))
     return "\n".join(lines)
+
+
+def _audit(options: argparse.Namespace) -> parser.Printed:
+    run = parser.training_run(options)
+    scores, members = _columns(training_run.given("scores", options.scores))
+    asked = "guesses, chosen before scores are seen, as canaries.plan does,"
+    guesses = training_run.given(asked, options.guesses)
+    settings = {name: getattr(options, name) for name in ("guess", "significance")}
+    found = {
+        str(each.sampling): canaries.audit(
+            each.accountant(), scores, members, guesses=guesses, **settings
+        )
+        for _, each in text.counted_ways(run)
+    }
+    title = f"{scores.size} canaries, noise multiplier {run.noise_multiplier:g}, "
+    title = textwrap.fill(title + run.in_words, text.WIDTH)
+    table = canaries.table(title + "\n", found)
+    results = [
+        {"sampling": name, **vars(each), "refuted": each.refuted}
+        for name, each in found.items()
+    ]
+    return {"setting": run.to_dict(), "results": results}, table.text()
+
+
+def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
+    table = tables.read("scores", path)
+    names = [name.casefold() for name in table.header]
+    if not {"score", "member"} <= set(names):
+        raise ValueError(
+            f"scores must be a file with columns named score and member. Found "
+            f"{', '.join(filter(None, names)) or 'no names'} in {path}."
+        )
+    places = [names.index("score"), names.index("member")]
+    scores, members = columns.numbers(table, places).T
+    return scores, members
+
+
+def _verify(options: argparse.Namespace) -> parser.Printed:
+    run = parser.training_run(options)
+    found = [second_opinion.opinion(each) for _, each in text.counted_ways(run)]
+    verdict = second_opinion.worst(found).value
+    title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
+    lines = [f"{title}{run.in_words}", *(each.in_words for each in found)]
+    printed = "\n\n".join(textwrap.fill(line, text.WIDTH) for line in lines)
+    return {"setting": run.to_dict(), "verdict": verdict, "results": found}, printed

@@ -20,10 +20,7 @@ sentence = statement.brief(quoted, statement.claims(quoted))"""
 def commands(run: training_run.TrainingRun, target: float | None) -> str:
     """Returns two commands: one prints the bounds on ε, and one the sentence to quote.
 
-    Args:
-        run: The run, with a dataset size, noise, and the way of drawing batches that is
-            quoted.
-        target: The target ε, if it is given in place of the noise.
+    The run has a dataset size, noise, and the way of drawing batches that is quoted.
     """
     typed = "".join(f" {parser.option(name)} {getattr(run, name)}" for name in _NAMES)
     noise = f" --noise-multiplier {run.noise_multiplier}"
@@ -34,12 +31,7 @@ def commands(run: training_run.TrainingRun, target: float | None) -> str:
 
 
 def python(run: training_run.TrainingRun, target: float | None) -> str:
-    """Returns Python code that computes `rows`, the curves `found`, and the `sentence`.
-
-    Args:
-        run: As in `commands`.
-        target: As in `commands`.
-    """
+    """Returns Python code that computes `rows`, the curves `found`, and `sentence`."""
     fields = ", ".join(f"{name}={getattr(run, name)!r}" for name in _NAMES)
     noise = f"noise_multiplier={run.noise_multiplier!r}"
     table = f"calibration.calibrate(run, {target})"

@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
     Attributes:
         option, path, is_private: As for `read`.
-        header: The names of the columns; empty if the file has none.
+        header: The name of each column, which is empty if it has none.
         frame: A pandas.DataFrame, whose index has the number of each line, or of each
             row of a file without lines, from one.
         separator: The separator of cells; "" in a file without lines.
@@ -54,6 +54,38 @@ class Table(NamedTuple):
     header: list[str]
     frame: Any
     separator: str
+
+    def texts(self, column: int) -> list[str]:
+        """Returns the cells of a column as texts; of whole floats, without ".0"."""
+        cells = self.frame.iloc[:, column].astype(object)
+        return [
+            word[:-2] if word.endswith(".0") and word[:-2].isdecimal() else word
+            for word in _words(cells.where(cells.notna(), ""))
+        ]
+
+    def has_number(self, column: int) -> bool:
+        """Returns whether any cell is a number: others may be misspelt numbers."""
+        is_typed = self.frame.iloc[:, column].dtype.kind in "iuf"
+        return is_typed or any(map(NUMBER.fullmatch, set(self.texts(column))))
+
+    def error(
+        self,
+        words: str,
+        row: int | None = None,
+        column: int | None = None,
+        remedy: str = "",
+    ) -> ValueError:
+        """Returns the error for other content, at the indices of a row and a column."""
+        where = []
+        if row is not None:
+            where.append(
+                f"{'line' if self.separator else 'row'} {self.frame.index[row]}"
+            )
+        if column is not None:
+            shown = "" if self.is_private else self.header[column]
+            where.append(f"column {shown or column + 1}")
+        at = f"{', '.join(where)} of {self.path}" if where else str(self.path)
+        return error(self.option, f"{words} in {at}{'; ' * bool(remedy)}{remedy}")
 
 
 def read(
@@ -78,7 +110,7 @@ def read(
         OSError: If the file cannot be opened.
         ValueError: If it is not such a file, or has no rows.
     """
-    content, header, separator = pathlib.Path(path).read_bytes(), [], ""
+    content, separator = pathlib.Path(path).read_bytes(), ""
     try:
         import pandas as pd
 
@@ -94,13 +126,14 @@ def read(
     if frame is None:
         text = text_of(option, content, path, encoding)
         separator, frame = _cells(option, text, path, pd)
+        header = [""] * frame.shape[1]
         if len(frame) and _has_header(option, frame, path, names):
             header, frame = _words(frame.iloc[0]), frame.iloc[1:]
     else:
         if not isinstance(frame.index, pd.RangeIndex):
             frame = frame.rename_axis(frame.index.name or "").reset_index()
-        if not isinstance(frame.columns, pd.RangeIndex):
-            header = _words(frame.columns)
+        has_names = not isinstance(frame.columns, pd.RangeIndex)
+        header = _words(frame.columns) if has_names else [""] * frame.shape[1]
         frame.index = range(1, len(frame) + 1)
     if not frame.size:
         raise error(option, f"no row of cells in {path}")

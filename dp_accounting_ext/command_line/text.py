@@ -15,10 +15,11 @@ from typing import TypeVar
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
+from dp_accounting_ext.studies import training_run
 
 WIDTH = 80
-# Tuning: the time that is left is estimated once this many are done.
-_FEW = 5
+_FEW = 5  # The time that is left is estimated once so many items are done.
 T = TypeVar("T")
 
 
@@ -86,7 +87,7 @@ class Progress:
             return f"{self._words}, {_duration(seconds)}"
         done, total = self._count
         line = f"{done} of {total} {self._words}, {_duration(seconds)}"
-        if done >= _FEW:  # From fewer, the estimate would be poor.
+        if done >= _FEW:
             line += f", about {_duration(seconds / done * (total - done))} left"
         return line
 
@@ -97,19 +98,20 @@ class Progress:
             wait = 1.0
 
 
-def counted(found: Iterable[T], total: int, words: str) -> Iterator[T]:
-    """Yields items, and shows the number of items so far.
-
-    Args:
-        found: The items, whose computation takes time.
-        total: The number of all items.
-        words: The name of the items.
-    """
+def counted(items: Iterable[T], total: int, words: str) -> Iterator[T]:
+    """Yields `total` items, and shows how many were processed, with their name."""
     with Progress(words) as progress:
-        progress(0, total)
-        for number, each in enumerate(found, start=1):
-            progress(number, total)
-            yield each
+        yield from progress_of.counted(items, progress, total)
+
+
+def counted_ways(
+    run: training_run.TrainingRun,
+) -> Iterator[tuple[str, training_run.TrainingRun]]:
+    """Yields a run with each way of drawing batches, its name, and shows progress."""
+    runs = training_run.schemes_of(run)
+    for each in counted(runs, len(runs), "ways of drawing batches"):
+        changed = comparison.ADJACENCIES[each.neighboring_relation]
+        yield f"{each.sampling} ({changed})", each
 
 
 def _duration(seconds: float) -> str:
@@ -129,13 +131,7 @@ def _show(words: str) -> None:
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
-    """Returns a title, a table, and the notes of its rows.
-
-    Args:
-        title: A paragraph above the table.
-        heads: The heads of its columns, names in `comparison.COLUMNS`.
-        rows: The rows that it shows.
-    """
+    """Returns a title, a table with heads of `comparison.COLUMNS`, and its notes."""
     found = comparison.table(title, heads, rows)
     lines = displays.aligned([found.heads, *found.rows])
     above, *below = (textwrap.fill(words, WIDTH) for words in (title, *found.notes))

@@ -101,10 +101,8 @@ rate of any test with it. A curve is that of the worse direction: whether the
 record was there, or was not. The advantage is the largest TPR less FPR.
 """
 _POINTS, _POINTS_OF_PICTURES = 21, 81
-_SIZE, _DOTS = (
-    (8.0, 4.2),
-    150,
-)  # The size of a picture in inches, and the number of dots in an inch.
+# The size of a picture in inches, and the number of dots in an inch.
+_SIZE, _DOTS = (8.0, 4.2), 150
 _TARGETS = {
     "epsilon": "ε at most, with --delta",
     "advantage": "true less false positive rate at most",
@@ -117,7 +115,6 @@ _STRATEGY = (
     "correlated noise: 1,0.5,0.25 for a banded Toeplitz matrix, "
     "blt:DECAYS:SCALES for a BLT, or a file of coefficients or of rows"
 )
-_WAYS = "ways of drawing batches"
 
 
 def add_to(commands: Any) -> None:
@@ -130,9 +127,8 @@ def add_to(commands: Any) -> None:
 
     words = "the least noise with which a run is certain to meet a target"
     aim = "--epsilon X --delta X"
-    command = parser.add_command(
-        commands, "calibrate", _calibrate, words, _CALIBRATE, aim
-    )
+    run = "calibrate", _calibrate, words, _CALIBRATE, aim
+    command = parser.add_command(commands, *run)
     targets = command.add_mutually_exclusive_group(required=True)
     for name, words in _TARGETS.items():
         parser.add(targets, name, float, words)
@@ -173,9 +169,8 @@ def add_to(commands: Any) -> None:
     parser.add(profile, "delta", float, words, default=1e-12)
     words = "first and last ε; default: of each curve, down to the smallest δ"
     parser.add(profile, "epsilons", float, words, nargs=2)
-    parser.add(
-        trade_off, "least-rate", float, "least false positive rate", default=1e-6
-    )
+    words = "least false positive rate"
+    parser.add(trade_off, "least-rate", float, words, default=1e-6)
 
 
 def _compare(options: argparse.Namespace) -> parser.Printed:
@@ -187,8 +182,7 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
     setting = run.to_dict()
     training_run.warn(run)
     if options.strategy is None:
-        runs = training_run.schemes_of(run)
-        rows = list(text.counted(map(comparison.bracket, runs), len(runs), _WAYS))
+        rows = [comparison.bracket(each) for _, each in text.counted_ways(run)]
     else:
         setting |= {"strategy": options.strategy, "sampling": sampling}
         event = strategy_event(options.strategy, run)
@@ -226,24 +220,13 @@ def _rests_on(event: events.MatrixAllocationEvent, names: Sequence[str]) -> str:
 def strategy_event(
     typed: str, run: training_run.TrainingRun
 ) -> events.MatrixAllocationEvent:
-    """Returns the run of a strategy, whose bins are the steps of an epoch.
-
-    Args:
-        typed: The value of the option.
-        run: The run. Fields that no theorem about such noise covers have their default
-            values.
-
-    Raises:
-        ValueError: If this option, or another one, has an invalid value.
-        OSError: If the option names a file that cannot be read.
-    """
+    """Returns the run of a strategy, typed or in a file, whose bins are an epoch's."""
     if not os.path.exists(typed):
         return strategy_comparison.event_of(typed, run)
     table = columns.array(tables.read("strategy", typed))
-    matrix = (
-        table.ravel() if 1 in table.shape else table
-    )  # The file has a coefficient on each line.
-    return strategy_comparison.event_of(matrix.tolist(), run)
+    if 1 in table.shape:  # The file has a coefficient on each line.
+        table = table.ravel()
+    return strategy_comparison.event_of(table.tolist(), run)
 
 
 def _calibrate(options: argparse.Namespace) -> parser.Printed:
@@ -270,11 +253,10 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
             )
     elif options.fpr is not None:
         raise ValueError(f"fpr must be left out with --{kind}. Found {options.fpr}.")
-    search = functools.partial(
-        calibration.calibrate, target=target, measure=measure, name=kind
-    )
-    runs = training_run.schemes_of(run)
-    rows = [row for (row,) in text.counted(map(search, runs), len(runs), _WAYS)]
+    rows = [
+        calibration.calibrate(each, target, measure, name=kind)[0]
+        for _, each in text.counted_ways(run)
+    ]
     title = f"noise multiplier for {words} ≤ {target:g}"
     heads = ["sampling", "noise", "CPU s"]
     if measure is not None:
@@ -291,7 +273,12 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
     with text.Progress("bounds") as progress:
         rows = statement.claims(run, progress)
-    risks = _risks(run) if options.risk else {}
+    risks = {}
+    if options.risk:
+        group = f", {run.group_size} records in place of the one record"
+        for name, each in text.counted_ways(run):
+            name += group * (run.group_size > 1)
+            risks[name] = risk.in_words(each.accountant())
     known: dict[str, Any] = {"setting": run.to_dict()}
     known["warnings"] = statement.warnings(run, rows)
     if options.risk:
@@ -312,20 +299,6 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
             known["verdict"] = second_opinion.Verdict.DISAGREES.value
     printed = "\n\n".join(parts)
     return {**known, "results": rows}, printed
-
-
-def _risks(run: training_run.TrainingRun) -> dict[str, str]:
-    """Returns risks in words, for each way of drawing batches."""
-    found = {}
-    runs = training_run.schemes_of(run)
-    risks = (risk.in_words(each.accountant()) for each in runs)
-    counted = text.counted(risks, len(runs), _WAYS)
-    for each, words in zip(runs, counted, strict=True):
-        name = f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})"
-        if each.group_size > 1:
-            name += f", {each.group_size} records in place of the one record"
-        found[name] = words
-    return found
 
 
 def _profiles(options: argparse.Namespace) -> parser.Printed:

@@ -126,18 +126,16 @@ def _run(options: argparse.Namespace) -> parser.Printed:
 
 
 def _draw(options: argparse.Namespace) -> parser.Printed:
-    if options.num_places is not None:
-        raise ValueError("--num-places must come with plan. Found a draw.")
-    if options.public_trace is not None:
-        raise ValueError("--public-trace must come with plan. Found a draw.")
+    for name in ("num_places", "public_trace"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{name} must come with plan. Found a draw.")
     if options.distribution is None and options.trace is None:
         raise ValueError(
             "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
     if (options.user is None) != (options.output is None):
-        given = "output" if options.user is None else "user"
-        other = "user" if options.user is None else "output"
+        given, other = ("output", "user")[:: -1 if options.output is None else 1]
         raise ValueError(
             f"{given} must come with --{other}: each user of the column has a draw, "
             f"which is added to the file. Found no --{other}."
@@ -257,7 +255,11 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
             )
     with text.Progress("finding the base measure"):
         mechanism, places, _ = _mechanism(options)
-        apart = _distance_of_public_trace(options, places)
+        apart = None
+        if options.public_trace is not None:
+            trace = _trace(options, "public_trace", places).numbers
+            metric = options.metric or "euclidean"
+            apart = wpm.check_public_trace(places.numbers, trace, metric=metric)
         expected = mechanism.expected_cost()
     inputs, outputs = mechanism.cost.shape
     some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
@@ -287,28 +289,13 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
     return found, printed
 
 
-def _distance_of_public_trace(
-    options: argparse.Namespace, places: columns.Places
-) -> float | None:
-    """Returns the median distance of a public trace to the points, or None."""
-    if options.public_trace is None:
-        return None
-    trace = _trace(options, "public_trace", options.public_trace, places).numbers
-    return wpm.check_public_trace(
-        places.numbers, trace, metric=options.metric or "euclidean"
-    )
-
-
 def _trace(
-    options: argparse.Namespace,
-    option: str,
-    path: pathlib.Path,
-    places: columns.Places,
+    options: argparse.Namespace, option: str, places: columns.Places
 ) -> columns.Data:
     """Returns the places of a file, with coordinates in the order of the points."""
-    table = _table(options, option, path, is_private=option == "trace")
+    table = _table(options, option, is_private=option == "trace")
     data = columns.trace(table, places, _of_table(options, options.data_columns))
-    _tell(data.dropped, path)
+    _tell(data.dropped, table)
     return data
 
 
@@ -329,16 +316,14 @@ def _mechanism(
         )
     inputs, outputs, cost = _places(options)
     if is_file:
-        table = _table(options, "base_measure", base_measure, names=outputs.names)
+        table = _table(options, "base_measure", names=outputs.names)
         base_measure = columns.masses(table, outputs, columns.Options()).numbers
     if cost is not None:
         made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
         return made, inputs, outputs
     order = 1.0 if options.order is None else options.order
-    made = wpm.from_points(
-        outputs.numbers, options.epsilon, options.metric, order, base_measure
-    )
-    return made, inputs, outputs
+    shape = outputs.numbers, options.epsilon, options.metric, order
+    return wpm.from_points(*shape, base_measure), inputs, outputs
 
 
 def _places(
@@ -346,17 +331,16 @@ def _places(
 ) -> tuple[columns.Places, columns.Places, FloatArray | None]:
     """Returns the places of inputs and of outputs, and costs if these are given."""
     if options.points is not None:
-        table = _table(options, "points", options.points)
-        places, dropped = columns.points(table, _of_table(options, options.columns))
-        _tell(dropped, options.points)
+        table = _table(options, "points")
+        of_points = _of_table(options, options.columns)._replace(user=None)
+        places, dropped = columns.points(table, of_points)
+        _tell(dropped, table)
         return places, places, None
     for name in ("trace", "public_trace", "metric", "order", "columns"):
         if getattr(options, name) is not None:
-            raise ValueError(
-                f"{parser.option(name)} must come with --points. Found another source."
-            )
+            raise ValueError(f"{name} must come with --points. Found another source.")
     if options.cost is not None:
-        return columns.costs(_table(options, "cost", options.cost))
+        return columns.costs(_table(options, "cost"))
     if options.num_places < 2:
         raise ValueError(f"num-places must be at least 2. Found {options.num_places}.")
     spread = np.random.default_rng(0).random((options.num_places, 2))
@@ -364,9 +348,8 @@ def _places(
     return places, places, None
 
 
-def _table(
-    options: argparse.Namespace, option: str, path: pathlib.Path, **more: Any
-) -> tables.Table:
+def _table(options: argparse.Namespace, option: str, **more: Any) -> tables.Table:
+    path = getattr(options, option)
     return tables.read(option, path, encoding=options.encoding, **more)
 
 
@@ -375,10 +358,10 @@ def _of_table(options: argparse.Namespace, chosen: str | None) -> columns.Option
     return columns.Options(chosen, options.user, is_haversine, options.drop_missing)
 
 
-def _tell(dropped: int, path: pathlib.Path) -> None:
+def _tell(dropped: int, table: tables.Table) -> None:
     """Warns of rows that --drop-missing left out."""
     if dropped:
-        words = f"{dropped} rows of {path} that lack a cell are left out."
+        words = f"{dropped} rows of {table.path} that lack a cell are left out."
         warnings.warn(words, stacklevel=1)
 
 
@@ -387,22 +370,16 @@ def _private(
 ) -> tuple[Any, Sequence[str]]:
     """Returns masses or counts of one user, or a row for each; and the users' names."""
     if options.trace is not None:
-        data = _trace(options, "trace", options.trace, inputs)
+        data = _trace(options, "trace", inputs)
         metric = options.metric or "euclidean"
         if not data.users:
             return wpm.counts_at(inputs.numbers, data.numbers, metric=metric), []
         cost = wpm.PointCost(inputs.numbers, metric=metric)
-        nearest, ones = cost.nearest_inputs(data.numbers), np.ones(len(data.users))
-        return columns.per_user(data.users, nearest.tolist(), len(inputs.numbers), ones)
-    table = _table(
-        options,
-        "distribution",
-        options.distribution,
-        is_private=True,
-        names=inputs.names,
-    )
+        nearest, _ = cost.nearest("trace", data.numbers)
+        return columns.per_user(data.users, nearest.tolist(), len(inputs.numbers), 1.0)
+    table = _table(options, "distribution", is_private=True, names=inputs.names)
     data = columns.masses(table, inputs, _of_table(options, options.data_columns))
-    _tell(data.dropped, options.distribution)
+    _tell(data.dropped, table)
     return data.numbers, data.users
 
 

@@ -18,6 +18,7 @@ their `accountant`, and `accountant_config()` for their `DpsgdTrainingAccountant
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import hashlib
 import json
@@ -31,7 +32,6 @@ import numpy as np
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.integrations import jax_noise
 from dp_accounting_ext.integrations import jax_strategies
 from dp_accounting_ext.integrations.jax_strategies import from_strategy as from_strategy
 from dp_accounting_ext.validation import fields
@@ -126,9 +126,8 @@ class StrategyAccountant(displays.Displayed):
                 correlated and an earlier iterator ran.
         """
         self._refuse_second_run()
-        is_of_users = self.strategy is not jax_strategies.of_records(self.strategy)
-        if is_of_users:
-            found = np.unique(num_examples).size
+        if self.strategy is not jax_strategies.of_records(self.strategy):
+            found = np.unique(num_examples).size  # These are users.
         else:
             found = fields.positive_integer("num_examples", num_examples)
         known = self._options.get("num_examples")
@@ -256,12 +255,10 @@ class StrategyAccountant(displays.Displayed):
                 batches are samples of groups in turn, both ε are for an example whose
                 group is known, as jax_privacy's events are.
         """
-        for name in (
-            "batch_selection_strategy",
-            "clipped_grad",
-            "dp_event",
-            "noise_addition_transform",
-        ):
+        needed = (
+            "batch_selection_strategy clipped_grad dp_event noise_addition_transform"
+        )
+        for name in needed.split():
             if not hasattr(plan, name):
                 raise TypeError(f"plan must have a {name}. Found {plan!r:.60}.")
         planned = plan.batch_selection_strategy
@@ -287,12 +284,11 @@ class StrategyAccountant(displays.Displayed):
                 f"{type(planned).__name__} with noise_multiplier "
                 f"{self.noise_multiplier:g}: take the noise and matrix of the plan."
             )
-        iterations = jax_strategies.of_records(planned).iterations
-        jax_noise.refuse_other_noise(
+        jax_strategies.refuse_other_noise(
             plan.noise_addition_transform,
-            jax_strategies.coefficients(self._options.get("matrix"), iterations),
+            self._column(),
             self.noise_multiplier * _clip(plan),
-            iterations,
+            jax_strategies.of_records(planned).iterations,
         )
 
     def get_epsilon_bounds(self, delta: float) -> tuple[float, float]:
@@ -344,18 +340,14 @@ class StrategyAccountant(displays.Displayed):
 
     def _mark(self) -> str:
         """Returns a mark of what the steps are."""
+        steps = repr(self.strategy), float(self.noise_multiplier), [*self._column()]
+        known = self._options.get("num_examples"), self._relation.name
+        return _mark([*steps, *known])
+
+    def _column(self) -> Sequence[float]:
+        """Returns the first column of the strategy matrix."""
         iterations = jax_strategies.of_records(self.strategy).iterations
-        return _mark(
-            [
-                repr(self.strategy),
-                float(self.noise_multiplier),
-                list(
-                    jax_strategies.coefficients(self._options.get("matrix"), iterations)
-                ),
-                self._options.get("num_examples"),
-                self._relation.name,
-            ]
-        )
+        return jax_strategies.coefficients(self._options.get("matrix"), iterations)
 
 
 def _mark(state: Any) -> str:

@@ -36,7 +36,6 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.integrations import opacus_accountants
 from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
-from dp_accounting_ext.integrations import opacus_epochs
 from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
@@ -53,9 +52,12 @@ __all__ = [
 __dir__ = __all__.copy
 
 CertifiedAccountant = opacus_accountants.CertifiedAccountant
-BallsAndBinsAccountant = opacus_epochs.BallsAndBinsAccountant
-ShuffledAccountant = opacus_epochs.ShuffledAccountant
+BallsAndBinsAccountant = opacus_accountants.BallsAndBinsAccountant
+ShuffledAccountant = opacus_accountants.ShuffledAccountant
 
+# The options of a loader that are kept where it gets another sampler.
+_KEPT = ["num_workers", "pin_memory", "timeout", "worker_init_fn"]
+_KEPT += ["prefetch_factor", "multiprocessing_context", "persistent_workers"]
 # Of statements: the digits of ε, and the length of lines.
 _DIGITS, _WIDTH = 4, 80
 _CHANGED = {
@@ -113,12 +115,7 @@ class BallsAndBinsSampler:
                 f"generator must be a torch.Generator or None. Found {generator!r:.60}."
             )
         self.accountant, self.generator = accountant, generator
-        opacus_draws.watch_sampler(
-            self,
-            accountant.watched,
-            rate=self.sample_rate,
-            num_records=self.num_records,
-        )
+        opacus_draws.watch_sampler(self, accountant.watched, self.num_records)
 
     def __repr__(self) -> str:
         return (
@@ -177,23 +174,13 @@ def balls_and_bins(
         generator=generator or data_loader.generator,
     )
     example = dataset[0]
-    loader: Any = data.DataLoader(
-        dataset,
-        batch_sampler=sampler,
-        collate_fn=wrap_collate_with_empty(
-            collate_fn=data_loader.collate_fn,
-            sample_empty_shapes=[(0, *getattr(x, "shape", ())) for x in example],
-            dtypes=[getattr(x, "dtype", type(x)) for x in example],
-        ),
-        num_workers=data_loader.num_workers,
-        pin_memory=data_loader.pin_memory,
-        timeout=data_loader.timeout,
-        worker_init_fn=data_loader.worker_init_fn,
-        multiprocessing_context=data_loader.multiprocessing_context,
-        prefetch_factor=data_loader.prefetch_factor,
-        persistent_workers=data_loader.persistent_workers,
+    collate = wrap_collate_with_empty(
+        collate_fn=data_loader.collate_fn,
+        sample_empty_shapes=[(0, *getattr(x, "shape", ())) for x in example],
+        dtypes=[getattr(x, "dtype", type(x)) for x in example],
     )
-    return loader
+    kept = {name: getattr(data_loader, name) for name in _KEPT}
+    return data.DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **kept)
 
 
 def check(engine: Any, data_loader: Any) -> str:
@@ -265,6 +252,11 @@ def statement(engine: Any, delta: float) -> str:
     return "\n\n".join(textwrap.fill(each, _WIDTH) for each in paragraphs)
 
 
+def _certified(engine: Any) -> CertifiedAccountant | None:
+    accountant = getattr(engine, "accountant", None)
+    return accountant if isinstance(accountant, CertifiedAccountant) else None
+
+
 def _accountant_of(engine: Any) -> CertifiedAccountant:
     accountant = _certified(engine)
     if accountant is None:
@@ -275,23 +267,33 @@ def _accountant_of(engine: Any) -> CertifiedAccountant:
     return accountant
 
 
-def _certified(engine: Any) -> CertifiedAccountant | None:
-    accountant = getattr(engine, "accountant", None)
-    return accountant if isinstance(accountant, CertifiedAccountant) else None
-
-
 def _refuse(
     engine: Any,
+    *,
     data_loader: Any,
-    poisson_sampling: bool,
-    clipping: str,
-    module: Any,
-    grad_sample_mode: str,
+    poisson_sampling: bool = True,
+    clipping: str = "flat",
+    module: Any = None,
+    grad_sample_mode: str = "hooks",
+    noise_multiplier: Any = 0,
+    max_grad_norm: Any = 1.0,
+    target_epsilon: Any = 1.0,
+    **_: Any,
 ) -> None:
-    """Refuses arguments of `make_private` that the engine's accountant is not for."""
+    """Refuses arguments of `make_private` that the engine's accountant is not for.
+
+    It also refuses numbers at which Opacus would fail in the first step.
+    """
     accountant = _certified(engine)
     if accountant is None:
         return
+    fields.noise_multiplier(noise_multiplier)
+    fields.positive("target_epsilon", target_epsilon)
+    clips = [max_grad_norm]
+    if clipping == "per_layer":
+        clips = fields.sequence("max_grad_norm", max_grad_norm)
+    for clip in clips:
+        fields.positive("max_grad_norm", clip)
     opacus_processes.refuse_module(module, clipping, grad_sample_mode)
     if engine.secure_mode and opacus_processes.count() > 1:
         raise RuntimeError(
@@ -304,23 +306,6 @@ def _refuse(
     accountant.refuse_plan(data_loader, poisson_sampling)
 
 
-def _refuse_numbers(
-    clipping: str,
-    noise_multiplier: Any = 0,
-    max_grad_norm: Any = 1.0,
-    target_epsilon: Any = 1.0,
-    **_: Any,
-) -> None:
-    """Refuses numbers at which Opacus would fail in the first step."""
-    fields.noise_multiplier(noise_multiplier)
-    fields.positive("target_epsilon", target_epsilon)
-    clips = [max_grad_norm]
-    if clipping == "per_layer":
-        clips = fields.sequence("max_grad_norm", max_grad_norm)
-    for clip in clips:
-        fields.positive("max_grad_norm", clip)
-
-
 def _refusing(make: Any) -> Any:
     """Returns a method of the engine that refuses wrong arguments before all else.
 
@@ -329,25 +314,9 @@ def _refusing(make: Any) -> Any:
     """
 
     @functools.wraps(make)
-    def checked(
-        self: Any,
-        *,
-        data_loader: Any,
-        poisson_sampling: bool = True,
-        clipping: str = "flat",
-        **others: Any,
-    ) -> Any:
-        if _certified(self) is not None:
-            _refuse_numbers(clipping, **others)
-        module, mode = others.get("module"), others.get("grad_sample_mode", "hooks")
-        _refuse(self, data_loader, poisson_sampling, clipping, module, mode)
-        return make(
-            self,
-            data_loader=data_loader,
-            poisson_sampling=poisson_sampling,
-            clipping=clipping,
-            **others,
-        )
+    def checked(self: Any, **options: Any) -> Any:
+        _refuse(self, **options)
+        return make(self, **options)
 
     checked.is_checking = True  # type: ignore[attr-defined]
     return checked

@@ -1,8 +1,12 @@
-"""A certified accountant for Opacus, and the checks that all such accountants share."""
+"""Certified accountants for Opacus, and the checks of steps that they share."""
 
+import abc
+import bisect
 from collections.abc import Callable
 from collections.abc import Mapping
 import functools
+import itertools
+import math
 from typing import Any
 import warnings
 import weakref
@@ -13,6 +17,7 @@ from opacus import accountants
 from opacus.optimizers import adaclipoptimizer
 
 from dp_accounting_ext import displays
+from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.integrations import opacus_clipping
 from dp_accounting_ext.integrations import opacus_draws
@@ -21,7 +26,7 @@ from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
 # Tuning: the largest distance of a rate from one over an integer; floats are nearer.
-WHOLE = 1e-9
+_WHOLE = 1e-9
 
 NeighborRel = privacy_accountant.NeighboringRelation
 History = list[tuple[float, float, int]]
@@ -41,7 +46,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         beforehand.
     """
 
-    kind = opacus_loaders.Kind.POISSON
+    kind, _mechanism = opacus_loaders.Kind.POISSON, "certified"
     neighboring_relation = NeighborRel.ADD_OR_REMOVE_ONE
 
     def __init__(self) -> None:
@@ -80,54 +85,18 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 several processes have different loaders.
         """
         self.refuse(data_loader)
-        num_records, rate = len(data_loader.dataset), self._rate(data_loader)
-        opacus_draws.watch(
-            data_loader, self.watched, rate=rate, num_records=num_records
-        )
+        opacus_draws.watch(data_loader, self.watched)
 
     def refuse(self, data_loader: Any) -> None:
-        """Refuses a loader that draws batches otherwise than this accountant is for.
-
-        Raises:
-            TypeError: If it is no DataLoader.
-            RuntimeError: If it does. The message says what to write instead.
-        """
-        found = opacus_loaders.kind(data_loader)
-        if found is not self.kind:
-            raise RuntimeError(
-                f"PrivacyEngine(accountant={self.mechanism()!r}) is for "
-                f"{self.kind.value}. Found {found.value}: {_REMEDIES[self.kind, found]}"
-            )
-        opacus_loaders.refuse_unshared(data_loader)
+        """Refuses a loader that draws batches otherwise than this accountant is for."""
+        opacus_loaders.refuse_other(data_loader, self.kind, self.mechanism())
 
     def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
-        """Refuses arguments of `make_private` with which other batches would be drawn.
-
-        Raises:
-            TypeError: If it is no DataLoader.
-            RuntimeError: If they would. The message says what to write instead.
-        """
-        if not poisson_sampling:
-            self.refuse(data_loader)
-        elif self.kind is not opacus_loaders.Kind.POISSON:
-            raise RuntimeError(
-                f"make_private(…) draws Poisson samples in place of the loader's "
-                f"batches: add poisson_sampling=False for accountant="
-                f"{self.mechanism()!r}, or write accountant='certified'."
-            )
-        elif (
-            opacus_loaders.kind(data_loader) is opacus_loaders.Kind.BALLS_AND_BINS
-        ):  # Opacus would draw Poisson samples, which the user did not mean.
-            raise RuntimeError(
-                "make_private(…) draws Poisson samples in place of balls-and-bins "
-                "batches: write PrivacyEngine(accountant='balls_and_bins') and "
-                "make_private(…, poisson_sampling=False)."
-            )
+        """Refuses arguments of `make_private` with which other batches are drawn."""
+        if poisson_sampling:
+            opacus_loaders.refuse_poisson(data_loader, self.kind, self.mechanism())
         else:
-            opacus_loaders.refuse_loss(data_loader)
-
-    def _rate(self, data_loader: Any) -> float:
-        return float(data_loader.batch_sampler.sample_rate)
+            self.refuse(data_loader)
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Counts one step.
@@ -181,7 +150,13 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         if is_adaptive or hasattr(optimizer, "_adjusted_noise_multiplier"):
             raise RuntimeError(ADAPTIVE)
         batches = optimizer.accumulated_iterations
-        self._check_sum(batches)
+        # The batches of an epoch have no record in common, unlike Poisson samples.
+        if batches != 1 and self.kind is opacus_loaders.Kind.POISSON:
+            raise ValueError(
+                f"accumulated_iterations must be 1 for Poisson samples. Found "
+                f"{batches}: use a loader of larger batches, with Opacus' "
+                f"BatchMemoryManager where memory is short."
+            )
         parts = opacus_clipping.take_parts(optimizer)
         noise = opacus_clipping.noise_multiplier(optimizer, parts)
         self.watched.refuse_earlier_gradients(optimizer)
@@ -195,14 +170,6 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             "number of the step": len(self),
             "number of the epoch": self.watched.draws,
         }
-
-    def _check_sum(self, batches: int) -> None:
-        if batches != 1:
-            raise ValueError(
-                f"accumulated_iterations must be 1 for Poisson samples. Found "
-                f"{batches}: use a loader of larger batches, with Opacus' "
-                f"BatchMemoryManager where memory is short."
-            )
 
     def event(self) -> stock.DpEvent:
         """Returns what ran, as an event."""
@@ -260,7 +227,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
     @classmethod
     def mechanism(cls) -> str:
         """Returns the name in Opacus' registry, and in checkpoints."""
-        return "certified"
+        return cls._mechanism
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and marks of the draws."""
@@ -278,7 +245,16 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             TypeError, ValueError: If it is the state of another accountant, or has an
                 invalid step. Nothing is then changed.
         """
-        refuse_no_state(state_dict)
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"state_dict must be what accountant.state_dict() returned. Found "
+                f"{state_dict!r:.60}."
+            )
+        if "history" not in state_dict:
+            raise ValueError(
+                f"state_dict must have a history. Found {list(state_dict)}: write "
+                f"load_state_dict(checkpoint['privacy_accountant_state_dict'])."
+            )
         mechanism = state_dict.get("mechanism")
         if mechanism in _OF_OPACUS:
             raise ValueError(
@@ -289,43 +265,19 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"load_state_dict({{**state_dict, 'mechanism': 'certified'}}), where "
                 f"state_dict = checkpoint['privacy_accountant_state_dict']."
             )
-        before = self._history, self._is_planned
+        ran = [] if self._is_planned else self._history
         seen = fields.sequence("seen", state_dict.get("seen", []))
-        try:
-            super().load_state_dict(state_dict)
-            self._history = _checked_history(self._history)
-            self._is_planned = False
-        except (TypeError, ValueError):
-            self._history, self._is_planned = before
-            raise
+        super().load_state_dict(state_dict)  # It sets the history, which is checked.
+        self._is_planned = False
         self.watched.seen |= set(map(str, seen))
-        forgotten, is_planned = sum(steps for *_, steps in before[0]), before[1]
-        if forgotten and not is_planned and self._history != before[0]:
+        forgotten = sum(steps for *_, steps in ran)
+        if forgotten and self._history != ran:
             warnings.warn(
                 f"load_state_dict forgets {forgotten} steps that ran: ε is that of the "
                 f"checkpoint alone. Where these steps were looked at, as to choose the "
                 f"checkpoint, add their ε; engine.get_epsilon returned it before this.",
                 stacklevel=2,
             )
-
-
-def refuse_no_state(state_dict: Any) -> None:
-    """Refuses what is not the state of an accountant.
-
-    Raises:
-        TypeError: If it is no mapping.
-        ValueError: If it has no history.
-    """
-    if not isinstance(state_dict, Mapping):
-        raise TypeError(
-            f"state_dict must be what accountant.state_dict() returned. Found "
-            f"{state_dict!r:.60}."
-        )
-    if "history" not in state_dict:
-        raise ValueError(
-            f"state_dict must have a history. Found {list(state_dict)}: write "
-            f"load_state_dict(checkpoint['privacy_accountant_state_dict'])."
-        )
 
 
 def _checked_history(history: Any) -> History:
@@ -350,26 +302,6 @@ ADAPTIVE = (
     "drawn, which no accountant here covers. Write clipping='flat'; the page "
     "recipes has an event of adaptive clipping that divides by a fixed number."
 )
-_POISSON, _BINS, _SHUFFLED = opacus_loaders.Kind
-_WRAP = (
-    "add data_loader = certified.balls_and_bins(data_loader, engine.accountant) before "
-    "make_private(…, poisson_sampling=False)."
-)
-_TO_SHUFFLED = (
-    "write PrivacyEngine(accountant='shuffled'), whose ε holds where a record is "
-    "replaced, or "
-)
-_TO_BINS = "write PrivacyEngine(accountant='balls_and_bins')."
-_TO_POISSON = "write PrivacyEngine(accountant='certified')."
-# The remedy for each kind of accountant and of loader.
-_REMEDIES = {
-    (_POISSON, _SHUFFLED): f"{_TO_SHUFFLED}remove poisson_sampling=False.",
-    (_POISSON, _BINS): _TO_BINS,
-    (_BINS, _SHUFFLED): f"{_TO_SHUFFLED}{_WRAP}",
-    (_BINS, _POISSON): f"{_TO_POISSON[:-1]}, or {_WRAP}",
-    (_SHUFFLED, _POISSON): _TO_POISSON,
-    (_SHUFFLED, _BINS): _TO_BINS,
-}
 
 
 def _is_one_too_few(rate: float, steps: int) -> bool:
@@ -377,4 +309,174 @@ def _is_one_too_few(rate: float, steps: int) -> bool:
     if not rate:
         return False
     of_epoch = round(1 / rate)
-    return abs(rate * of_epoch - 1) <= WHOLE and (steps + 1) % of_epoch == 0
+    return abs(rate * of_epoch - 1) <= _WHOLE and (steps + 1) % of_epoch == 0
+
+
+class _EpochAccountant(CertifiedAccountant):
+    """An accountant of epochs in each of which every record joins one batch.
+
+    An epoch has 1 / sample_rate steps, or fewer if it was ended early. The noise may
+    change between steps. If n batches are accumulated in a step, Opacus passes n times
+    the rate, and an epoch has 1 / n times as many steps.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The numbers of steps after which the draws began.
+        self._begun: list[int] = []
+        self._draw: opacus_draws.Draw | None = None
+
+    def begin_epoch(self) -> None:
+        """Begins an epoch, in which records draw anew. An unfinished epoch ends."""
+        steps = len(self)
+        if steps and (not self._begun or self._begun[-1] < steps):
+            self._begun.append(steps)
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Counts one step, as `CertifiedAccountant.step` does.
+
+        Raises:
+            TypeError, ValueError: If noise_multiplier is not a positive number, or
+                sample_rate is not one over a number of steps.
+            RuntimeError: If an iterator continues after a later one began.
+        """
+        fields.noise_multiplier(noise_multiplier)
+        _steps_of_epoch(sample_rate)
+        draw = self.watched.latest
+        if draw is not self._draw and draw is not None:
+            if self._draw is not None and draw.number < self._draw.number:
+                raise RuntimeError(
+                    "Steps of two iterators of the loader must not alternate: finish "
+                    "for batch in data_loader: before the next one begins."
+                )
+            self._draw = draw
+            self.begin_epoch()
+        super().step(noise_multiplier=noise_multiplier, sample_rate=sample_rate)
+
+    def event(self) -> stock.DpEvent:
+        """Returns what ran, as an event: one for each epoch.
+
+        Raises:
+            ValueError: If a rate is not one over a number of steps, or changes before
+                an epoch has ended.
+        """
+        return stock.ComposedDpEvent(
+            [
+                stock.SelfComposedDpEvent(epoch, len(list(equal)))
+                for epoch, equal in itertools.groupby(
+                    self._epoch(num_steps, runs) for num_steps, runs in self._epochs()
+                )
+            ]
+        )
+
+    @staticmethod
+    @abc.abstractmethod
+    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
+        """Returns the event of an epoch whose first steps ran, with these noises."""
+
+    def _epochs(self) -> list[tuple[int, list[tuple[float, int]]]]:
+        """Returns each epoch's steps, and the noise of those that ran."""
+        epochs: list[tuple[int, list[tuple[float, int]]]] = []
+        done = room = 0
+        for noise, rate, steps in self._counted:
+            num_steps = _steps_of_epoch(rate)
+            last = done + steps
+            while done < last:
+                following = bisect.bisect_right(self._begun, done)
+                if not room or (following and self._begun[following - 1] == done):
+                    epochs.append((num_steps, []))
+                    room = num_steps
+                if epochs[-1][0] != num_steps:
+                    raise ValueError(
+                        f"sample_rate must be the same for a whole epoch. Found "
+                        f"1/{num_steps} after 1/{epochs[-1][0]}, of which {room} steps "
+                        f"have not run: begin_epoch() states that records draw anew."
+                    )
+                stops = [last, done + room, *self._begun[following : following + 1]]
+                epochs[-1][1].append((noise, min(stops) - done))
+                room -= min(stops) - done
+                done = min(stops)
+        return epochs
+
+    def state_dict(self, destination: Any = None) -> Any:
+        """Returns the state for a checkpoint: the history, and where draws began."""
+        found = super().state_dict(destination)
+        found["begun"] = list(self._begun)
+        return found
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Restores a state of `state_dict`. A loader that is resumed draws anew.
+
+        Raises:
+            TypeError, ValueError: If it is the state of another accountant, or has an
+                invalid step. Nothing is then changed.
+        """
+        known = state_dict if isinstance(state_dict, Mapping) else {}
+        begun = [
+            fields.positive_integer("begun", steps)
+            for steps in fields.sequence("begun", known.get("begun", []))
+        ]
+        super().load_state_dict(state_dict)
+        self._begun = sorted(begun)
+        self.begin_epoch()
+
+
+class BallsAndBinsAccountant(_EpochAccountant):
+    """Opacus' accountant of epochs in each of which every record draws one batch.
+
+    Each record draws its batch uniformly, independently of other records and epochs, as
+    a loader of `balls_and_bins` does. Everything else is as for `CertifiedAccountant`.
+    """
+
+    kind, _mechanism = opacus_loaders.Kind.BALLS_AND_BINS, "balls_and_bins"
+
+    @staticmethod
+    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
+        merged = [
+            (noise, sum(count for _, count in equal))
+            for noise, equal in itertools.groupby(runs, key=lambda run: run[0])
+        ]
+        events = [stock.GaussianDpEvent(noise) for noise, _ in merged]
+        counts = [count for _, count in merged]
+        if counts == [num_steps]:
+            return dp_event.RandomAllocationEvent(events[0], 1, num_steps)
+        return dp_event.ScheduledAllocationEvent(events, counts, num_steps)
+
+
+class ShuffledAccountant(_EpochAccountant):
+    """Opacus' accountant of shuffled or fixed batches, where a record is replaced.
+
+    It is for a plain loader, `DataLoader(dataset, batch_size=…, shuffle=True)`, with
+    `make_private(…, poisson_sampling=False)`. In each epoch every record is in one
+    batch, and an adversary may know in which. An epoch that ends early counts as a
+    whole one.
+
+    Guarantees:
+        `get_epsilon` is never below the truth if one record is replaced by another. If
+        one is added or removed, other records move to other batches, and no bound is
+        known.
+    """
+
+    kind, _mechanism = opacus_loaders.Kind.SHUFFLED, "shuffled"
+    neighboring_relation = NeighborRel.REPLACE_ONE
+
+    @staticmethod
+    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
+        del num_steps
+        # Gaussian noise dominates Gaussian noise of a larger scale.
+        return stock.GaussianDpEvent(min(noise for noise, _ in runs))
+
+
+def _steps_of_epoch(rate: float) -> int:
+    """Returns the number t of steps of an epoch, from the rate 1 / t."""
+    number = fields.sampling_probability(rate)
+    if not number:
+        raise ValueError("sample_rate must be positive. Found 0.")
+    steps = round(1 / number)
+    if abs(number * steps - 1) > _WHOLE:
+        raise ValueError(
+            f"sample_rate must be one over the number of steps of an epoch, as "
+            f"1 / len(data_loader) is. Found {rate!r}: use 1/{math.ceil(1 / number)}; "
+            f"where batches are accumulated, their number must divide that length."
+        )
+    return steps

@@ -10,17 +10,14 @@ import dataclasses
 import functools
 import hashlib
 import math
-import types
 from typing import Any
 
 import torch
 
 # Tuning: the relative amount by which the norm of a sum may exceed the sum of its
-# clips, as gradients are summed in single or half precision.
-_ROUNDING = 1e-2
-# Tuning: the relative difference of two clips that are meant to be equal. Opacus
-# computes the clip of all layers in single precision.
-_SAME = 1e-6
+# clips, as gradients are summed in single or half precision; and the difference of two
+# clips that are meant to be equal, as those of layers are added up in single precision.
+_ROUNDING, _SAME = 1e-2, 1e-6
 
 
 @dataclasses.dataclass
@@ -39,11 +36,8 @@ class Parts:
 
     def add(self, optimizer: Any) -> None:
         """Counts the gradients that an optimizer is about to add, or has added."""
-        size = _size_of_part(optimizer)
-        if size is None or self.records is None:
-            self.records = None
-        else:
-            self.records += size
+        size, known = _size_of_part(optimizer), self.records
+        self.records = None if size is None or known is None else known + size
         self.clip = max(self.clip, _clip(optimizer))
 
 
@@ -56,8 +50,13 @@ def count_parts(optimizer: Any) -> None:
     for name in ("clip_and_accumulate", "accumulate"):
         if hasattr(optimizer, name):
             optimizer._parts = Parts()
-            counting = _counting(getattr(type(optimizer), name))
-            setattr(optimizer, name, types.MethodType(counting, optimizer))
+            accumulate = getattr(type(optimizer), name)
+            setattr(optimizer, name, functools.partial(_count, optimizer, accumulate))
+
+
+def _count(optimizer: Any, accumulate: Callable[[Any], None]) -> None:
+    accumulate(optimizer)
+    optimizer._parts.add(optimizer)
 
 
 def guard(optimizer: Any) -> None:
@@ -102,22 +101,12 @@ def mark_of_noise(optimizer: Any) -> bytes | None:
     return hashlib.sha256(state.cpu().numpy().tobytes()).digest()
 
 
-def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:
-    @functools.wraps(accumulate)
-    def counted(optimizer: Any) -> None:
-        accumulate(optimizer)
-        optimizer._parts.add(optimizer)
-
-    return counted
-
-
 def take_parts(optimizer: Any) -> Parts:
     """Returns what a step sums, and begins to count again from zero."""
     parts: Parts | None = getattr(optimizer, "_parts", None)
     if parts is None:
         # Gradients of parts before the last one were added up, and cannot be counted.
-        is_split = getattr(optimizer, "_is_last_step_skipped", True)
-        parts = Parts(is_split=is_split)
+        parts = Parts(is_split=getattr(optimizer, "_is_last_step_skipped", True))
         parts.add(optimizer)
     else:
         optimizer._parts = Parts()
@@ -127,13 +116,8 @@ def take_parts(optimizer: Any) -> Parts:
 def noise_multiplier(optimizer: Any, parts: Parts) -> float:
     """Returns the standard deviation of a step's noise over its largest gradient.
 
-    Args:
-        optimizer: The optimizer, whose sum of gradients is still that of the step.
-        parts: What the step sums.
-
-    Raises:
-        RuntimeError: If the noise is not made from the clip of the gradients, or the
-            sum is too large for gradients that were clipped.
+    It refuses noise that is not made from the clip of the gradients, and a sum that is
+    too large for gradients that were clipped.
     """
     ratio = optimizer.max_grad_norm / parts.clip if parts.clip > 0 else 0.0
     if not abs(ratio - 1) <= _SAME:
@@ -185,31 +169,25 @@ def checking(backward: Callable[[Any], None]) -> Callable[[Any], None]:
         backward(loss)
         optimizer, module = loss.optimizer, loss.module
         optimizer._ghost_clip = module.max_grad_norm
-        if hasattr(optimizer.step_hook, "is_certified"):
-            _refuse_unclipped(optimizer, module)
-            _refuse_shape(tuple(loss.loss_per_sample.shape), _size_of_part(optimizer))
+        if not hasattr(optimizer.step_hook, "is_certified"):
+            return
+        clipped = set(map(id, module.trainable_parameters))
+        if any(id(parameter) not in clipped for parameter in optimizer.params):
+            raise RuntimeError(
+                "Ghost clipping must see all parameters that are trained. Found one "
+                "that was frozen when make_private ran, whose gradient it does not "
+                "clip: set requires_grad before make_private."
+            )
+        shape, records = tuple(loss.loss_per_sample.shape), _size_of_part(optimizer)
+        if shape != (records,):
+            raise RuntimeError(
+                f"A loss of ghost clipping must be one number for each record, of "
+                f"shape ({records},). Found {shape}, which Opacus does not clip: write "
+                f"criterion(outputs.squeeze(1), targets) where outputs have the shape "
+                f"({records}, 1); otherwise take the mean over all but the records."
+            )
 
     return checked
-
-
-def _refuse_unclipped(optimizer: Any, module: Any) -> None:
-    clipped = set(map(id, module.trainable_parameters))
-    if any(id(parameter) not in clipped for parameter in optimizer.params):
-        raise RuntimeError(
-            "Ghost clipping must see all parameters that are trained. Found one that "
-            "was frozen when make_private ran, whose gradient it does not clip: set "
-            "requires_grad before make_private."
-        )
-
-
-def _refuse_shape(shape: tuple[int, ...], records: int | None) -> None:
-    if shape != (records,):
-        raise RuntimeError(
-            f"A loss of ghost clipping must be one number for each record, of shape "
-            f"({records},). Found {shape}, which Opacus does not clip: write "
-            f"criterion(outputs.squeeze(1), targets) where outputs have the shape "
-            f"({records}, 1); otherwise take the mean over all but the records."
-        )
 
 
 def _clip(optimizer: Any) -> float:

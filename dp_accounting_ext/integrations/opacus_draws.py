@@ -31,65 +31,79 @@ _COINCIDENCE = 1e-15
 _VALUES = 2**24
 
 
+@dataclasses.dataclass(frozen=True)
+class _Loader:
+    """The properties of a loader that a watch needs.
+
+    Attributes:
+        coincidence: The probability that two draws have the same first batch; 1 if they
+            may have it regularly.
+        is_ahead: Whether workers draw batches in advance.
+        is_ordered: Whether batches arrive in the order in which they were drawn.
+        share: The part of the batches that this process has.
+    """
+
+    coincidence: float
+    is_ahead: bool
+    is_ordered: bool
+    share: opacus_processes.Share
+
+
 @dataclasses.dataclass(eq=False)
 class Draw:
     """The batches of one iterator.
 
     Attributes:
         number: The number of earlier draws, of all loaders.
-        processes: The number of processes that share the batches. `sizes` are those of
-            this process's shares.
-        rate: The largest probability of a record to be in a batch, over the batches.
-        sizes: The sizes of the batches that were drawn and not yet used by a step.
+        loader: The loader of the iterator.
+        rate: The largest probability of a record to be in a batch, over the batches; 0
+            if none is claimed.
+        sizes: The sizes of the batches that were drawn and not yet used by a step. If
+            several processes share the batches, those of this process's shares.
         handed: The number of batches that the loader handed out and no step used; None
             if it is only known that they were drawn.
     """
 
     number: int
-    processes: int = 1
+    loader: _Loader
     rate: float = 0.0
     sizes: list[int] = dataclasses.field(default_factory=list)
     handed: int | None = None
 
 
 class Watch:
-    """A record of the batches that an accountant's loaders drew."""
+    """A record of the batches that an accountant's loaders drew.
+
+    Attributes:
+        draws: The number of draws that began.
+        latest: The draw whose batch came last; None before the first one.
+        seen: Marks of the first batches of draws.
+        optimizer: A function that returns the optimizer whose steps are counted.
+    """
 
     def __init__(self) -> None:
         self.draws = 0
-        self._latest: tuple[Draw, _Loader] | None = None
-        self._begun: tuple[Draw, _Loader] | None = None
+        self.latest: Draw | None = None
         self.seen: set[str] = set()
-        self._noises: set[bytes] = set()
-        # The optimizer whose steps are counted, and its gradients of records at the
-        # beginning of the newest draw.
         self.optimizer: Callable[[], Any] = lambda: None
+        self._begun: Draw | None = None
+        self._noises: set[bytes] = set()
+        # The optimizer's gradients of records at the beginning of the newest draw.
         self._earlier: list[Callable[[], torch.Tensor | None]] = []
-
-    @property
-    def latest(self) -> Draw | None:
-        """The draw whose batch came last; None before the first one."""
-        return self._latest[0] if self._latest else None
 
     def drawn(
         self,
         batches: Iterable[Sequence[int]],
-        loader: "_Loader",
+        loader: _Loader,
         rate: Callable[[], float],
     ) -> Iterator[Sequence[int]]:
         """Yields the batches of a new draw, and counts each before that.
 
-        Args:
-            batches: The batches of a sampler.
-            loader: The loader of the sampler.
-            rate: A function that returns the sampler's current sampling rate.
-
-        Raises:
-            RuntimeError: If the draw repeats an earlier one.
+        A draw that repeats an earlier one is refused. The function `rate` returns the
+        sampler's current sampling rate.
         """
-        draw = Draw(self.draws, loader.share.processes)
+        draw = self._begun = Draw(self.draws, loader)
         self.draws += 1
-        self._begun = draw, loader
         for number, batch in enumerate(batches):
             if not number:
                 self._earlier = [*map(weakref.ref, _gradients(self.optimizer()))]
@@ -97,20 +111,21 @@ class Watch:
                     self._refuse_repetition(batch)
             draw.sizes.append(len(loader.share.of(batch)))
             draw.rate = max(draw.rate, rate())
-            self._latest = draw, loader
+            self.latest = draw
             yield batch
 
-    def handing(self) -> Callable[[], None]:
-        """Returns a function to call when a batch of the newest draw is handed out."""
-        assert self._begun is not None
-        draw, _ = begun = self._begun
+    def handed(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Returns batches of the newest draw, each of which is counted before that."""
+        draw = self._begun
+        assert draw is not None
         draw.handed = 0
 
-        def hand() -> None:
+        def count(batch: Any) -> Any:
             draw.handed = (draw.handed or 0) + 1
-            self._latest = begun
+            self.latest = draw
+            return batch
 
-        return hand
+        return map(count, batches)
 
     def _refuse_repetition(self, batch: Sequence[int]) -> None:
         mark = hashlib.sha256(repr(list(map(int, batch))).encode()).hexdigest()
@@ -126,14 +141,10 @@ class Watch:
     @property
     def processes(self) -> int:
         """The number of processes that share the latest draw; 1 before the first."""
-        return self._latest[0].processes if self._latest else 1
+        return self.latest.loader.share.processes if self.latest else 1
 
     def refuse_repeated_noise(self, mark: bytes | None) -> None:
-        """Refuses noise of which an earlier step has the same mark.
-
-        Raises:
-            RuntimeError: If there is such a step.
-        """
+        """Refuses noise of which an earlier step has the same mark."""
         if mark in self._noises:
             raise RuntimeError(
                 "The noise of this step is that of an earlier one: its generator was "
@@ -146,9 +157,7 @@ class Watch:
     def refuse_earlier_gradients(self, optimizer: Any) -> None:
         """Refuses a step on gradients that were there when the newest draw began.
 
-        Raises:
-            RuntimeError: If there is one. A record may be in its batch, and in another
-                one of this epoch.
+        A record may be in their batch, and in another one of this epoch.
         """
         earlier = {id(old()) for old in self._earlier} - {id(None)}
         if any(id(each) in earlier for each in _gradients(optimizer)):
@@ -173,14 +182,15 @@ class Watch:
             RuntimeError: If the step does not use all records that were drawn. The
                 watch is then unchanged.
         """
-        if self._latest is None:
+        draw = self.latest
+        if draw is None:
             raise RuntimeError(
                 "A step ran before its loader drew a batch. Iterate over the loader "
                 "that make_private returns, module, optimizer, data_loader = "
                 "engine.make_private(…); in a loop without make_private, add "
                 "engine.accountant.watch(data_loader)."
             )
-        draw, loader = self._latest
+        loader = draw.loader
         is_ahead = loader.is_ahead and draw.handed is None
         if batches > 1 and is_ahead:
             raise RuntimeError(
@@ -204,21 +214,15 @@ class Watch:
                 f"ones again. Write for batch in data_loader: in each epoch, with the "
                 f"loader that make_private returns, one step a batch."
             )
-        is_unseen = size is None or (is_split and loader.rate > 0)
+        is_unseen = size is None or (is_split and draw.rate > 0)
         if waiting > batches and is_unseen and not is_ahead:
             raise RuntimeError(
                 f"A step ran on {batches} of the {waiting} batches that were drawn "
                 f"since the last one. Call optimizer.step() after each batch."
             )
         expected = sum(draw.sizes[:batches])
-        if loader.is_ordered and size is not None:
-            self._compare(size, expected, is_split)
-        del draw.sizes[:batches]
-        if draw.handed is not None:
-            draw.handed -= batches
-
-    def _compare(self, size: int, expected: int, is_split: bool) -> None:
-        if size > expected or (size < expected and not is_split):
+        least = 0 if is_split else expected
+        if loader.is_ordered and not (size is None or least <= size <= expected):
             raise RuntimeError(
                 f"A step summed {size} clipped gradients. Found {expected} records in "
                 f"the batch that the loader drew: records that were left out or "
@@ -227,6 +231,9 @@ class Watch:
                 f"of one record. Write for batch in data_loader: with the loader that "
                 f"make_private returns, and train on all of each batch."
             )
+        del draw.sizes[:batches]
+        if draw.handed is not None:
+            draw.handed -= batches
 
 
 def _gradients(optimizer: Any) -> Iterator[torch.Tensor]:
@@ -239,38 +246,16 @@ def _gradients(optimizer: Any) -> Iterator[torch.Tensor]:
                 yield each
 
 
-@dataclasses.dataclass(frozen=True)
-class _Loader:
-    """The properties of a loader that a watch needs.
-
-    Attributes:
-        rate: The probability that a record is in a batch; 0 if none is claimed.
-        coincidence: The probability that two draws have the same first batch; 1 if they
-            may have it regularly.
-        is_ahead: Whether workers draw batches in advance.
-        is_ordered: Whether batches arrive in the order in which they were drawn.
-        share: The part of the batches that this process has.
-    """
-
-    rate: float
-    coincidence: float
-    is_ahead: bool
-    is_ordered: bool
-    share: opacus_processes.Share
-
-
 def reported(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
     """Returns this process's shares of a sampler's batches, which all watches count."""
     for watch, loader in sampler._watches:
-        batches = watch.drawn(
-            batches, loader, functools.partial(_rate, sampler, loader)
-        )
+        batches = watch.drawn(batches, loader, functools.partial(_rate, sampler))
     return map(sampler._share.of, batches)
 
 
-def _rate(sampler: Any, loader: _Loader) -> float:
+def _rate(sampler: Any) -> float:
     """Returns the probability that a record is in a batch; 0 if none is claimed."""
-    return float(getattr(sampler, "sample_rate", loader.rate)) if loader.rate else 0.0
+    return float(getattr(sampler, "sample_rate", 0.0))
 
 
 def drawn_rate(rate: float) -> float:
@@ -278,24 +263,16 @@ def drawn_rate(rate: float) -> float:
 
     They compare `torch.rand`, a multiple of 2⁻²⁴, with the rate in single precision. So
     a record is drawn for ⌈2²⁴ · float32(rate)⌉ of 2²⁴ values.
-
-    Args:
-        rate: The sampling rate of the sampler, in [0, 1].
     """
     single = np.float32(fields.sampling_probability(rate))
     return math.ceil(float(single) * _VALUES) / _VALUES
 
 
 def uniform(num_values: int, size: int, generator: Any) -> torch.Tensor:
-    """Returns uniform integers in [0, num_values).
+    """Returns `size` uniform integers in [0, num_values).
 
     `torch.randint` takes random bits modulo the number of values, which is uniform only
     for powers of two. So other values are drawn again.
-
-    Args:
-        num_values: The number of values.
-        size: The number of integers.
-        generator: A `torch.Generator`, or None.
     """
     power = 1 << (num_values - 1).bit_length()
     drawn = torch.randint(power, (size,), generator=generator)
@@ -305,38 +282,8 @@ def uniform(num_values: int, size: int, generator: Any) -> torch.Tensor:
     return drawn
 
 
-class WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ignore[misc]
-    """A Poisson sampler that reports each batch to its watches.
-
-    It draws what the sampler of Opacus draws, and in single precision even if that is
-    not the default of torch, so that `drawn_rate` is its rate.
-    """
-
-    def __iter__(self) -> Iterator[Any]:
-        return reported(self, self._batches())
-
-    def _batches(self) -> Iterator[list[int]]:
-        for _ in range(self.steps):
-            yield _poisson(self.num_samples, self.sample_rate, self.generator)
-
-
-class WatchedShared(uniform_sampler.DistributedUniformWithReplacementSampler):  # type: ignore[misc]
-    """A process's share of Poisson samples of all records, which reports each batch.
-
-    The sampler of Opacus draws each process's records from that process's own random
-    numbers, and leaves out empty batches. This one draws alike in all processes.
-    """
-
-    def __iter__(self) -> Iterator[Any]:
-        return reported(self, self._batches())
-
-    def _batches(self) -> Iterator[list[int]]:
-        generator = self._share.generator()
-        for _ in range(self.num_batches):
-            yield _poisson(self.total_size, self.sample_rate, generator)
-
-
 def _poisson(num_records: int, rate: float, generator: Any) -> list[int]:
+    """Returns a sample as Opacus draws it, also if torch has another default type."""
     draws = torch.rand(
         num_records, generator=generator, dtype=torch.float32, device="cpu"
     )
@@ -344,49 +291,64 @@ def _poisson(num_records: int, rate: float, generator: Any) -> list[int]:
     return batch
 
 
-class WatchedBatches(data.BatchSampler):  # type: ignore[misc]
-    """A batch sampler that reports each batch to its watches."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return reported(self, super().__iter__())
+def _poisson_samples(sampler: Any) -> Iterator[list[int]]:
+    for _ in range(sampler.steps):
+        yield _poisson(sampler.num_samples, sampler.sample_rate, sampler.generator)
 
 
-_WATCHED: dict[type, type] = {
-    uniform_sampler.UniformWithReplacementSampler: WatchedPoisson,
-    uniform_sampler.DistributedUniformWithReplacementSampler: WatchedShared,
-    data.BatchSampler: WatchedBatches,
-}
+def _shared_samples(sampler: Any) -> Iterator[list[int]]:
+    """Yields samples of all records, alike in all processes, also empty ones.
 
-
-def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
-    """Makes a loader's sampler report its batches to a watch from now on.
-
-    Args:
-        loader: A loader of a known `opacus_loaders.kind`.
-        by: The watch that receives the batches.
-        rate: The probability that a record is in a batch; 0 if none is claimed.
-        num_records: The number of records in the dataset.
-
-    Raises:
-        RuntimeError: If several processes share the loader, and theirs differ.
+    The sampler of Opacus draws each process's records from that process's own random
+    numbers, and leaves out empty batches.
     """
-    sampler = batch_sampler(loader)
+    generator = sampler._share.generator()
+    for _ in range(sampler.num_batches):
+        yield _poisson(sampler.total_size, sampler.sample_rate, generator)
+
+
+def _watched(kind: Any, batches: Callable[[Any], Iterable[Any]]) -> type:
+    """Returns a type of samplers that report each batch to their watches."""
+    return type(
+        f"Watched{kind.__name__}",
+        (kind,),
+        {"__iter__": lambda sampler: reported(sampler, batches(sampler))},
+    )
+
+
+POISSON = uniform_sampler.UniformWithReplacementSampler
+SHARED = uniform_sampler.DistributedUniformWithReplacementSampler
+_WATCHED = {
+    POISSON: _watched(POISSON, _poisson_samples),
+    SHARED: _watched(SHARED, _shared_samples),
+    data.BatchSampler: _watched(data.BatchSampler, data.BatchSampler.__iter__),
+}
+_KINDS = {watched: kind for kind, watched in _WATCHED.items()}
+
+
+def kind_of(sampler: Any) -> Any:
+    """Returns a sampler's type; if it reports its batches, its type before that."""
+    return _KINDS.get(type(sampler), type(sampler))
+
+
+def watch(loader: Any, by: Watch) -> None:
+    """Makes the sampler of a known kind of loader report its batches from now on.
+
+    An error is raised if several processes share the loader, and theirs differ.
+    """
+    sampler, num_records = batch_sampler(loader), len(loader.dataset)
     share = opacus_processes.Share()
-    if opacus_processes.count() > 1 or type(sampler) in (
-        uniform_sampler.DistributedUniformWithReplacementSampler,
-        WatchedShared,
-    ):
+    if opacus_processes.count() > 1 or kind_of(sampler) is SHARED:
         facts = {
             "number of records": num_records,
             "number of batches": len(loader),
-            "sampling rate": rate,
+            "sampling rate": _rate(sampler),
         }
         share = opacus_processes.agreed(loader, sampler.generator, facts)
     watch_sampler(
         sampler,
         by,
-        rate=rate,
-        num_records=num_records,
+        num_records,
         is_ahead=loader.num_workers > 0,
         is_ordered=getattr(loader, "in_order", True),
         share=share,
@@ -405,47 +367,29 @@ def _handing(kind: Any) -> Any:
         hands_out = True
 
         def __iter__(self) -> Iterator[Any]:
-            batches = super().__iter__()  # This draws the first ones.
-            watches = batch_sampler(self)._watches
-            return _handed(batches, [watch.handing() for watch, _ in watches])
+            batches: Iterator[Any] = super().__iter__()  # This draws the first ones.
+            for watch, _ in batch_sampler(self)._watches:
+                batches = watch.handed(batches)
+            return batches
 
     Handing.__name__ = kind.__name__
     return Handing
 
 
-def _handed(
-    batches: Iterator[Any], told: Sequence[Callable[[], None]]
-) -> Iterator[Any]:
-    for batch in batches:
-        for tell in told:
-            tell()
-        yield batch
-
-
 def watch_sampler(
     sampler: Any,
     by: Watch,
-    *,
-    rate: float,
     num_records: int,
+    *,
     is_ahead: bool = True,
     is_ordered: bool = True,
     share: opacus_processes.Share | None = None,
 ) -> None:
-    """Makes a sampler report its batches to a watch, as `watch` does.
-
-    Args:
-        sampler: A sampler of a known type.
-        by: The watch that receives the batches.
-        rate: As in `watch`.
-        num_records: As in `watch`.
-        is_ahead: Whether batches may be drawn in advance.
-        is_ordered: Whether batches arrive in the order in which they are drawn.
-        share: The part of the batches that this process has; None for all.
-    """
+    """Makes a sampler report its batches to a watch, with the fields of `_Loader`."""
+    rate = _rate(sampler)
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
     sampler._share = share or opacus_processes.Share()
-    known = _Loader(rate, coincidence, is_ahead, is_ordered, sampler._share)
+    known = _Loader(coincidence, is_ahead, is_ordered, sampler._share)
     # The class of the sampler is replaced, as a DataLoader takes no other sampler once
     # it is made. The sampler keeps its length and attributes.
     if type(sampler) in _WATCHED:

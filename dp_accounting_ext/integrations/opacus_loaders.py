@@ -4,7 +4,6 @@ from collections.abc import Callable
 import enum
 from typing import Any
 
-from opacus.utils import uniform_sampler
 from torch.utils import data
 
 from dp_accounting_ext.integrations import opacus_draws
@@ -20,13 +19,7 @@ class Kind(enum.Enum):
 
 
 def kind(loader: Any) -> Kind:
-    """Returns how a loader draws batches.
-
-    Raises:
-        TypeError: If it is not a DataLoader.
-        RuntimeError: If it has no batch, or no accountant of this package is for it.
-            The message names the sampler.
-    """
+    """Returns how a loader draws batches, and refuses one that no accountant is for."""
     if not isinstance(loader, data.DataLoader):
         raise TypeError(
             f"data_loader must be a torch.utils.data.DataLoader. Found {loader!r:.60}."
@@ -63,20 +56,22 @@ def kind(loader: Any) -> Kind:
     found = getattr(sampler, "kind", None)
     if isinstance(found, Kind):
         return found
-    if type(sampler) in _POISSON:
+    if opacus_draws.kind_of(sampler) in (opacus_draws.POISSON, opacus_draws.SHARED):
         return Kind.POISSON
-    if type(sampler) not in (data.BatchSampler, opacus_draws.WatchedBatches):
+    if opacus_draws.kind_of(sampler) is not data.BatchSampler:
         raise RuntimeError(
             f"No theorem is known for batches of {type(sampler).__name__}: pass "
             f"DataLoader(dataset, batch_size=…) without a sampler of its own."
         )
-    refuse = _REFUSED.get(type(sampler.sampler))
-    if refuse is None:
+    inner = sampler.sampler
+    if type(inner) not in _REFUSED:
         raise RuntimeError(
-            f"No theorem is known for batches of {type(sampler.sampler).__name__}: "
+            f"No theorem is known for batches of {type(inner).__name__}: "
             f"pass DataLoader(dataset, batch_size=…, shuffle=True)."
         )
-    refuse(sampler.sampler)
+    is_refused, words = _REFUSED[type(inner)]
+    if is_refused(inner):
+        raise RuntimeError(words)
     return Kind.SHUFFLED
 
 
@@ -103,14 +98,8 @@ def _refuse_repeated_records(dataset: Any) -> None:
 
 
 def refuse_loss(loader: Any) -> None:
-    """Refuses a loader whose sampler would be replaced by one of the whole dataset.
-
-    Raises:
-        RuntimeError: If the loader's choice of records, or their weights, would be
-            lost.
-    """
-    sampler = opacus_draws.batch_sampler(loader)
-    inner = getattr(sampler, "sampler", None)
+    """Refuses a loader of a subset, which Opacus would replace by the whole dataset."""
+    inner = getattr(opacus_draws.batch_sampler(loader), "sampler", None)
     if isinstance(inner, data.SubsetRandomSampler):
         raise RuntimeError(
             "SubsetRandomSampler would be dropped, and batches drawn from the whole "
@@ -119,14 +108,20 @@ def refuse_loss(loader: Any) -> None:
         )
 
 
-def refuse_unshared(loader: Any) -> None:
-    """Refuses a loader of which each of several processes would draw all records.
+def refuse_other(loader: Any, meant: Kind, mechanism: str) -> None:
+    """Refuses a loader that draws batches otherwise than an accountant is for.
 
-    Raises:
-        RuntimeError: If it is such a loader, and there are several processes.
+    So is one of which each of several processes would draw all records.
     """
-    sampler, processes = opacus_draws.batch_sampler(loader), opacus_processes.count()
-    is_shared = kind(loader) is Kind.BALLS_AND_BINS or type(sampler) in _SHARED
+    found = kind(loader)
+    if found is not meant:
+        raise RuntimeError(
+            f"PrivacyEngine(accountant={mechanism!r}) is for {meant.value}. Found "
+            f"{found.value}: {_REMEDIES[meant, found]}"
+        )
+    processes = opacus_processes.count()
+    sampler = opacus_draws.kind_of(opacus_draws.batch_sampler(loader))
+    is_shared = found is Kind.BALLS_AND_BINS or sampler is opacus_draws.SHARED
     if processes > 1 and not is_shared:
         raise RuntimeError(
             f"Processes must share the records of a batch. Found {processes}, each of "
@@ -137,59 +132,71 @@ def refuse_unshared(loader: Any) -> None:
         )
 
 
-_SHARED = {
-    uniform_sampler.DistributedUniformWithReplacementSampler,
-    opacus_draws.WatchedShared,
-}
-_POISSON = _SHARED | {
-    uniform_sampler.UniformWithReplacementSampler,
-    opacus_draws.WatchedPoisson,
-}
-
-
-def _accepted(sampler: Any) -> None:
-    """Accepts a sampler that yields each record once."""
-
-
-def _random(sampler: Any) -> None:
-    if sampler.replacement or sampler.num_samples > len(sampler.data_source):
+def refuse_poisson(loader: Any, meant: Kind, mechanism: str) -> None:
+    """Refuses a loader in whose place Opacus would draw what the user did not mean."""
+    if meant is not Kind.POISSON:
         raise RuntimeError(
-            "RandomSampler draws a record several times in an epoch: remove "
-            "replacement=True and num_samples=…, or compose "
-            "SampledWithReplacementDpEvent, under REPLACE_ONE, yourself."
+            f"make_private(…) draws Poisson samples in place of the loader's "
+            f"batches: add poisson_sampling=False for accountant="
+            f"{mechanism!r}, or write accountant='certified'."
         )
-
-
-def _subset(sampler: Any) -> None:
-    if len(set(sampler.indices)) < len(sampler.indices):
+    if kind(loader) is Kind.BALLS_AND_BINS:
         raise RuntimeError(
-            "indices of SubsetRandomSampler must differ. Found some twice: a record "
-            "would be in several batches of an epoch."
+            "make_private(…) draws Poisson samples in place of balls-and-bins "
+            "batches: write PrivacyEngine(accountant='balls_and_bins') and "
+            "make_private(…, poisson_sampling=False)."
         )
+    refuse_loss(loader)
 
 
-def _weighted(sampler: Any) -> None:
-    raise RuntimeError(
+_POISSON, _BINS, _SHUFFLED = Kind
+_WRAP = (
+    "add data_loader = certified.balls_and_bins(data_loader, engine.accountant) before "
+    "make_private(…, poisson_sampling=False)."
+)
+_TO_SHUFFLED = (
+    "write PrivacyEngine(accountant='shuffled'), whose ε holds where a record is "
+    "replaced, or "
+)
+_TO_BINS = "write PrivacyEngine(accountant='balls_and_bins')."
+_TO_POISSON = "write PrivacyEngine(accountant='certified')."
+# The remedy for each kind of accountant and of loader.
+_REMEDIES = {
+    (_POISSON, _SHUFFLED): f"{_TO_SHUFFLED}remove poisson_sampling=False.",
+    (_POISSON, _BINS): _TO_BINS,
+    (_BINS, _SHUFFLED): f"{_TO_SHUFFLED}{_WRAP}",
+    (_BINS, _POISSON): f"{_TO_POISSON[:-1]}, or {_WRAP}",
+    (_SHUFFLED, _POISSON): _TO_POISSON,
+    (_SHUFFLED, _BINS): _TO_BINS,
+}
+# Whether samplers of a type are refused, and the error.
+_REFUSED: dict[type, tuple[Callable[[Any], bool], str]] = {
+    data.SequentialSampler: (lambda sampler: False, ""),
+    data.RandomSampler: (
+        lambda sampler: (
+            sampler.replacement or sampler.num_samples > len(sampler.data_source)
+        ),
+        "RandomSampler draws a record several times in an epoch: remove "
+        "replacement=True and num_samples=…, or compose "
+        "SampledWithReplacementDpEvent, under REPLACE_ONE, yourself.",
+    ),
+    data.SubsetRandomSampler: (
+        lambda sampler: len(set(sampler.indices)) < len(sampler.indices),
+        "indices of SubsetRandomSampler must differ. Found some twice: a record "
+        "would be in several batches of an epoch.",
+    ),
+    data.WeightedRandomSampler: (
+        lambda sampler: True,
         "WeightedRandomSampler has no ε of its own here, and Opacus' Poisson samples "
         "would drop its weights. Pass DataLoader(dataset, batch_size=…), or draw "
         "record i with a fixed probability q_i and compose PoissonSampledDpEvent of "
-        "the largest one, as the page recipes shows."
-    )
-
-
-def _distributed(sampler: Any) -> None:
-    raise RuntimeError(
+        "the largest one, as the page recipes shows.",
+    ),
+    data.DistributedSampler: (
+        lambda sampler: True,
         "DistributedSampler repeats records where processes do not divide their "
         "number, and Opacus drops it. Pass DataLoader(dataset, batch_size=…) of all "
         "records, with the batch size of all processes together: make_private gives "
-        "each process its share."
-    )
-
-
-_REFUSED: dict[type, Callable[[Any], None]] = {
-    data.DistributedSampler: _distributed,
-    data.SequentialSampler: _accepted,
-    data.RandomSampler: _random,
-    data.SubsetRandomSampler: _subset,
-    data.WeightedRandomSampler: _weighted,
+        "each process its share.",
+    ),
 }

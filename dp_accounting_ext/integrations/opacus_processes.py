@@ -62,13 +62,8 @@ class Share:
 def agreed(loader: Any, generator: Any, facts: Mapping[str, Any]) -> Share:
     """Returns the share of this process, after a comparison of all processes' loaders.
 
-    Args:
-        loader: A loader of all records.
-        generator: Of its random numbers: a `torch.Generator`, or None.
-        facts: What must be the same in all processes, by its name.
-
-    Raises:
-        RuntimeError: If the processes have different loaders. It is raised in each.
+    The facts, by their names, must be the same in all processes. If they are not, the
+    error is raised in each.
     """
     number = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
     of_records = {"records in the same order": _fingerprint(loader.dataset)}
@@ -82,24 +77,12 @@ def agreed(loader: Any, generator: Any, facts: Mapping[str, Any]) -> Share:
 
 
 def together(
-    optimizer: Any,
-    processes: int,
-    check: Callable[[], Mapping[str, Any]],
+    optimizer: Any, processes: int, check: Callable[[], Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Runs the check of a step, and compares what it found in all processes.
+    """Returns what the check of a step found, which must be the same in all processes.
 
-    Args:
-        optimizer: The optimizer of the step.
-        processes: The number of processes that share the batches.
-        check: Returns what must be the same in all processes, by its name.
-
-    Returns:
-        What the check found.
-
-    Raises:
-        RuntimeError: If the optimizer does not add up the gradients of the processes, a
-            process refuses the step, or their findings differ. It is raised in each, so
-            that none waits for another.
+    If a process refuses the step, or findings differ, an error is raised in each, so
+    that none waits for another.
     """
     if count() == processes == 1:
         return check()
@@ -110,7 +93,7 @@ def together(
         found = check()
     except (RuntimeError, TypeError, ValueError) as caught:
         error = caught
-    told = _gathered((found, None if error is None else str(error)))
+    told = _gathered((found, error and str(error)))
     if error is not None:
         raise error
     for process, (_, words) in enumerate(told):
@@ -126,17 +109,7 @@ def together(
 
 
 def refuse_module(module: Any, clipping: str, grad_sample_mode: str) -> None:
-    """Refuses a module and a way of clipping that processes cannot share.
-
-    Args:
-        module: The module of `make_private`.
-        clipping: Its way of clipping.
-        grad_sample_mode: Its way of finding gradients.
-
-    Raises:
-        RuntimeError: If it is not Opacus' own module for several processes where there
-            are several, or its gradients are not clipped as a whole.
-    """
+    """Refuses a module, or a way of clipping, that processes cannot share."""
     kind = type(module)
     names = {each.__name__ for each in kind.__mro__}
     is_parallel = _PARALLEL.rpartition(".")[2] in names

@@ -37,6 +37,9 @@ TAIL_SHARE = 1e-7
 # The same share of the least false positive rate of a trade-off curve, and of the δ of
 # the direction ADD in brackets by sampling.
 COARSE_TAIL_SHARE = 1e-6
+# A composition of more different parts than this has fewer cells, in proportion to the
+# root of their number. The bracket of a schedule of 1,000 noises is then 0.1 % wider.
+_FEW_PARTS = 32
 # A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
 # The likely δ is the least δ to this power.
@@ -129,6 +132,14 @@ class Accuracy:
     def with_tails(self, tail_mass: float) -> "Accuracy":
         """Returns the same with tails of another mass."""
         return dataclasses.replace(self, tail_mass=tail_mass)
+
+    def of_many(self, parts: int) -> "Accuracy":
+        """Returns the accuracy of a composition of a number of different parts.
+
+        Each part costs a pair and a sum, so that many parts have fewer cells.
+        """
+        share = math.sqrt(min(_FEW_PARTS / max(parts, 1), 1.0))
+        return self.with_cells(max(round(self.resolution.cells * share), FEWEST_CELLS))
 
     def with_cells(self, cells: int) -> "Accuracy":
         """Returns the same with another number of cells in a scale."""

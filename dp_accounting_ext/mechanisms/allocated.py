@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.amplification import counts
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
-from dp_accounting_ext.amplification.k_of_t import few_out_of_t
-from dp_accounting_ext.amplification.k_of_t import k_out_of_t
+from dp_accounting_ext.amplification import scores
+from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
@@ -19,34 +19,33 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import renyi_of_pairs
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.mechanisms import renyi_curves
+from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import gaussian_allocation as renyi_allocation
 from dp_accounting_ext.renyi import ratio_moments
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
+Hinges = profile_pairs.Hinges
 Mechanism = interface.Mechanism
 
 # Certified: the relative rounding error of a sum of positive terms, each of which has a
 # few products and sums.
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
-# Tuning: the bounds on k of t steps that are tried. Let v be the variance of a step's
-# ratio, so that v k / t is about that of the mean ratio in a block of one draw. Only
-# blocks of one draw are tried if this, times k / 10 if k is larger than ten, and plus
-# the share by which unequal sizes of blocks raise the variance of the loss, is at most
-# `_LITTLE`. (With a quarter of it, ε of 10 of 1000 steps, σ = 1, 10 runs, falls by
-# 0.02 % in three times the time.) Otherwise blocks of a few draws
-# are tried, except if k > 3, v k³ / t is above `_MANY` and v (t / k − 1)² above
-# `_STEEP`, where the theorem is the smaller bound. The theorem is tried if v k² / t
-# times ln(1/δ) is above `_FEW`.
-_LITTLE, _MANY, _STEEP, _FEW = 0.02, 200.0, 20.0, 3.0
+# Tuning: the bounds on k of t steps that are computed besides blocks of one draw. Let v
+# be the variance of a step's ratio, so that v k/t is about that of the mean ratio in a
+# block. What blocks lose is about this, times k/10 if k is larger than ten, plus the
+# share by which unequal sizes of blocks raise the variance of the loss: if that is at
+# most `_LITTLE`, other bounds lose more by their lattices. The theorem is tried if
+# v k²/t times ln(1/δ) is above `_FEW`; without this, 4 of 56 steps take four times as
+# long for the same bound. Blocks of two draws are tried unless blocks have three steps
+# or more, and v k³/t is above `_MANY`; without this, 51 of 619 steps take 2.5 times as
+# long for the same bound.
+_LITTLE, _FEW, _MANY = 0.02, 3.0, 200.0
 # Tuning: where sums and single steps reveal the same but for this share of the mean
 # loss, sums are taken, as their law has a closed form.
 _NEGLIGIBLE = 1e-3
-# Tuning: the share by which a block may be longer than in proportion to its draws.
-_UNEVEN = 0.05
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
@@ -98,7 +97,7 @@ class RandomAllocation(Mechanism):
         if bound is Bound.UPPER:
             return self._upper_pairs(step, accuracy)
         remove, add = (
-            allocation_by_sum.lower_pair(
+            scores.lower_pair(
                 step.of(direction),
                 self.num_selected,
                 self.num_steps,
@@ -126,18 +125,17 @@ class RandomAllocation(Mechanism):
         if in_block * max(1.0, draws / 10) + uneven <= _LITTLE:
             return blocks
         known = [blocks]
-        many = draws > 3 and draws**2 * in_block > _MANY
-        if not (many and variance * (steps / draws - 1) ** 2 > _STEEP):
-            known.append(self.in_few().pairs(Bound.UPPER, accuracy))
+        if steps < 3 * draws or draws**2 * in_block <= _MANY:
+            known.append(self.in_twos().pairs(Bound.UPPER, accuracy))
         removed = [pairs.remove for pairs in known]
         if draws * in_block * -math.log(accuracy.likely_delta) > _FEW:
-            remove = k_out_of_t.upper_pair(
+            remove = counts.upper_pair(
                 step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
             )
         else:
-            remove = hinges.least([hinges.Hinges.of(pair) for pair in removed])
-        added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
-        return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
+            remove = profile_pairs.least([Hinges.of(pair) for pair in removed])
+        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
+        return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
         """Returns a normal bound on the loss; see `Mechanism.loss_tail`.
@@ -169,7 +167,7 @@ class RandomAllocation(Mechanism):
             added = removed
             if steps > 1:
                 block = RandomAllocation(self.inner, 1, steps)
-                pairs = renyi_of_pairs.divergences(block, above, Bound.UPPER)
+                pairs = renyi_curves.divergences(block, above, Bound.UPPER)
                 removed, added = np.minimum(removed, pairs[0]), pairs[1]
             total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))
@@ -186,7 +184,7 @@ class RandomAllocation(Mechanism):
             return f"the mean of the steps' likelihood ratios, each step by {inner}"
         if bound is Bound.UPPER:
             return (
-                "the smallest of blocks with one draw each, blocks with a few draws "
+                "the smallest of blocks with one draw each, blocks with two draws "
                 f"each, and a bound by counts, each step by {inner}"
             )
         return f"a sum of scores, one for each step, each step by {inner}"
@@ -229,44 +227,30 @@ class RandomAllocation(Mechanism):
     def _block_sizes(self) -> list[tuple[int, int]]:
         """Returns each size of a block in steps, and the number of such blocks."""
         size, longer = divmod(self.num_steps, self.num_selected)
-        counts = [(size, self.num_selected - longer), (size + 1, longer)]
-        return [(steps, number) for steps, number in counts if number]
+        blocks = [(size, self.num_selected - longer), (size + 1, longer)]
+        return [(steps, number) for steps, number in blocks if number]
 
-    def in_few(self) -> compositions.Composition:
-        """Returns allocations of a few draws whose composition dominates one run.
+    def in_twos(self) -> compositions.Composition:
+        """Returns allocations of two draws whose composition dominates one run.
 
-        The steps are divided into blocks of a few draws each. The number of steps in a
-        block is about in proportion to its draws. A block has 3 draws if k = 3 or if
-        more than seven tenths of the steps are drawn, and 2 draws otherwise. The last
-        block has the draws that are left over. Up to the error of its computation, this
-        composition is dominated by that of blocks of one draw.
+        The steps are divided into blocks of two draws each, and one of a single draw if
+        k is odd. The number of steps in a block is about in proportion to its draws.
         """
-        draws, steps = self.num_selected, self.num_steps
-        usual = 3 if draws == 3 or 10 * draws > 7 * steps else 2
-        number, rest = divmod(draws, usual)
-        taken = round(rest * steps / draws)
-        # Blocks of one size take half as long as blocks of two sizes.
-        even = steps - number * round((steps - taken) / number)
-        if abs(even - taken) <= _UNEVEN * taken:
-            taken = even
-        size, longer = divmod(steps - taken, number)
-        blocks = [
-            (usual, size, number - longer),
-            (usual, size + 1, longer),
-            (rest, taken, min(rest, 1)),
-        ]
-        return compositions.Composition(
-            tuple(
-                (
-                    allocate(self.inner, drawn, length)
-                    if drawn in (1, length)
-                    else FewOutOfSteps(self.inner, drawn, length),
-                    count,
+        number, rest = divmod(self.num_selected, 2)
+        taken = round(rest * self.num_steps / self.num_selected)
+        size, longer = divmod(self.num_steps - taken, number)
+        blocks: dict[Mechanism, int] = {}
+        if rest:
+            blocks[allocate(self.inner, 1, taken)] = 1
+        for steps, count in ((size, number - longer), (size + 1, longer)):
+            if count:
+                block = (
+                    allocate(self.inner, 2, steps)
+                    if steps == 2
+                    else TwoOutOfSteps(self.inner, steps)
                 )
-                for drawn, length, count in blocks
-                if count
-            )
-        )
+                blocks[block] = count
+        return compositions.Composition(tuple(blocks.items()))
 
     def claims(self) -> interface.Claims:
         all_of_them = interface.claims_of({self.inner: self.num_selected})
@@ -278,17 +262,15 @@ class RandomAllocation(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class FewOutOfSteps(Mechanism):
-    """2- or 3-out-of-t allocation, bounded by means over groups of steps.
+class TwoOutOfSteps(Mechanism):
+    """2-out-of-t allocation, bounded by means over groups of steps.
 
     Attributes:
         inner: The mechanism of one step.
-        num_selected: The number k of steps with a record, 2 or 3.
-        num_steps: The number t of steps, t > k.
+        num_steps: The number t of steps, t > 2.
     """
 
     inner: Mechanism
-    num_selected: int
     num_steps: int
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
@@ -296,15 +278,15 @@ class FewOutOfSteps(Mechanism):
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         step = _pairs_of_step(self.inner, bound, accuracy, self.num_steps)
         return step.map(
-            lambda pair: few_out_of_t.few_out_of_t(
-                pair, self.num_selected, self.num_steps, tail_mass=accuracy.tail_mass
+            lambda pair: two_out_of_t.two_out_of_t(
+                pair, self.num_steps, tail_mass=accuracy.tail_mass
             )
         )
 
 
-def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
+def allocate_to_schedule(numbers: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
     """Returns 1-out-of-t allocation over steps that differ or never ran."""
-    ran = {part: count for part, count in counts.items() if part != compositions.NO_OP}
+    ran = {part: count for part, count in numbers.items() if part != compositions.NO_OP}
     known = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
     null_probability = float(
         num_steps - sum(ran.values()) - sum(count for _, count in known)
@@ -344,7 +326,7 @@ class ScheduledAllocation(Mechanism):
     infinity_mass: float
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        counts = [count for _, count in self.items]
+        numbers = [count for _, count in self.items]
         each = [
             _pairs_of_step(part, bound, accuracy, self.num_steps)
             for part, _ in self.items
@@ -357,11 +339,11 @@ class ScheduledAllocation(Mechanism):
                 random_allocation.uneven_allocation(
                     [
                         random_allocation.Steps(pair, count)
-                        for pair, count in zip(steps, counts, strict=True)
+                        for pair, count in zip(steps, numbers, strict=True)
                     ],
                     accuracy,
                 ),
-                sum(counts) / self.num_steps,
+                sum(numbers) / self.num_steps,
             )
 
         return DirectedPairs.combined(each, mean)

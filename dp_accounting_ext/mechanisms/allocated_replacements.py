@@ -6,13 +6,14 @@ random, and by a chain otherwise.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 
-from dp_accounting_ext.amplification import allocated_group
-from dp_accounting_ext.amplification import allocated_group_above
+from dp_accounting_ext.amplification import group_counts
+from dp_accounting_ext.amplification import group_scores
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
+from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -23,7 +24,6 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import few_atoms
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -77,7 +77,7 @@ def _replaced_draws(
     # part, the chain is up to 9 % smaller (4 of 6 steps). Otherwise it never was.
     is_dense = 2 * mechanism.num_selected > mechanism.num_steps
     above = chain if is_dense else compositions.compose(blocks)
-    return known_bounds.Between(below, above)
+    return known_bounds.between(below, above)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,11 +101,11 @@ class AllocatedGroup(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
-            return allocated_group.lower_pairs(self.allocation, self.members, accuracy)
+            return group_scores.lower_pairs(self.allocation, self.members, accuracy)
         known = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
             return known
-        remove = allocated_group_above.upper_pair(
+        remove = group_counts.upper_pair(
             self.allocation,
             self.members,
             known.remove,
@@ -113,10 +113,9 @@ class AllocatedGroup(Mechanism):
         )
         return DirectedPairs(remove, known.add)
 
-    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        if bound is Bound.UPPER:
-            return {self: 1}
-        return {self._revealed_sum() or self: 1}
+    def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
+        revealed = self._revealed_sum() if bound is Bound.LOWER else None
+        return [{revealed or self: 1}]
 
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * self.members)
@@ -138,7 +137,7 @@ class AllocatedGroup(Mechanism):
 
         The bound by scores counts at most 64 members.
         """
-        share = max(self.members / allocated_group.MOST_MEMBERS, 1.0)
+        share = max(self.members / group_scores.MOST_MEMBERS, 1.0)
         furthest = max(steps.shift for steps in self.allocation.steps)
         number = sum(steps.count for steps in self.allocation.steps)
         if not allocated.sum_reveals_more(share, furthest**2, number):
@@ -166,12 +165,8 @@ class LeavingQuickly(Mechanism):
         nothing = dominating_pair.trivial_pair(bound)
         if bound is Bound.LOWER:
             return DirectedPairs.same(nothing)
-        remove = allocated_group_above.upper_pair(
-            self.allocation,
-            self.members,
-            nothing,
-            accuracy,
-            is_rough=True,
+        remove = group_counts.upper_pair(
+            self.allocation, self.members, nothing, accuracy, is_rough=True
         )
         return DirectedPairs(remove, nothing)
 
@@ -219,7 +214,7 @@ class LeaveAndJoin(Mechanism):
         """
         leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
-        first = few_atoms.reduced(first, _FEW_ATOMS)
+        first = chained_pairs.reduced(first, _FEW_ATOMS)
         finer, before = accuracy.tail_mass, math.inf
         while True:
             fine = accuracy.with_tails(finer)
@@ -283,7 +278,7 @@ class ReplacedDraws(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         (drawn,) = self.step.steps
-        pair = allocation_by_sum.replaced_pair(
+        pair = scores.replaced_pair(
             (drawn.shift, drawn.probability, self.step.null_probability),
             self.mechanism.num_selected,
             self.mechanism.num_steps,

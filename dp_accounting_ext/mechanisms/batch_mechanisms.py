@@ -21,12 +21,11 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import trade_off_curves
 
@@ -108,7 +107,7 @@ class WithoutNoise(batches.Base):
         self, distances: FloatArray, accuracy: Accuracy
     ) -> tuple[FloatArray, trade_off_curves.Curves]:
         return np.minimum(distances, 1.0), trade_off_curves.PairCurves(
-            {1.0: hinges.TRIVIAL}
+            {1.0: profile_pairs.TRIVIAL}
         )
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
@@ -154,7 +153,7 @@ class Answer(batches.Base):
     ) -> tuple[FloatArray, trade_off_curves.Curves]:
         answered = self.on(((1.0, 1.0),), batches.NONE)
         pair = interface.pairs_of_part(answered, Bound.UPPER, accuracy).remove
-        curves = trade_off_curves.PairCurves({1.0: hinges.Hinges.of(pair)})
+        curves = trade_off_curves.PairCurves({1.0: profile_pairs.Hinges.of(pair)})
         return np.minimum(np.ceil(distances), 1.0), curves
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
@@ -180,7 +179,7 @@ class _Answered(Mechanism):
             sides.append((self._answers(self.removed), without))
         if self.inserted[0]:
             sides.append((without, self._answers(self.inserted)))
-        error = discrete.FEW_ERROR + batches.WEIGHT_ERROR
+        error = discrete_outputs.FEW_ERROR + batches.WEIGHT_ERROR
         each = [
             output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
         ]
@@ -236,7 +235,7 @@ class NeighboringBatches(batches.Base):
         if self.is_bounded:
             distances = np.minimum(distances, 1.0)
         known = {
-            distance: hinges.Hinges.of(
+            distance: profile_pairs.Hinges.of(
                 interface.pairs_of_part(self.at(distance), Bound.UPPER, accuracy).remove
             )
             for distance in np.unique(distances[distances > 0]).tolist()
@@ -254,8 +253,8 @@ class NeighboringBatches(batches.Base):
         """Returns the mechanism on two batches at a distance above 0."""
         if distance == 1 or self.is_bounded:
             return self._either
-        return known_bounds.UpperOnly(
-            chained.ChainedSplit(self._either, int(distance), 0)
+        return known_bounds.between(
+            None, chained.ChainedSplit(self._either, int(distance), 0)
         )
 
     def check(self, distances: FloatArray) -> None:

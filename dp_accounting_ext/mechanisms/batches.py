@@ -36,9 +36,9 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import renyi_of_pairs
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import batch_laws
-from dp_accounting_ext.pairs import few_atoms
+from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.pairs import trade_off_curves
 
@@ -184,7 +184,7 @@ def on_batches(
     is_one = sum(part.probability > 0 for part in parts) == 1
     if (is_attained and is_one) or mechanism == compositions.NO_OP:
         return mechanism
-    return known_bounds.UpperOnly(mechanism)
+    return known_bounds.between(None, mechanism)
 
 
 def on_batch_laws(
@@ -350,7 +350,7 @@ class OnBatchLaws(Mechanism):
         least = likeliest[~is_together_rare][0]
         is_rare = weights.max(axis=0) < least
         if not is_rare.any():
-            return renyi_of_pairs.upper(self, orders)
+            return renyi_curves.upper(self, orders)
         kept = np.flatnonzero(~is_rare)
         likely = weights[:, kept] / weights[:, kept].sum(axis=1, keepdims=True)
         first, second = (tuple(row) for row in likely.tolist())
@@ -361,7 +361,7 @@ class OnBatchLaws(Mechanism):
             second=second,
             distances=tuple(tuple(row) for row in matrix.tolist()),
         )
-        found = renyi_of_pairs.upper(usual, orders)
+        found = renyi_curves.upper(usual, orders)
         lost = floats.raised(float(weights[:, is_rare].sum(axis=1).max()))
         failure = min(found.failure_probability + lost, 1.0)
         return interface.Divergences(found.values, failure)
@@ -451,12 +451,12 @@ class RandomChoice(Mechanism):
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
             pair = dominating_pair.mixture(pairs, weights)
             pair = dataclasses.replace(pair, mass_error=pair.mass_error + self.error)
-            return few_atoms.reduced(pair)
+            return chained_pairs.reduced(pair)
 
         # There may be dozens, each of which has a quarter of a million atoms where
         # there is little noise.
         each = [
-            interface.pairs_of_part(part, bound, accuracy).map(few_atoms.reduced)
+            interface.pairs_of_part(part, bound, accuracy).map(chained_pairs.reduced)
             for part, _ in self.drawn
         ]
         return DirectedPairs.combined(each, mixed)

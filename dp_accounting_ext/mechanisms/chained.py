@@ -125,9 +125,9 @@ class ChainedSplit(Mechanism):
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * (self.removed + self.inserted))
 
-    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+    def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
         revealed = self.sum_of(1) if bound is Bound.LOWER else None
-        return {revealed or self: 1}
+        return [{revealed or self: 1}]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,16 +39,16 @@ class Composition(Mechanism):
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
 
-        share = accuracy.shared(copies)
+        share = accuracy.shared(copies).of_many(len(parts))
         made = [
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        whole = accuracy.with_cells(_WHOLE_CELLS)
+        whole = accuracy.with_cells(_WHOLE_CELLS).of_many(len(parts))
         return composed_losses.ComposedLosses(made, bound, whole).pairs()
 
-    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        return dict(self.items)
+    def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
+        return [dict(self.items)]
 
     def basis(self, bound: Bound) -> str:
         found = dict.fromkeys(part.basis(bound) for part, _ in self.items)
@@ -90,9 +90,9 @@ def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
 
 
 def flatten(
-    counts: Mapping[Mechanism, int], bound: Bound, *, other: bool = False
+    counts: Mapping[Mechanism, int], bound: Bound, route: int = 0
 ) -> dict[Mechanism, int]:
-    """Returns mechanisms without parts, with counts, whose composition is the bound.
+    """Returns mechanisms known by their own pairs, whose composition is the bound.
 
     All Gaussian mechanisms are merged into one, rounded to the bound's side. All
     mechanisms that are known by their Rényi divergences are merged into one as well, as
@@ -101,13 +101,15 @@ def flatten(
     Args:
         counts: The mechanisms to compose, with counts.
         bound: The side of the bound.
-        other: Whether to take the other upper bound of each mechanism.
+        route: Which of the routes of each mechanism to take; the last one, if it has
+            fewer.
     """
     flat: dict[Mechanism, int] = {}
     stack = list(counts.items())
     while stack:
         mechanism, count = stack.pop()
-        parts = mechanism.other_parts() if other else mechanism.parts(bound)
+        routes = mechanism.routes(bound)
+        parts = routes[min(route, len(routes) - 1)]
         if mechanism in parts:
             flat[mechanism] = flat.get(mechanism, 0) + count
         else:
@@ -127,6 +129,19 @@ def flatten(
         additive_noise.Gaussian((1 + rounding) / math.sqrt(precision)): 1
     }
     return merged | {m: n for m, n in flat.items() if m not in gaussians}
+
+
+def routes(counts: Mapping[Mechanism, int], bound: Bound) -> list[dict[Mechanism, int]]:
+    """Returns all compositions that bound another; the best of them counts.
+
+    Args:
+        counts: The mechanisms to compose, with counts.
+        bound: The side of the bound.
+    """
+    found = [flatten(counts, bound)]
+    while (following := flatten(counts, bound, len(found))) != found[-1]:
+        found.append(following)
+    return found
 
 
 def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:

@@ -182,7 +182,7 @@ class GroupedBetween(Grouped):
 
     def split(self, removed: int, inserted: int) -> Mechanism:
         both = (each.split(removed, inserted) for each in (self.below, self.above))
-        return known_bounds.Between(*both)
+        return known_bounds.between(*both)
 
     def has_few_rows(self) -> bool:
         return self.above.has_few_rows()
@@ -231,51 +231,46 @@ class GroupedByChain(Grouped):
         return interface.Divergences(values[np.newaxis], failure)
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        above = self._above(removed, inserted)
-        below = above
-        if not self.is_replaced and not self.inner.claims().is_symmetric:
-            # The members who join may contribute nothing, so leaving is a lower bound.
-            leave = allocated_replacements.group(self.inner, removed)
-            if leave is not None:
-                below = leave
-        if below == above:
-            return above
-        return known_bounds.Between(
-            below, above, self._above_quickly(removed, inserted)
-        )
-
-    def _above_quickly(self, removed: int, inserted: int) -> Mechanism | None:
-        """Returns a looser bound from above for a split, in a tenth of the time."""
-        leave = allocated_replacements.group(self.inner, max(removed, 2))
-        if not inserted or self.has_one_split() or not (leave and leave.has_theorem):
-            return None
-        return allocated_replacements.LeaveAndJoin(
-            self.inner, removed, inserted, leave.allocation
-        )
-
-    def _above(self, removed: int, inserted: int) -> Mechanism:
-        """Returns a mechanism that dominates a split."""
         if self.is_replaced:
             return chained.chain(self.inner, self.group_size, 0)
         if self.inner.claims().is_symmetric:
             return chained.chain(self.inner, removed, inserted)
-        if self.has_one_split():
-            return self._any_split()
         leave = allocated_replacements.group(self.inner, removed)
+        above = self._above(removed, inserted, leave)
+        # The members who join may contribute nothing, so leaving is a lower bound.
+        return known_bounds.between(leave or above[0], *above)
+
+    def _above(
+        self,
+        removed: int,
+        inserted: int,
+        leave: allocated_replacements.AllocatedGroup | None,
+    ) -> list[Mechanism]:
+        """Returns mechanisms that dominate a split.
+
+        Args:
+            removed: The number of members who leave.
+            inserted: The number of members who join.
+            leave: The mechanism of members who leave Gaussian steps, if it is one.
+        """
+        if self.has_one_split():
+            return [self._any_split()]
         if leave is None:
-            return chained.chain(self.inner, removed, inserted)
+            return [chained.chain(self.inner, removed, inserted)]
         if not inserted:
-            return leave
-        quickly = self._above_quickly(removed, inserted)
-        if quickly is not None and self.group_size > _MOST_ALLOCATED:
-            return known_bounds.LeastOf(self._any_split(), quickly)
+            return [leave]
+        if leave.has_theorem and self.group_size > _MOST_ALLOCATED:
+            bundled = allocated_replacements.LeaveAndJoin(
+                self.inner, removed, inserted, leave.allocation
+            )
+            return [self._any_split(), bundled]
         join = allocated_replacements.group(self.inner, inserted)
         joining = (
             chained.chain(join, 0, 1)
             if join
             else chained.chain(self.inner, 0, inserted)
         )
-        return chained.InARow(leave, joining)
+        return [chained.InARow(leave, joining)]
 
     def _any_split(self) -> Mechanism:
         """Returns one chain that dominates every split of the group."""
@@ -305,7 +300,7 @@ class GroupedAnswers(Grouped):
         joining = chained.chain(self.inner, 0, 1)
         reports = [self.inner] * removed + [joining] * inserted
         every = compositions.compose(collections.Counter(reports))
-        return known_bounds.Between(reports[0], every) if every != reports[0] else every
+        return known_bounds.between(reports[0], every)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -437,7 +432,7 @@ def scenarios(
         for part, count in counts.items():
             split = _split(as_group(part), removed, inserted)
             if leaving_is_worst and removed < size and split != part:
-                split = known_bounds.UpperOnly(split)
+                split = known_bounds.between(None, split)
             scenario[split] = scenario.get(split, 0) + count
         if scenario not in found:
             found.append(scenario)

@@ -219,18 +219,13 @@ class Mechanism(abc.ABC):
         """
         return None
 
-    def parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
-        """Returns mechanisms with counts whose composition bounds one run."""
-        return {self: 1}
+    def routes(self, bound: Bound) -> "Sequence[Mapping[Mechanism, int]]":
+        """Returns compositions, each of which bounds one run on this side.
 
-    def other_parts(self) -> "Mapping[Mechanism, int]":
-        """Returns other mechanisms, with counts, whose composition dominates one run.
-
-        The smaller of the bounds of both compositions counts. Where bounds need not be
-        tight, this one is computed first, and `parts` only if it is not small enough.
-        Elsewhere `parts` comes first. By default there is no other.
+        Each is mechanisms with counts. The best of their bounds counts. By default a
+        run is bounded by its own pairs alone.
         """
-        return self.parts(Bound.UPPER)
+        return [{self: 1}]
 
     def basis(self, bound: Bound) -> str:
         """Returns a short description of the bound of one run on this side."""

@@ -9,9 +9,9 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -42,103 +42,59 @@ class KnownPairs(interface.Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class UpperOnly(interface.Mechanism):
-    """A mechanism that another one dominates, so that its lower bound is unknown."""
-
-    inner: interface.Mechanism
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return interface.pairs_of(self.inner, bound, accuracy)
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return interface.NOTHING
-        return self.inner.basis(bound)
-
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {self.inner if bound is Bound.UPPER else self: 1}
-
-    def claims(self) -> interface.Claims:
-        return self.inner.claims()
-
-
-@dataclasses.dataclass(frozen=True)
-class LeastOf(interface.Mechanism):
-    """A mechanism that two others dominate. Its bound is the smaller one at every κ.
+class Bracket(interface.Mechanism):
+    """A mechanism known by others: one that it dominates, and some that dominate it.
 
     Attributes:
-        first: A mechanism that dominates it. The claims are those of this one.
-        second: Another mechanism that dominates it.
+        below: A mechanism that it dominates, or None if no lower bound is known.
+        above: Mechanisms that dominate it, at least one. The smallest of their bounds
+            counts. The claims are those of the first.
     """
 
-    first: interface.Mechanism
-    second: interface.Mechanism
+    below: interface.Mechanism | None
+    above: tuple[interface.Mechanism, ...]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.LOWER:
+        each = [interface.pairs_of(part, bound, accuracy) for part in self._side(bound)]
+        if not each:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return hinges.minimum(
-            [
-                interface.pairs_of_part(each, bound, accuracy)
-                for each in (self.first, self.second)
-            ]
-        )
+        return each[0] if len(each) == 1 else profile_pairs.minimum(each)
 
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return interface.NOTHING
-        both = f"{self.first.basis(bound)} and by {self.second.basis(bound)}"
-        return f"the smaller at each ε of the bounds by {both}"
+    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        return [{part: 1} for part in self._side(bound)] or super().routes(bound)
 
     def claims(self) -> interface.Claims:
-        return self.first.claims()
-
-
-@dataclasses.dataclass(frozen=True)
-class Between(interface.Mechanism):
-    """A mechanism that dominates one mechanism and is dominated by another.
-
-    Attributes:
-        below: The mechanism that it dominates.
-        above: The mechanism that dominates it.
-        or_above: A second mechanism that dominates it, if one is known: one that is
-            quick, or one that may be smaller.
-    """
-
-    below: interface.Mechanism
-    above: interface.Mechanism
-    or_above: interface.Mechanism | None = None
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        return interface.pairs_of(self._of(bound), bound, accuracy)
-
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {self._of(bound): 1}
-
-    def other_parts(self) -> Mapping[interface.Mechanism, int]:
-        return {self.or_above or self.above: 1}
-
-    def claims(self) -> interface.Claims:
-        known = [self.below, self.above]
-        if self.or_above:
-            known.append(self.or_above)
-        is_symmetric = all(each.claims().is_symmetric for each in known)
-        return dataclasses.replace(self.above.claims(), is_symmetric=is_symmetric)
+        known = [part.claims() for bound in Bound for part in self._side(bound)]
+        is_symmetric = all(each.is_symmetric for each in known)
+        return dataclasses.replace(self.above[0].claims(), is_symmetric=is_symmetric)
 
     def basis(self, bound: Bound) -> str:
-        found = self._of(bound).basis(bound)
-        if bound is Bound.LOWER or self.or_above is None:
-            return found
-        other = self.or_above.basis(bound)
-        return f"the smaller of two bounds, by {found}, and by {other}"
+        found = [part.basis(bound) for part in self._side(bound)]
+        if len(found) > 1:
+            return f"the smallest of the bounds by {', and by '.join(found)}"
+        return found[0] if found else interface.NOTHING
 
     def sum_of(self, members: int) -> interface.Mechanism | None:
-        return self.below.sum_of(members)
+        return self.below.sum_of(members) if self.below else None
 
-    def _of(self, bound: Bound) -> interface.Mechanism:
-        return self.above if bound is Bound.UPPER else self.below
+    def _side(self, bound: Bound) -> Sequence[interface.Mechanism]:
+        if bound is Bound.UPPER:
+            return self.above
+        return [self.below] if self.below else []
+
+
+def between(
+    below: interface.Mechanism | None, *above: interface.Mechanism
+) -> interface.Mechanism:
+    """Returns a mechanism known by one that it dominates and some that dominate it.
+
+    Args:
+        below: A mechanism that it dominates, or None if no lower bound is known.
+        above: Mechanisms that dominate it. If one of them is `below`, it is this one.
+    """
+    if below is not None and below in above:
+        return below
+    return Bracket(below, above)
 
 
 Probabilities = interface.Probabilities
@@ -164,7 +120,7 @@ class NonPrivate(interface.OnePairMechanism):
 
     record: Probabilities = ALWAYS
     other: Probabilities = NEVER
-    error: float = discrete.FEW_ERROR
+    error: float = discrete_outputs.FEW_ERROR
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
         (probability, rest), (other, other_rest) = self.record, self.other
@@ -208,4 +164,4 @@ class NonPrivate(interface.OnePairMechanism):
         """Returns the mechanism on a Poisson sample, where no record is replaced."""
         runs, rest = self.record
         sampled = rate * runs, (1 - rate) + rate * rest
-        return NonPrivate(sampled, error=self.error + discrete.FEW_ERROR)
+        return NonPrivate(sampled, error=self.error + discrete_outputs.FEW_ERROR)

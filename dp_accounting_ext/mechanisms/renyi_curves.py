@@ -1,22 +1,50 @@
-"""Rényi divergences of mechanisms: by their theorems, or else by their pairs."""
+"""Rényi divergences of mechanisms: by theorems where there are any, and by their pairs.
+
+With φ(z) = z^α − 1 − α (z − 1), which is convex and nowhere negative, the divergence of
+P from Q is ln(1 + E φ(Z)) / (α − 1), and
+
+    E φ(Z) = α (α − 1) (∫₁ κ^{α−2} H_κ(P‖Q) dκ + ∫₀¹ κ^{α−1} H_{1/κ}(Q‖P) dκ),
+
+so that bounds on both profiles bound the divergence. The first integral is a sum of φ
+over the atoms above one of the pair that bounds H(P‖Q). The second is a sum of φ over
+the atoms below one of the pair that bounds H(Q‖P). All terms are positive, so that no
+digits cancel.
+"""
 
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import math
 
 import numpy as np
+from scipy import special
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import subsampling
 
 Divergences = interface.Divergences
+DominatingPair = dominating_pair.DominatingPair
+
+# Tuning: the distances, beyond a pair's atoms, from which a normal tail may replace its
+# sink.
+_LEVELS = np.append(
+    np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
+)
+# Tuning: at a high order the largest ratios determine the divergence, however rare they
+# are. With even smaller tails, each direction would need a pair of its own.
+_ACCURACY = accuracy.FOR_DIVERGENCES
+# Certified (docs/rounding.md): a bound on the relative error of a mean of excesses, and
+# on the error of the logarithm of a normal tail.
+_ROUNDING = 1e-12
 
 
 def of(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:
@@ -27,24 +55,6 @@ def of(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:
         orders: (n,) Rényi orders α ≥ 1, inf included.
     """
     return _of(mechanism, tuple(float(order) for order in orders))
-
-
-def both_ways(
-    mechanism: interface.Mechanism, orders: Sequence[float]
-) -> tuple[FloatArray, FloatArray, float]:
-    """Returns bounds on the divergences of P‖Q and Q‖P, and the failure probability.
-
-    Args:
-        mechanism: Anything that has pairs.
-        orders: (n,) Rényi orders α ≥ 1.
-    """
-    larger, failure_probability = of(mechanism, orders)
-    if failure_probability:
-        return larger, larger, failure_probability
-    above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
-    found = renyi_of_pairs.divergences(mechanism, above, Bound.UPPER)
-    removed, added = (np.minimum(larger, each) for each in found)
-    return removed, added, 0.0
 
 
 @functools.lru_cache(maxsize=64)
@@ -63,24 +73,21 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
 
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
     """Returns the bounds of the parts of a mechanism, or else those of its pairs."""
-    itself = {mechanism: 1}
-    parts, others = mechanism.parts(Bound.UPPER), mechanism.other_parts()
     sample = mechanism.sampled_from()
     if sample is not None:
         return of_sample(mechanism, *sample, orders, subsampling.poisson_rdp)
-    if parts == itself:
-        found = renyi_of_pairs.upper(mechanism, orders)
-    else:
-        found = _of_composition(parts, orders)
-    if others in (parts, itself):
-        return found
-    other = _of_composition(others, orders)
-    if other.failure_probability > found.failure_probability:
-        return found
-    # Either is a bound.
-    return Divergences(
-        np.minimum(found.values, other.values), found.failure_probability
+    first, *others = (
+        upper(mechanism, orders)
+        if parts == {mechanism: 1}
+        else _of_composition(parts, orders)
+        for parts in mechanism.routes(Bound.UPPER)
     )
+    # Each of them is a bound.
+    values, failure_probability = first
+    for other in others:
+        if other.failure_probability <= failure_probability:
+            values = np.minimum(values, other.values)
+    return Divergences(values, failure_probability)
 
 
 def of_sample(
@@ -109,7 +116,7 @@ def of_sample(
     if failure_probability:
         rounded = rate * failure_probability * (1 + 4 * floats.UNIT_ROUNDOFF)
         return Divergences(values, min(rounded, 1.0))
-    found = renyi_of_pairs.upper(sampled, orders)
+    found = upper(sampled, orders)
     if found.failure_probability:
         return Divergences(values)
     return Divergences(np.minimum(values, found.values))
@@ -127,3 +134,208 @@ def _of_composition(
         failures.append((found.failure_probability, count))
     rounded = 1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF
     return Divergences(total * rounded, interface.probability_of_any(failures))
+
+
+def both_ways(
+    mechanism: interface.Mechanism, orders: Sequence[float]
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns bounds on the divergences of P‖Q and Q‖P, and the failure probability.
+
+    Args:
+        mechanism: Anything that has pairs.
+        orders: (n,) Rényi orders α ≥ 1.
+    """
+    larger, failure_probability = of(mechanism, orders)
+    if failure_probability:
+        return larger, larger, failure_probability
+    found = divergences(mechanism, _above_one(orders), Bound.UPPER)
+    removed, added = (np.minimum(larger, each) for each in found)
+    return removed, added, 0.0
+
+
+def _above_one(orders: Sequence[float]) -> list[float]:
+    """Returns orders above 1 whose divergences are no smaller."""
+    return [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
+
+
+def divergences(
+    mechanism: interface.Mechanism, orders: Sequence[float], bound: Bound
+) -> tuple[FloatArray, FloatArray]:
+    """Returns bounds on the Rényi divergences of a mechanism's pairs, both ways.
+
+    Args:
+        mechanism: Any mechanism. The divergences of a composition's parts are added.
+        orders: (n,) orders α > 1, inf included.
+        bound: The side.
+
+    Returns:
+        (n,) divergences of P from Q, and (n,) of Q from P, in nats. Upper bounds are
+        infinite if no bound on the far tail of the losses is known.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, section 3 (from a loss to Rényi divergences).
+    """
+    parts = compositions.flatten({mechanism: 1}, bound)
+    remove, add = np.zeros(len(orders)), np.zeros(len(orders))
+    for part, count in parts.items():
+        both = _of_part(part, orders, bound)
+        remove, add = remove + count * both[0], add + count * both[1]
+    sign = 1 if bound is Bound.UPPER else -1
+    rounded = 1 + sign * 4 * (len(parts) + 1) * floats.UNIT_ROUNDOFF
+    return remove * rounded, add * rounded
+
+
+def _of_part(
+    part: interface.Mechanism, orders: Sequence[float], bound: Bound
+) -> tuple[FloatArray, FloatArray]:
+    """Returns both directions' divergences of one run of a mechanism without parts."""
+    if part.is_known_by_divergences:
+        known = part.rdp(orders) if bound is Bound.UPPER else None
+        values = np.zeros(len(orders)) if known is None else known.values
+        if known is not None and known.failure_probability:
+            values = np.full(len(orders), math.inf)
+        return values, values
+    pairs = interface.pairs_of(part, bound, _ACCURACY)
+    remove = _of_pairs(pairs, part, orders, Direction.REMOVE)
+    if part.claims().is_symmetric and pairs.is_one:
+        return remove, remove
+    return remove, _of_pairs(pairs.swapped(), part, orders, Direction.ADD)
+
+
+def upper(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:
+    """Returns upper bounds at orders α ≥ 1 from the pairs of a mechanism.
+
+    If one pair serves both directions and no bound on the far tail is known, the
+    mechanism is a function of an outcome that has the pair's laws. Then the sinks,
+    which reveal everything, are one event under both laws: the failure.
+    """
+    above = _above_one(orders)
+    pairs = interface.pairs_of(mechanism, Bound.UPPER, _ACCURACY)
+    is_bounded = max(mechanism.claims().tail) < math.inf
+    each = [pairs.remove, dominating_pair.dual(pairs.add)]
+    sinks = [mass for p in each for mass in (p.infinity_mass, p.zero_mass)]
+    if is_bounded or not any(sinks) or not pairs.is_one:
+        return Divergences(np.maximum(*_of_part(mechanism, above, Bound.UPPER)))
+    failure = max(sinks)
+    failure *= 1 + max(p.mass_error for p in each) + 4 * floats.UNIT_ROUNDOFF
+    if failure >= 1:
+        return Divergences(np.zeros(len(above)), 1.0)
+    found = np.maximum(*(_without_sinks(pair, above) for pair in each))
+    return Divergences(found, failure)
+
+
+def _without_sinks(pair: DominatingPair, orders: Sequence[float]) -> FloatArray:
+    """Returns the divergences of P from Q, both restricted to finite losses."""
+    p_mass, q_mass = float(pair.p_masses.sum()), float(pair.masses.sum())
+    losses = np.log(pair.ratios) + math.log(q_mass / p_mass)
+    found = ratio_moments.of_outcomes(orders, pair.masses / q_mass, losses)
+    error = pair.mass_error + (losses.size + 16) * floats.UNIT_ROUNDOFF
+    slack = 2 * error / (1 - 1 / np.array(orders)) + pair.ratio_error
+    slack += 16 * (1 + float(np.abs(losses).max())) * floats.UNIT_ROUNDOFF
+    return found + 2 * slack
+
+
+def _of_pairs(
+    pairs: dominating_pair.DirectedPairs,
+    part: interface.Mechanism,
+    orders: Sequence[float],
+    direction: Direction,
+) -> FloatArray:
+    """Returns the (n,) divergences of P from Q, which is one direction of a mechanism.
+
+    Args:
+        pairs: The pairs of the mechanism, swapped for the direction ADD.
+        part: The mechanism.
+        orders: (n,) orders.
+        direction: The direction of the mechanism that P and Q stand for.
+    """
+    is_upper = pairs.remove.bound is Bound.UPPER
+    alpha = np.array(orders, dtype=np.float64)
+    finite = alpha[np.isfinite(alpha)]
+    gains, sink, highest = _side(pairs.remove, 1.0)
+    costs, other_sink, _ = _side(pairs.add, -1.0)
+    terms = [
+        np.array(ratio_moments.log_mean_excesses(finite.tolist(), *law))
+        for law in (gains, costs)
+    ]
+    if other_sink:
+        # φ(0) = α − 1.
+        terms.append(np.full(finite.size, math.log(other_sink)))
+    if sink and is_upper:
+        terms.append(_log_sink_excess(finite, sink, highest, part, direction))
+    totals = np.logaddexp.reduce(terms)
+    moments = np.logaddexp(0.0, totals + np.log(finite - 1))
+    found = np.full(alpha.size, math.inf if sink else max(highest, 0.0))
+    found[np.isfinite(alpha)] = moments / (finite - 1)
+    if not is_upper:
+        return found * (1 - _ROUNDING)
+    if totals.max(initial=-math.inf) > -math.inf:
+        found = np.maximum(found, floats.SMALLEST_MASS)
+    claims = part.claims()
+    found = np.minimum(found * (1 + _ROUNDING), claims.largest_loss)
+    if math.isfinite(claims.gaussian_precision):
+        slope = claims.gaussian_precision / 2 * (1 + _ROUNDING)
+        found = np.minimum(found, alpha * slope)
+    return found
+
+
+def _side(
+    pair: DominatingPair, sign: float
+) -> tuple[tuple[FloatArray, FloatArray], float, float]:
+    """Returns the atoms on one side of Z = 1 of a pair that bounds the profile there.
+
+    Args:
+        pair: The pair that bounds H(P‖Q), or H(Q‖P).
+        sign: 1 for the ratios above one of the first, and −1 for the ratios below one
+            of the second.
+
+    Returns:
+        The logarithms of the atoms' masses under Q, and their losses; the mass of the
+        sink on this side; and the largest loss of all.
+    """
+    shift, factor = dominating_pair.allowance(
+        pair.bound, pair.ratios.size, pair.mass_error, pair.ratio_error
+    )
+    # Losses move away from zero (upper), or towards it (lower), by their error.
+    losses = np.log(pair.ratios) - sign * shift
+    kept = (sign * losses > 0) & (pair.masses > 0)
+    log_masses = np.log(pair.masses[kept]) + math.log(max(factor, 1e-300))
+    sink = pair.infinity_mass if sign > 0 else pair.zero_mass
+    return (log_masses, losses[kept]), factor * sink, float(losses.max())
+
+
+def _log_sink_excess(
+    orders: FloatArray,
+    sink: float,
+    highest: float,
+    part: interface.Mechanism,
+    direction: Direction,
+) -> FloatArray:
+    """Returns logarithms of upper bounds on the sink's share of E φ(Z) / (α − 1).
+
+    Let κ* be a level above all ratios. Up to κ* the profile of the sink is its mass.
+    Beyond κ* it is bounded by what is known of the loss L: it is zero if no loss is
+    larger than ln κ*, and if a normal variable bounds the loss its share is at most
+    E[e^{(α − 1) L}; L > ln κ*].
+
+    Args:
+        orders: (n,) finite orders.
+        sink: The mass of the sink.
+        highest: The largest loss of the pair's atoms.
+        part: The mechanism.
+        direction: The direction of the mechanism that P and Q stand for.
+    """
+    slopes = (orders - 1)[:, np.newaxis]
+    log_sink = math.log(sink) - np.log1p(-1 / orders)
+    capped = log_sink + slopes[:, 0] * part.claims().largest_loss
+    mean, deviation = part.loss_tail(direction)
+    if not math.isfinite(deviation) or deviation == 0:
+        return capped
+    levels = highest + _LEVELS
+    whole = slopes * mean + (slopes * deviation) ** 2 / 2
+    beyond = special.log_ndtr((mean - levels) / deviation + slopes * deviation)
+    rounding = _ROUNDING * (1 + whole - beyond)
+    tails = whole + beyond + rounding - np.log(slopes)
+    both = np.logaddexp(log_sink[:, np.newaxis] + slopes * levels, tails)
+    smaller: FloatArray = np.minimum(capped, both.min(axis=1))
+    return smaller

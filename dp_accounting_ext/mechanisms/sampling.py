@@ -33,7 +33,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.renyi import group_subsampling
+from dp_accounting_ext.renyi import shifted_noise
 
 Coupled = batches.Coupled
 Mechanism = interface.Mechanism
@@ -131,11 +131,12 @@ class Scheme(abc.ABC):
         """
         above = batches.on_parts(base, coupled, self.probability_error)
         if attained is None or not base.attains(attained):
-            return known_bounds.UpperOnly(above)
+            return known_bounds.between(None, above)
         below = batches.on_parts(base, attained, self.probability_error)
         if below == above:
             return above
-        return known_bounds.Between(below, above, another_bound())
+        other = another_bound()
+        return known_bounds.between(below, above, *([other] if other else []))
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
         """Returns the mechanism where other records replace the members of a group."""
@@ -199,9 +200,7 @@ class Poisson(Scheme):
         if noise is None:
             return None
         rate = self.rate
-        return lambda orders, size: group_subsampling.group_rdp(
-            orders, size, rate, noise
-        )
+        return lambda orders, size: shifted_noise.group_rdp(orders, size, rate, noise)
 
 
 # Every batch is the whole dataset.
@@ -283,9 +282,9 @@ class FixedSize(Scheme):
         above = batches.replaced_members(base.replaced(), self.members(members, 0))
         attained = both.attained(base, members, members)
         if not base.attains(attained):
-            return known_bounds.UpperOnly(above)
+            return known_bounds.between(None, above)
         below = batches.on_parts(base, attained, self.probability_error)
-        return known_bounds.Between(below, above)
+        return known_bounds.between(below, above)
 
     def one_absent(self, base: batches.Base) -> Mechanism:
         if base.counts_norms:
@@ -301,7 +300,7 @@ class FixedSize(Scheme):
             hits = self.members(1, 0)
             above = batches.replaced_members(base.replaced(), hits)
             below = base.replaced().on(hits, batches.NONE)
-            return known_bounds.Between(below, above)
+            return known_bounds.between(below, above)
         return self._substituted(base, self.rate)
 
     def one_zeroed(self, base: batches.Base) -> Mechanism:
@@ -315,7 +314,7 @@ class FixedSize(Scheme):
             return subsampled.zeroed_sample(base.gaussian_noise, self.rate)
         above = self.one_replaced(base)
         below = base.on(self.members(1, 0), batches.NONE)
-        return above if above == below else known_bounds.Between(below, above)
+        return known_bounds.between(below, above)
 
     def _substituted(self, base: batches.Base, rate: float) -> Mechanism:
         """Returns the mechanism where one record of the batch is replaced."""

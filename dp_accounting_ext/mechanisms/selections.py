@@ -5,48 +5,160 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+import numpy as np
+
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.pairs import bounded_range
-from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.renyi import pure_mechanisms
+from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import selection
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
+# Tuning: with this number of cells, splitting moves ε of a composition by a relative
+# 1e-7.
+_CELLS = 1 << 12
+# Tuning: the larger losses of two outcomes over ε, for bounds from below. The last one
+# is for few runs.
+_SHARES = (0.5, 0.625, 0.75, 0.875, 1 - 2.0**-10)
+
 
 @dataclasses.dataclass(frozen=True)
 class ExponentialMechanism(interface.OnePairMechanism):
     """The ε-private exponential mechanism, whose losses lie in an interval of length ε.
 
-    For each κ another position of the interval attains the profile, and for each order
+    If the losses lie in [t − ε, t], the largest divergence is that of two outcomes with
+    losses t − ε and t. For each κ another t attains the profile, and for each order
     another one attains the Rényi divergence. For many runs, the bound by divergences
     may be the smaller one, so that the smaller of both bounds is used.
+
+    Source:
+        https://arxiv.org/abs/1905.04273 (the mechanism has bounded range);
+        https://arxiv.org/abs/1909.13830, section 3 (the profile).
     """
 
     epsilon: float
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        return bounded_range.dominating_pair_of(self.epsilon, bound)
+        """Returns the pair of the worst mechanism, or of losses ±ε/2 (lower).
+
+        With E = e^{−ε} and E ≤ κ ≤ 1/E, the largest divergence over t is
+        H_κ = (1 − √(κE))² / (1 − E). This is convex in κ, and so the profile of a pair:
+        Q(Z > κ) = (√(E/κ) − E) / (1 − E). Its cells are split between their ends.
+        """
+        if self.epsilon > floats.LARGEST_LOSS:
+            return dominating_pair.trivial_pair(bound)
+        if bound is Bound.LOWER:
+            return _TwoOutcomes(self.epsilon, 0.5).pair(bound, accuracy)
+        # Each cell is at most a hundredth of a nat wide.
+        number = max(_CELLS, math.ceil(200 * self.epsilon))
+        losses = np.linspace(-self.epsilon, self.epsilon, number + 1)
+        width = 2 * self.epsilon / number
+        cells = np.exp(-(losses[:-1] + self.epsilon) / 2)
+        cells *= math.expm1(-width / 2) / math.expm1(-self.epsilon)
+        # The mean ratio of a cell is the geometric mean of its ends.
+        raised = cells / (1 + math.exp(width / 2))
+        masses = np.append(cells - raised, 0.0)
+        masses[1:] += raised
+        # The relative error of exponentials of up to ε, and of a few products.
+        error = 64 * floats.UNIT_ROUNDOFF * (1 + self.epsilon)
+        return DominatingPair(np.exp(losses), masses, 0.0, 0.0, bound, error, error)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        found = pure_mechanisms.bounded_range_rdp(orders, self.epsilon)
+        """Returns the largest divergences over t, or those of ε²/8-zCDP if smaller.
+
+        As a function of t the divergence is flat near its largest value: if t is off by
+        s ε, the divergence is off by a share of about s², which is less than a rounding
+        error.
+
+        Source:
+            https://arxiv.org/abs/2004.07223, Lemma 3.4, for ε²/8-zCDP.
+        """
+        alpha, epsilon = np.array(orders, dtype=np.float64), self.epsilon
+        with np.errstate(over="ignore"):
+            found = alpha * ratio_moments.rounded_up(epsilon**2 / 8)
+        found = np.minimum(np.where(np.isinf(alpha), epsilon, found), epsilon)
+        # Below ε = 1e-5, t is a difference of two nearly equal logarithms, whose error
+        # would exceed 1e-10 ε.
+        if 1e-5 <= epsilon <= floats.LARGEST_EXPONENT:
+            each = [self._largest(max(a, ratio_moments.LOWEST_ORDER)) for a in alpha]
+            found = np.minimum(found, each)
         return interface.Divergences(found)
 
-    def other_parts(self) -> Mapping[interface.Mechanism, int]:
+    def _largest(self, order: float) -> float:
+        """Returns the largest divergence of two outcomes over t, at an order above 1.
+
+        With u = e^t, the divergence times α − 1 is
+        ln(((1 − e^{−αε}) u^{α−1} − (e^{−ε} − e^{−αε}) u^α) / (1 − e^{−ε})), and the
+        best u is the zero of its derivative.
+        """
+        epsilon = self.epsilon
+        if order > ratio_moments.LARGEST_ORDER:
+            return epsilon
+        share = (order - 1) / order * math.expm1(-order * epsilon)
+        top = epsilon + math.log(share / math.expm1(-(order - 1) * epsilon))
+        top = min(max(top, 0.0), epsilon)
+        # The probabilities of both ends under Q.
+        high = math.expm1(epsilon - top) / math.expm1(epsilon)
+        low = math.expm1(-top) / math.expm1(-epsilon)
+        losses = np.array([top, top - epsilon])
+        return float(ratio_moments.of_outcomes([order], (high, low), losses)[0])
+
+    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        """Returns itself and its divergences, or else two outcomes for each of some t.
+
+        In any number of runs, all of them may have two outcomes of the same losses.
+        """
+        if bound is Bound.LOWER:
+            return [{_TwoOutcomes(self.epsilon, share): 1} for share in _SHARES]
         values, _ = self.rdp(renyi_bounded.ORDERS)
-        return {renyi_bounded.RenyiBounded.of(values): 1}
+        return [{self: 1}, {renyi_bounded.RenyiBounded.of(values): 1}]
 
     def claims(self) -> interface.Claims:
         return interface.Claims(self.epsilon, is_symmetric=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _TwoOutcomes(interface.OnePairMechanism):
+    """An exponential mechanism with two outcomes, whose losses are t and t − ε.
+
+    With e_x = e^x − 1, their probabilities are e_{t−ε} / e_{−ε} and e_t / e_ε under P,
+    and e_{ε−t} / e_ε and e_{−t} / e_{−ε} under Q. The scores decide what t is.
+
+    Attributes:
+        epsilon: ε, at most 690.
+        share: t / ε, a sum of a few powers of two.
+    """
+
+    epsilon: float
+    share: float
+
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
+        whole = self.epsilon
+        if bound is Bound.UPPER or whole > floats.LARGEST_LOSS:
+            return dominating_pair.trivial_pair(bound)
+        high, low = whole * self.share, whole * (1 - self.share)
+        up, down = math.expm1(whole), math.expm1(-whole)
+        p = math.expm1(-low) / down, math.expm1(high) / up
+        q = math.expm1(low) / up, math.expm1(-high) / down
+        error = 16 * floats.UNIT_ROUNDOFF * (1 + whole)
+        return output_pairs.of_probabilities(p, q, bound, error=error)
+
+
+def _two_outcomes(lie: float) -> DominatingPair:
+    """Returns the lower pair of two outcomes; `lie` is the rarer one's probability."""
+    outcomes = (1 - lie, lie)
+    return output_pairs.of_probabilities(
+        outcomes, outcomes[::-1], Bound.LOWER, error=discrete_outputs.FEW_ERROR
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,10 +180,7 @@ class PermuteAndFlip(interface.OnePairMechanism):
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         if bound is Bound.UPPER:
             return self._laplace().pair(bound, accuracy)
-        lie = math.exp(-self.epsilon / 2) / 2
-        return output_pairs.of_probabilities(
-            (1 - lie, lie), (lie, 1 - lie), bound, error=discrete.FEW_ERROR
-        )
+        return _two_outcomes(math.exp(-self.epsilon / 2) / 2)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
         """Returns the Rényi divergences of Laplace noise, which are an upper bound.
@@ -129,8 +238,8 @@ class BestOf(interface.Mechanism):
         rounded = failure * (1 + 8 * floats.UNIT_ROUNDOFF)
         return interface.Divergences(values, min(rounded, 1.0))
 
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {self._bounded(): 1}
+    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        return [{self._bounded(): 1}]
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:

@@ -16,7 +16,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import subsampling
@@ -80,16 +80,18 @@ class PoissonSampled(Mechanism):
         sample = on_poisson_sample(self.sampling_probability, noise)
         return None if sample == self else renyi_curves.of(sample, orders)
 
-    def other_parts(self) -> Mapping[Mechanism, int]:
-        """Returns what divergences say, if nothing else is known of what is sampled.
+    def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
+        """Returns itself, and what divergences say if only they are known.
 
         Divergences of many runs add up, while the pairs of runs, which are made of
         divergences, lose some in every run.
         """
-        inner = compositions.flatten({self.inner: 1}, Bound.UPPER)
-        if not inner or not all(part.is_known_by_divergences for part in inner):
-            return super().other_parts()
-        return {_of_divergences(self.sampling_probability, self.inner): 1}
+        inner = compositions.flatten({self.inner: 1}, bound)
+        is_known = inner and all(part.is_known_by_divergences for part in inner)
+        if bound is Bound.LOWER or not is_known:
+            return super().routes(bound)
+        divergences = _of_divergences(self.sampling_probability, self.inner)
+        return [{self: 1}, {divergences: 1}]
 
     def basis(self, bound: Bound) -> str:
         return f"a Poisson sample of {self.inner.basis(bound)}"
@@ -230,9 +232,9 @@ class ZeroedSample(interface.OnePairMechanism):
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         shift = 1 / self.noise_multiplier
-        removed = gaussian_mixture.pair_beyond(
-            gaussian_mixture.Mixture(_two_point(self.rate, 2 * shift)),
-            gaussian_mixture.Mixture(_two_point(self.rate, shift)),
+        removed = gaussian.pair_beyond(
+            _two_point(self.rate, 2 * shift),
+            _two_point(self.rate, shift),
             1.5 * shift,
             bound,
             tail_mass=accuracy.tail_mass,

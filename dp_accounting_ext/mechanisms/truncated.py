@@ -226,7 +226,7 @@ class Truncated(sampling.Scheme):
             return fewer
         place = on_a_sample(self.place(), base.replaced())
         below = on_a_sample(self.inclusion(), base)
-        return known_bounds.Between(below, self._either(fewer, place))
+        return known_bounds.between(below, self._either(fewer, place))
 
     def is_never_cut(self) -> bool:
         """Returns whether a full batch is so rare that it is left out."""

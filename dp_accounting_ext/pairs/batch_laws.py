@@ -42,7 +42,6 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import batch_programs
-from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import trade_off_curves
 
@@ -160,7 +159,7 @@ def _at_levels(
         ]
     )
     profiles = [
-        hinges.Hinges.of(pair).values(row)
+        profile_pairs.Hinges.of(pair).values(row)
         for pair, row in zip(pairs, slopes, strict=True)
     ]
     return slopes, np.array(profiles)

@@ -1,6 +1,7 @@
-"""Pairs computed from profiles: convex, decreasing and piecewise linear functions."""
+"""Profiles as convex, decreasing and piecewise linear functions, and pairs of them."""
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 import math
 
@@ -11,7 +12,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.pairs import hinges
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
@@ -20,8 +20,6 @@ DominatingPair = dominating_pair.DominatingPair
 SMALLEST = 1e-250
 # Tuning: rounding lowers a corner by less than this share; underflow may lower it more.
 _ROUNDED = 1e-6
-# Tuning: points are looked at one by one if a look at all leaves more than this share.
-_FEWER = 0.8
 
 
 def values_at(
@@ -69,18 +67,17 @@ def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
 
 
 def atoms_above(
-    places: FloatArray, bounds: FloatArray, start: float = 0.0
+    places: FloatArray, bounds: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns atoms whose function bounds a convex function from above.
 
     Up to rounding, this is the greatest convex minorant of the bounds: a convex, not
-    increasing function that is at most `bounds` at `places`, and at most one at
-    `start`, is below it.
+    increasing function that is at most `bounds` at `places`, and at most one at zero,
+    is below it.
 
     Args:
         places: (n,) places, positive and increasing.
         bounds: (n,) upper bounds. A bound of zero is taken as exact.
-        start: The place at which the function is one.
 
     Returns:
         (m,) places of the atoms, m ≤ n; (m,) masses of the atoms; and the value beyond
@@ -88,13 +85,13 @@ def atoms_above(
 
     Guarantees:
         `values_at` of the atoms, computed in floats, is at least `bounds` at the place
-        of each atom, and at least one at `start`.
+        of each atom, and at least one at zero.
 
     Source:
         https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order: the greatest
         convex minorant of the smaller of two upper bounds is an upper bound.
     """
-    places = np.append(start, places)
+    places = np.append(0.0, places)
     raised = np.where(bounds > 0, np.maximum(bounds, SMALLEST), 0.0)
     heights = np.minimum.accumulate(np.append(1.0, raised))
     # Of several equal places the last has the smallest height.
@@ -119,31 +116,104 @@ def atoms_above(
 
 def _lower_hull(places: FloatArray, values: FloatArray) -> IndexArray:
     """Returns the corners of the greatest convex minorant, both ends included."""
-    kept = np.arange(places.size)
-    # No corner is above a line between two other points. Most others are above that
-    # between their neighbors, which is quick to see for all points at once.
-    before = 0
-    while kept.size != before:
-        before = kept.size
-        slopes = np.diff(values[kept]) / np.diff(places[kept])
-        kept = kept[np.concatenate([[True], slopes[1:] > slopes[:-1], [True]])[:before]]
-        if kept.size > _FEWER * before:
-            break
-    corners: list[int] = []
-    slopes_to: list[float] = []
-    x, y = places[kept].tolist(), values[kept].tolist()
-    for index in range(len(x)):
-        while corners:
+    x, y = places.tolist(), values.tolist()
+    corners, slopes = [0], [-math.inf]
+    for index in range(1, len(x)):
+        while True:
             last = corners[-1]
             slope = (y[index] - y[last]) / (x[index] - x[last])
-            if not slopes_to or slope > slopes_to[-1]:
-                slopes_to.append(slope)
+            if len(corners) == 1 or slope > slopes[-1]:
                 break
             corners.pop()
-            slopes_to.pop()
+            slopes.pop()
         corners.append(index)
-    found: IndexArray = kept[corners]
-    return found
+        slopes.append(slope)
+    return np.array(corners)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hinges:
+    """An upper bound on H(P‖Q) that need not be the profile of any two laws.
+
+    H_κ(P‖Q) ≤ infinity_mass + Σ mass · (ratio − κ)₊ at every κ ≥ 0. The masses may sum
+    to more than one: a bound may be above one where κ is small. Bounds on H(Q‖P) are
+    computed with the duals.
+
+    Attributes:
+        ratios: (n,) places of the hinges, increasing.
+        masses: (n,) masses of the hinges, at least 0.
+        infinity_mass: The bound beyond all places.
+        mass_error: A bound on the relative error of any mass.
+        ratio_error: A bound on the relative error of any place.
+    """
+
+    ratios: FloatArray
+    masses: FloatArray
+    infinity_mass: float
+    mass_error: float
+    ratio_error: float
+
+    @classmethod
+    def of(cls, pair: DominatingPair) -> "Hinges":
+        """Returns the profile H(P‖Q) of an upper pair."""
+        return cls(
+            pair.ratios,
+            pair.masses,
+            pair.infinity_mass,
+            pair.mass_error,
+            pair.ratio_error,
+        )
+
+    def values(self, places: FloatArray) -> FloatArray:
+        """Returns the (m,) bounds at κ ≥ 0, errors included."""
+        shift, factor = dominating_pair.allowance(
+            Bound.UPPER, self.ratios.size, self.mass_error, self.ratio_error
+        )
+        found = values_at(
+            places * math.exp(shift), self.ratios, self.masses, self.infinity_mass
+        )
+        bounds: FloatArray = factor * found
+        return bounds
+
+
+# The bound one, which always holds.
+TRIVIAL = Hinges(np.ones(1), np.zeros(1), 1.0, 0.0, 0.0)
+
+
+def least(known: Sequence[Hinges], *, most: int | None = None) -> DominatingPair:
+    """Returns the pair of the smallest of several bounds on H(P‖Q), which it bounds.
+
+    Args:
+        known: The bounds.
+        most: The largest number of places of each at which they are compared, or None
+            for all places.
+    """
+    places = [each.ratios for each in known]
+    if most is not None:
+        # The first and the last are among them.
+        places = [
+            each[np.linspace(0, each.size - 1, min(most, each.size)).astype(np.int64)]
+            for each in places
+        ]
+    everywhere = np.unique(np.concatenate(places))
+    values = np.min([each.values(everywhere) for each in known], axis=0)
+    # A value that underflowed is not zero.
+    return pair_above(everywhere, np.clip(values, SMALLEST, 1.0))
+
+
+def minimum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
+    """Returns pairs whose profiles are the smallest of those of several upper bounds.
+
+    Each direction has its own pair, so that its own tail is accurate.
+
+    Source:
+        That of `atoms_above`.
+    """
+    add = [Hinges.of(dominating_pair.dual(each.add)) for each in pairs]
+    return DirectedPairs(
+        least([Hinges.of(each.remove) for each in pairs]),
+        dominating_pair.dual(least(add)),
+    )
 
 
 def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
@@ -170,7 +240,7 @@ def _larger(first: DominatingPair, second: DominatingPair) -> DominatingPair:
 
     Between the places of atoms, the two profiles are lines, which may cross.
     """
-    one, other = hinges.Hinges.of(first), hinges.Hinges.of(second)
+    one, other = Hinges.of(first), Hinges.of(second)
     places = np.union1d(one.ratios, other.ratios)
     apart = one.values(places) - other.values(places)
     (crossed,) = np.nonzero(np.sign(apart[1:]) * np.sign(apart[:-1]) < 0)
@@ -268,10 +338,6 @@ def _without_negative(
 def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
     """Returns a pair with one profile in both directions, from bounds at κ ≥ 1.
 
-    For κ < 1 the profile is 1 − κ + κ H_{1/κ}, so that the inverse of every atom is an
-    atom, too. The profile is a line from the inverse of the first atom to the first
-    atom, as long as no atoms are nearer to one.
-
     Args:
         kappas: (n,) places, increasing from 1.
         deltas: (n,) bounds on the profile there, decreasing.
@@ -280,22 +346,8 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
         pair).
     """
-    # Around κ = 1 the profile is a line. By symmetry, this line is one at κ = −1.
-    places, masses, infinity_mass = atoms_above(kappas, deltas, -1.0)
-    ratios = np.concatenate([1 / places[::-1], places])
-    masses = np.concatenate([(places * masses)[::-1], masses])
-    # P and Q must each have all of their mass.
-    whole = infinity_mass + float((masses * ratios).sum())
-    rounding = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
-    return DominatingPair(
-        ratios,
-        masses,
-        infinity_mass=infinity_mass,
-        zero_mass=infinity_mass,
-        bound=Bound.UPPER,
-        mass_error=max(1 / whole - 1, 0.0) + rounding,
-        ratio_error=rounding,
-    )
+    above = pair_above(kappas, deltas)
+    return joined(above, dominating_pair.dual(above))
 
 
 def pair_below(

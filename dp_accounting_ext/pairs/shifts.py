@@ -1,6 +1,8 @@
-"""Noise around random shifts: what mixtures of Gaussian and Laplace noise share."""
+"""Noise around random shifts: what mixtures of Gaussian and Laplace noise share.
 
-import dataclasses
+The law of a shift is a tuple of (shift, weight). The weights sum to one, unless some of
+their probability is left out.
+"""
 
 import numpy as np
 
@@ -15,45 +17,32 @@ Shifts = tuple[tuple[float, float], ...]
 MOST_SHIFTS = 4096
 
 
-@dataclasses.dataclass(frozen=True)
-class Mixture:
-    """Symmetric noise around a random shift: a tuple of (shift, weight).
+# The law of noise that is not shifted.
+UNSHIFTED = ((0.0, 1.0),)
 
-    The weights sum to one, unless some of their probability is left out.
+
+def weight_error(law: Shifts) -> float:
+    """Returns a bound on the relative error of any weight.
+
+    Two weights are a probability and the rest to one: three roundings for each of up to
+    16 nested samples, and a few before. More than two come from logarithms of up to
+    700, with a few roundings for each step from the mode.
     """
-
-    shifts: Shifts
-
-    def lowest(self) -> float:
-        """Returns the lowest shift."""
-        return min(shift for shift, _ in self.shifts)
-
-    def highest(self) -> float:
-        """Returns the highest shift."""
-        return max(shift for shift, _ in self.shifts)
-
-    def weight_error(self) -> float:
-        """Returns a bound on the relative error of any weight.
-
-        Two weights are a probability and the rest to one: three roundings for each of
-        up to 16 nested samples, and a few before. More than two come from logarithms of
-        up to 700, with a few roundings for each step from the mode.
-        """
-        number = len(self.shifts)
-        roundings = {1: 0, 2: 64}.get(number, 4096 + 16 * number)
-        return roundings * floats.UNIT_ROUNDOFF
+    roundings = {1: 0, 2: 64}.get(len(law), 4096 + 16 * len(law))
+    return roundings * floats.UNIT_ROUNDOFF
 
 
-def check_order(p: Mixture, q: Mixture) -> None:
+def check_order(p: Shifts, q: Shifts) -> None:
     """Checks that all shifts of P are at least zero, and all of Q at most zero.
 
     Raises:
         ValueError: If a shift of P is negative, or one of Q positive.
     """
-    if p.lowest() < 0 or q.highest() > 0:
+    lowest, highest = min(p)[0], max(q)[0]
+    if lowest < 0 or highest > 0:
         raise ValueError(
             "Shifts of P must be at least 0, those of Q at most 0. "
-            f"Found {p.lowest()} and {q.highest()}."
+            f"Found {lowest} and {highest}."
         )
 
 

@@ -19,7 +19,7 @@ from scipy import special
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 
 # Certified: distances are raised by this share, and to this least value. This covers
 # the rounding of thresholds.
@@ -189,7 +189,7 @@ class PairCurves(Curves):
 
     effort = 24
 
-    known: Mapping[float, hinges.Hinges]
+    known: Mapping[float, profile_pairs.Hinges]
 
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
         distances = np.broadcast_to(distances, thresholds.shape)

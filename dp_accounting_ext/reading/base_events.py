@@ -15,7 +15,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
-from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import sampling_event
@@ -51,11 +50,9 @@ def discrete_laplace(
     parameter = fields.scale("noise_parameter", event.noise_parameter)
     sensitivity = fields.positive_integer("sensitivity", event.sensitivity)
     norms = _norms_moved(reader)
-    if norms * sensitivity > discrete.LARGEST_SENSITIVITY:
-        raise ValueError(
-            f"sensitivity must be at most {discrete.LARGEST_SENSITIVITY // norms}. "
-            f"Found {sensitivity}."
-        )
+    most = discrete_outputs.LARGEST_SENSITIVITY // norms
+    if sensitivity > most:
+        raise ValueError(f"sensitivity must be at most {most}. Found {sensitivity}.")
     if parameter == 0:
         return _CERTAIN
     return discrete_outputs.DiscreteLaplace(parameter, norms * sensitivity)
@@ -74,7 +71,7 @@ def randomized_response(
     replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if noise == 0:
         # The uniform answer of a special record may equal that of the other record.
-        return _CERTAIN if replace_one else known_bounds.UpperOnly(_CERTAIN)
+        return _CERTAIN if replace_one else known_bounds.between(None, _CERTAIN)
     return discrete_outputs.RandomizedResponse(noise, buckets, replace_one)
 
 
@@ -156,13 +153,13 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
     norms = _norms_moved(reader)
     steps = norms * math.floor(sensitivity)
     rho = (norms * sensitivity / sigma) ** 2 / 2
-    if not discrete.is_discrete_gaussian(sigma, steps):
+    if not discrete_outputs.is_discrete_gaussian(sigma, steps):
         return renyi_bounded.Concentrated(rho)
     one = discrete_outputs.DiscreteGaussian(sigma, steps)
     # Here one record moves one coordinate by one. A replaced record may move two.
     if dimension == 1 or (norms == 1 and sensitivity**2 < 2):
         return one
-    return known_bounds.Between(one, renyi_bounded.Concentrated(rho))
+    return known_bounds.between(one, renyi_bounded.Concentrated(rho))
 
 
 def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
@@ -217,7 +214,7 @@ def private_sampling(
     reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     privacy = checks.epsilon(event.epsilon)
     total = fields.real_number("total_mass", event.total_mass)
-    mass = checks.total_mass(total, privacy)
+    mass = checks.total_mass("total_mass must be", total, privacy)
     largest = checks.largest_masses(event.largest_masses, mass)
     return discrete_outputs.PrivateDraw(
         reached_laws.dominating(privacy, mass, largest),

@@ -126,7 +126,7 @@ def poisson_sampled(
         both = merged(event)
         if both is not None:
             more, less = (poisson_sampled(each, reader) for each in both)
-            return more if more == less else known_bounds.Between(less, more)
+            return known_bounds.between(less, more)
         if isinstance(event.event, NOISES):
             # A replaced record moves from one end of its range to the other.
             return noise_on_batches(event, reader)
@@ -229,10 +229,10 @@ def _zeroed_in_batch_of_any(
     """
     above = _batch_of_any(event, scheme, reader.under(NeighborRel.REPLACE_ONE))
     if scheme.with_replacement:
-        return known_bounds.UpperOnly(above)
+        return known_bounds.between(None, above)
     inner = reader.sampled(event.event)
     below = subsampled.poisson_sampled(scheme.rate, inner)
-    return above if above == below else known_bounds.Between(below, above)
+    return known_bounds.between(below, above)
 
 
 def is_empty(event: FixedSize) -> bool:

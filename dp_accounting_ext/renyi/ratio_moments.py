@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import functools
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
@@ -17,107 +19,106 @@ HIGHEST_ORDER = 4096.0
 # Above this order the divergence of order inf is used, which is no smaller: floats
 # cannot represent α − 1 there, nor differences of losses of about 1/α.
 LARGEST_ORDER = 1e12
-# Tuning: the power series is used if |α log Z| is at most this.
+# The power series is used if |α log Z| is at most this.
 _SMALL = 0.25
-# Tuning: the number of losses in a block, whose powers are summed once for all orders.
-_BLOCK = 64
 
 
-class MeanExcess:
-    """The mean of Z^α − 1 − α (Z − 1) over α − 1, for a law of losses and any order.
+def log_mean_excesses(
+    orders: Sequence[float], log_masses: FloatArray, losses: FloatArray
+) -> list[float]:
+    """Returns logarithms of the mean of Z^α − 1 − α (Z − 1) over α − 1, at n orders.
 
     As Z = dP/dQ has mean one under Q, this mean is (Ψ_α(P‖Q) − 1) / (α − 1). The mean
     of Z^α − 1 alone would be a small difference of large numbers. Here every summand is
     positive, with a relative error of a few roundings. Logarithms are used, so that Z^α
-    may be larger than any float. Values that do not depend on the order are computed
-    once.
+    may be larger than any float.
 
     Args:
-        log_masses: (n,) logarithms of masses under Q.
-        losses: (n,) log Z, finite or −inf.
+        orders: (n,) finite orders α > 1.
+        log_masses: (m,) logarithms of masses under Q.
+        losses: (m,) log Z, finite or −inf.
     """
+    top = float(np.max(log_masses, initial=-np.inf))
+    if top == -np.inf:
+        return [-math.inf] * len(orders)
+    by_size = np.argsort(np.abs(losses), kind="stable")
+    losses, log_masses = losses[by_size], log_masses[by_size]
+    sizes, masses = np.abs(losses), np.exp(log_masses - top)
 
-    def __init__(self, log_masses: FloatArray, losses: FloatArray):
-        by_size = np.argsort(np.abs(losses), kind="stable")
-        losses, log_masses = losses[by_size], log_masses[by_size]
-        self._sizes = np.abs(losses)
-        self._top = float(np.max(log_masses, initial=-np.inf))
-        masses = np.exp(log_masses - self._top) if self._top > -np.inf else log_masses
-        # Larger losses are not summed by the power series at any order α ≥ 1.
-        near = losses[self._sizes <= _SMALL]
-        self._near_losses, self._near_masses = near, masses[: near.size]
-        blocks = near.size // _BLOCK
-        self._moments = _power_sums(
-            near[: blocks * _BLOCK].reshape(blocks, _BLOCK),
-            masses[: blocks * _BLOCK].reshape(blocks, _BLOCK),
+    @functools.cache
+    def parts(octave: int) -> tuple[FloatArray, ...]:
+        """Returns all that does not depend on an order of at most 2^octave.
+
+        They are sums of powers of losses for which 14 terms of the power series give
+        full float precision; and values of the other losses, by sign.
+        """
+        near = int(np.searchsorted(sizes, _SMALL / 2.0**octave, side="right"))
+        terms, powers = masses[:near] * losses[:near], []
+        for _ in range(14):
+            terms = terms * losses[:near]
+            powers.append(terms.sum())
+        below = np.flatnonzero(losses[near:] <= 0) + near
+        above = np.flatnonzero(losses[near:] > 0) + near
+        costs, gains = losses[below], losses[above]
+        return (
+            np.array(powers),
+            *(masses[below], costs, np.expm1(costs)),
+            *(log_masses[above], gains, np.expm1(-gains)),
         )
-        self._positive = losses > 0
-        self._gains = losses[self._positive]
-        self._log_gaining = log_masses[self._positive]
-        self._gains_backwards = np.expm1(-self._gains)
-        costs = losses[~self._positive]
-        self._costs, self._costing = costs, masses[~self._positive]
-        self._ratios_less_one = np.expm1(costs)
-        self._ratios = np.exp(costs)
 
-    def log(self, order: float) -> float:
-        """Returns the logarithm of the mean, for an order α > 1."""
-        if self._top == -np.inf:
-            return -np.inf
-        # For these losses 14 terms of the power series give full float precision.
-        near = int(np.searchsorted(self._sizes, _SMALL / order, side="right"))
-        gains = int(np.count_nonzero(self._positive[:near]))
-        total = self._near(order, near) + self._below(order, near - gains)
-        with np.errstate(divide="ignore"):
-            known = self._top + float(np.log(total))
-        return float(np.logaddexp(known, self._log_above(order, gains)))
-
-    def _near(self, order: float, count: int) -> float:
-        """Sums (α^n − α) / (α − 1) lⁿ / n! from n = 2 on, for the smallest losses."""
-        coefficients = [order / 2]
-        for n in range(3, 16):
-            # (α^n − α)/(α − 1) = α + α (α^{n−1} − α)/(α − 1) + … over n!.
-            coefficients.append(order * (1 / math.factorial(n) + coefficients[-1] / n))
-        blocks = count // _BLOCK
-        rest = slice(blocks * _BLOCK, count)
-        last = _power_sums(self._near_losses[rest], self._near_masses[rest])
-        weights = np.array(coefficients)
-        return float((weights @ self._moments[:, :blocks]).sum() + weights @ last)
-
-    def _below(self, order: float, first: int) -> float:
-        """Sums Z (Z^{α−1} − 1)/(α − 1) − (Z − 1) for Z < 1. All terms are below one."""
+    def log_mean(order: float) -> float:
+        """Returns the logarithm of the mean at one order."""
         slope = order - 1
+        powers, costing, costs, less_one, log_gaining, gains, backwards = parts(
+            math.ceil(math.log2(order))
+        )
+        # (α^n − α)/(α − 1)/n!, where the quotient is α + α (α^{n−1} − α)/(α − 1).
+        series = [order / 2]
+        for n in range(3, 16):
+            series.append(order * (1 / math.factorial(n) + series[-1] / n))
+        total = float(powers @ series)
+        # For Z < 1, Z (Z^{α−1} − 1)/(α − 1) − (Z − 1), all terms of which are below 1.
         with np.errstate(over="ignore", invalid="ignore"):
-            scaled = self._ratios[first:] * np.expm1(slope * self._costs[first:])
-            excess = scaled / slope - self._ratios_less_one[first:]
-        return float((self._costing[first:] * excess).sum())
-
-    def _log_above(self, order: float, first: int) -> float:
-        """Returns the logarithm of the sum for Z > 1, where Z^α may overflow."""
-        gains, slope = self._gains[first:], order - 1
-        if not gains.size:
-            return -np.inf
-        exponents = self._log_gaining[first:] + order * gains
-        largest = float(exponents.max())
-        if not math.isfinite(largest):
-            return largest
+            excess = (1 + less_one) * np.expm1(slope * costs) / slope - less_one
+        total += float((costing * excess).sum())
+        known = top + math.log(total) if total else -math.inf
+        # The same over Z^α for Z > 1, where Z^α may overflow.
         falling = np.expm1(-slope * gains)
-        excess = (1 + falling) * self._gains_backwards[first:] - falling / slope
-        return largest + math.log(float((np.exp(exponents - largest) * excess).sum()))
+        excess = (1 + falling) * backwards - falling / slope
+        return float(np.logaddexp(known, log_sum(log_gaining + order * gains, excess)))
+
+    return [log_mean(order) for order in orders]
 
 
-def _power_sums(losses: FloatArray, masses: FloatArray) -> FloatArray:
-    """Returns (14, …) sums of m lⁿ over the last axis, for n = 2, …, 15."""
-    terms, found = masses * losses**2, []
-    for _ in range(14):
-        found.append(terms.sum(axis=-1))
-        terms = terms * losses
-    return np.array(found)
+def of_outcomes(
+    orders: Sequence[float], masses: npt.ArrayLike, losses: FloatArray
+) -> FloatArray:
+    """Returns the (n,) divergences of P from Q, which have finitely many outcomes.
+
+    Args:
+        orders: (n,) Rényi orders α ≥ 1, inf included.
+        masses: (m,) probabilities of the outcomes under Q.
+        losses: (m,) values of log P/Q, finite.
+    """
+    with np.errstate(divide="ignore"):
+        log_masses = np.log(np.asarray(masses, dtype=np.float64))
+    largest = rounded_up(float(losses[log_masses > -np.inf].max()))
+    found = np.full(len(orders), largest)
+    finite = np.isfinite(orders)
+    above = np.maximum(np.array(orders)[finite], LOWEST_ORDER).tolist()
+    found[finite] = [
+        rdp_from_excess(excess, order)
+        for excess, order in zip(
+            log_mean_excesses(above, log_masses, losses), above, strict=True
+        )
+    ]
+    return found
 
 
-def log_moment_from_excess(log_mean_excess: float, order: float) -> float:
-    """Returns log Ψ_α, given the logarithm of (Ψ_α − 1)/(α − 1)."""
-    return float(np.logaddexp(0.0, np.log(order - 1) + log_mean_excess))
+def rdp_from_excess(log_mean_excess: float, order: float) -> float:
+    """Returns the divergence, rounded up, from the logarithm of (Ψ_α − 1)/(α − 1)."""
+    moment = float(np.logaddexp(0.0, np.log(order - 1) + log_mean_excess))
+    return rdp_from_moment(moment, order)
 
 
 def rdp_from_moment(log_moment: float, order: float) -> float:
@@ -176,9 +177,12 @@ def gaussian_rdp(distance: float, orders: Sequence[float]) -> FloatArray:
     return found
 
 
-def log_sum(log_terms: FloatArray) -> float:
-    """Returns the logarithm of a sum of exponentials; −inf for an empty sum."""
+def log_sum(log_terms: FloatArray, factors: FloatArray | float = 1.0) -> float:
+    """Returns the logarithm of a sum of exponentials times positive factors.
+
+    It is −inf for an empty sum, and inf if a term is infinite.
+    """
     largest = float(np.max(log_terms, initial=-np.inf))
-    if largest == -np.inf:
+    if not math.isfinite(largest):
         return largest
-    return largest + float(np.log(np.sum(np.exp(log_terms - largest))))
+    return largest + math.log(float((np.exp(log_terms - largest) * factors).sum()))

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from dp_accounting_ext.accountants import budget
-from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -55,20 +54,11 @@ def calibrate(
     """
     name = name or ("epsilon" if measure is None else "target")
     limit = positive_target(name, target, math.inf if measure is None else 1.0)
-    is_risk = measure is not None
     if measure is None:
-        delta = training_run.given("delta", run.delta)
-
-        def epsilon(accountant: pld_accountant.PLDAccountant) -> float:
-            return accountant.get_epsilon(delta)
-
-        measure = epsilon
+        training_run.given("delta", run.delta)
     runs = training_run.schemes_of(run)
     training_run.warn(run)
-    rows = comparison.Rows(_calibrated(each, measure, limit, name) for each in runs)
-    if is_risk:
-        rows = comparison.Rows(_with_risk(row, measure, run) for row in rows)
-    return rows
+    return comparison.Rows(_calibrated(each, measure, limit, name) for each in runs)
 
 
 def positive_target(name: str, value: Any, most: float = math.inf) -> float:
@@ -88,30 +78,24 @@ def positive_target(name: str, value: Any, most: float = math.inf) -> float:
     return limit
 
 
-def _with_risk(
-    row: comparison.Row, measure: budget.Measure, run: training_run.TrainingRun
-) -> comparison.Row:
-    """Returns a row with bounds on the risk at the noise that was found."""
-    found = measure(
-        dataclasses.replace(
-            run, sampling=row.sampling, noise_multiplier=row.noise_multiplier
-        ).accountant()
-    )
-    lower, upper = found if isinstance(found, tuple) else (None, found)
-    return dataclasses.replace(row, risk_lower=lower, risk_upper=upper)
-
-
 def _calibrated(
-    run: training_run.TrainingRun, measure: budget.Measure, target: float, name: str
+    run: training_run.TrainingRun,
+    measure: budget.Measure | None,
+    target: float,
+    name: str,
 ) -> comparison.Row:
     begin = time.process_time()
 
     def noisy(noise: float) -> training_run.TrainingRun:
         return dataclasses.replace(run, noise_multiplier=noise)
 
-    noise = budget.least_noise(
-        lambda noise: measure(noisy(noise).accountant()), target, name=name
-    )
+    def reached(noise: float) -> float | tuple[float, float]:
+        accountant = noisy(noise).accountant()
+        if measure is not None:
+            return measure(accountant)
+        return accountant.get_epsilon(training_run.given("delta", run.delta))
+
+    noise = budget.least_noise(reached, target, name=name)
     if run.delta is not None:
         row = comparison.bracket(noisy(noise))
     else:
@@ -119,5 +103,10 @@ def _calibrated(
         adjacency = comparison.ADJACENCIES[run.neighboring_relation]
         of = (scheme, adjacency, run.group_size, noise)
         row = comparison.Row(*of, None, None, None, 0.0)
-    note = row.note if noise >= budget.LEAST_NOISE else "less noise is enough, too"
-    return dataclasses.replace(row, note=note, seconds=time.process_time() - begin)
+    if noise < budget.LEAST_NOISE:
+        row = dataclasses.replace(row, note="less noise is enough, too")
+    if measure is not None:
+        risk = reached(noise)
+        lower, upper = risk if isinstance(risk, tuple) else (None, risk)
+        row = dataclasses.replace(row, risk_lower=lower, risk_upper=upper)
+    return dataclasses.replace(row, seconds=time.process_time() - begin)

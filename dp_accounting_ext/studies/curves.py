@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import io
-import math
 import textwrap
 import time
 from typing import Any
@@ -19,10 +18,8 @@ from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import curve_plots
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
-from dp_accounting_ext.studies.curve_plots import STYLES as STYLES
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -50,6 +47,19 @@ _END_OVER_FIRST = 100.0
 _SMALLEST_END = 1e-3  # The end of profiles that are below the smallest δ everywhere.
 _HIGHEST_LEVEL = 0.9
 MOST_POINTS = 10_000
+
+# Colours that colour-blind readers can distinguish (Okabe and Ito), and dashes, so that
+# curves can be distinguished without colours. Marks stand for sizes of groups.
+STYLES: dict[str, dict[str, Any]] = {
+    training_run.RANDOM_ALLOCATION: {"color": "#0072B2", "linestyle": "-"},
+    training_run.POISSON_SAMPLING: {"color": "#D55E00", "linestyle": "--"},
+    training_run.NO_AMPLIFICATION: {"color": "#000000", "linestyle": ":"},
+    training_run.SHUFFLED: {"color": "#009E73", "linestyle": "-."},
+}
+_MARKS = ("", "o", "s", "^", "v", "D", "*", "x")
+_NOTE = "Certified: the truth is on the line, or in its shade."
+_TITLE_LETTERS = 66
+_BELOW_AXES = -0.45  # The distance below the axes at which their labels end, in inches.
 
 Points = tuple[FloatArray, FloatArray, FloatArray]
 Accountant = pld_accountant.PLDAccountant
@@ -96,8 +106,8 @@ class Curve(displays.Displayed):
 
     def _display(self) -> displays.Table:
         """A few of the points, from the first to the last."""
-        step = max(1, math.ceil((len(self.x) - 1) / (_MOST_SHOWN - 1)))
-        shown = sorted({*range(0, len(self.x), step), len(self.x) - 1} - {-1})
+        number = min(len(self.x), _MOST_SHOWN)
+        shown = np.linspace(0, len(self.x) - 1, number).astype(int).tolist()
         rows = [
             (
                 f"{self.x[at]:.7g}",
@@ -137,19 +147,14 @@ class Curve(displays.Displayed):
         Raises:
             ModuleNotFoundError: If matplotlib is not installed.
         """
-        ax = curve_plots.axes_of(ax)
+        ax = _axes_of(ax)
         self._draw(ax, **style)
-        curve_plots.explain(ax)
+        _explain(ax)
         return ax
 
     def _draw(self, ax: Any, **style: Any) -> None:
         marks = {"markevery": max(len(self.x) // 8, 1), "markersize": 4, "lw": 1.2}
-        style = {
-            **STYLES[self.sampling],
-            **marks,
-            "label": self.label,
-            **style,
-        }
+        style = STYLES[self.sampling] | marks | {"label": self.label} | style
         # A logarithmic axis cannot show zero.
         line = np.where(np.array(self.upper) > 0, self.upper, np.nan)
         (drawn,) = ax.plot(self.x, line, **style)
@@ -157,8 +162,8 @@ class Curve(displays.Displayed):
         ax.fill_between(
             self.x, bottom, self.upper, color=drawn.get_color(), alpha=0.2, lw=0
         )
-        ax.set(xscale="log", xlabel=_LABELS[self.x_name])
-        ax.set(yscale="log", ylabel=_LABELS[self.y_name])
+        labels = {"xlabel": _LABELS[self.x_name], "ylabel": _LABELS[self.y_name]}
+        ax.set(xscale="log", yscale="log", **labels)
 
 
 class Curves(displays.Displayed, list[Curve]):
@@ -212,11 +217,9 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
         ModuleNotFoundError: If matplotlib is not installed.
     """
     sizes = sorted({curve.group_size for curve in curves})
-    ax = curve_plots.axes_of(ax)
+    ax = _axes_of(ax)
     for curve in curves:
-        marker = curve_plots.MARKS[
-            sizes.index(curve.group_size) % len(curve_plots.MARKS)
-        ]
+        marker = _MARKS[sizes.index(curve.group_size) % len(_MARKS)]
         curve._draw(ax, marker=marker)
     if curves[0].y_name == "true_positive_rate":
         rates = curves[0].x
@@ -226,13 +229,43 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
         # The last point of a profile is at its end, and may be far below the others.
         ends = [[y for y in curve.upper[:-1] if y > 0] for curve in curves]
         ax.set_ylim(min((end[-1] for end in ends if end), default=1e-300), 1.0)
-    ax.set_title(
-        textwrap.fill(title, curve_plots.TITLE_LETTERS), fontsize="medium", loc="left"
-    )
+    ax.set_title(textwrap.fill(title, _TITLE_LETTERS), fontsize="medium", loc="left")
     ax.grid(alpha=0.3)
     ax.spines[["right", "top"]].set_visible(False)
-    curve_plots.explain(ax)
+    _explain(ax)
     return ax
+
+
+def _axes_of(ax: Any) -> Any:
+    """Returns the given axes, or the axes of a new figure of pyplot."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def _explain(ax: Any) -> None:
+    """Puts a legend of two columns below the axes, and makes room for it."""
+    from matplotlib import transforms
+
+    whole = ax.figure.figure  # If it is a subfigure, this is the whole figure.
+    if whole.get_layout_engine() is None:
+        whole.set_layout_engine("constrained")
+    below = transforms.ScaledTranslation(0, _BELOW_AXES, whole.dpi_scale_trans)
+    ax.legend(
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + below,
+        borderaxespad=0,
+        ncols=2,
+        columnspacing=1,
+        frameon=False,
+        fontsize="x-small",
+        title=_NOTE,
+        title_fontsize="x-small",
+        alignment="left",
+    )
 
 
 def profiles(

@@ -1,6 +1,7 @@
 """Progress reports of long studies."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import TypeVar
@@ -16,16 +17,21 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 
-def counted(items: Sequence[T], progress: Progress | None) -> Iterator[T]:
+def counted(
+    items: Iterable[T], progress: Progress | None, total: int | None = None
+) -> Iterator[T]:
     """Yields items, and reports each as done when the next one is requested.
 
     Args:
         items: The items, which the caller processes one after another.
         progress: The function that progress is reported to, or None.
+        total: The number of items; that of a sequence is known.
     """
-    for number, item in enumerate(items):
-        if progress is not None:
-            progress(number, len(items))
+    if total is None:
+        assert isinstance(items, Sequence)
+        total = len(items)
+    report = progress or (lambda done, total: None)
+    report(0, total)
+    for number, item in enumerate(items, start=1):
         yield item
-    if progress is not None:
-        progress(len(items), len(items))
+        report(number, total)

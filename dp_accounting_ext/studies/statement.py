@@ -142,7 +142,11 @@ def privacy_statement(
                     if row.is_wide:
                         letter = next(letters)
                         cell += f" ({letter})"
-                        notes.append(f"({letter}) {_of_width(row)}")
+                        lower = decimals.rounded_down(row.epsilon_lower, _DIGITS)
+                        words = f"Not tight: the true ε is {lower} at least."
+                        if row.epsilon_upper == math.inf:
+                            words = "No finite bound is known."
+                        notes.append(f"({letter}) {words}")
                     lines[-1].append(cell)
         parts += [f"{level}: ε at δ = {run.delta!r} is at most", _table(lines), *notes]
     parts += [_NO_USER] * (run.group_size == 1)
@@ -226,11 +230,3 @@ def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
 def _of_run(run: training_run.TrainingRun) -> str:
     """Returns the sentence that describes the run."""
     return f"DP-SGD: {run.in_words}, noise multiplier {run.noise_multiplier!r}."
-
-
-def _of_width(row: comparison.Row) -> str:
-    """Returns a sentence on the lower bound, if the upper one may be loose."""
-    if row.epsilon_upper == math.inf:
-        return "No finite bound is known."
-    lower = decimals.rounded_down(row.epsilon_lower, _DIGITS)
-    return f"Not tight: the true ε is {lower} at least."

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.correlated import readings
 from dp_accounting_ext.correlated import strategies
@@ -45,14 +44,6 @@ NO_AMPLIFICATION = "no amplification"
 FRESH_WINDOWS = "fresh windows"
 MIN_SEP = "b-min-sep"
 
-# Names on the command line.
-OPTIONS: Mapping[str, str] = {
-    "balls-in-bins": BALLS_IN_BINS,
-    "fresh-windows": FRESH_WINDOWS,
-    "b-min-sep": MIN_SEP,
-    "cyclic-poisson": CYCLIC_POISSON,
-    "no-amplification": NO_AMPLIFICATION,
-}
 # What each scheme's bound assumes, and what violates the assumption.
 BROKEN_BY: Mapping[str, str] = {
     BALLS_IN_BINS: "a bin that is drawn again, or known",
@@ -64,14 +55,14 @@ BROKEN_BY: Mapping[str, str] = {
     "record's group may be public",
     NO_AMPLIFICATION: "a record that is in more batches",
 }
+# Names on the command line.
+OPTIONS: Mapping[str, str] = {
+    name.lower().replace(" ", "-"): name for name in BROKEN_BY
+}
 
 _BUFFERED = "blt:"
 # Fields of a run that cannot be combined with a strategy, and their default values.
 _NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
-
-# Certified: the relative error of a norm of at most 2^17 entries. An entry may be a sum
-# of numbers, none of them negative.
-_NORM_ERROR = 1e-10
 
 
 Events = tuple[stock.DpEvent, stock.DpEvent]
@@ -190,21 +181,22 @@ def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
         cyclic Poisson sampling.
     """
     strategy, noise, bins, epochs = readings.matrix_fields(event)
-    matrix = strategy.array
-    bands, columns, longest_bin = _norms(matrix, bins, epochs)
+    bands, steps = strategy.bands, bins * epochs
     found: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
     if bands <= bins:
-        if matrix.ndim == 1:
-            windows = fresh_windows(matrix, noise, bands, bins * epochs, 1 / bins)
+        if strategy.is_toeplitz:
+            windows = fresh_windows(strategy.array, noise, bands, steps, 1 / bins)
             found[FRESH_WINDOWS] = windows, windows
         stays_out = events.MinSepSamplingEvent(
-            strategy.entries, noise, 1 / (bins - bands + 1), bands, bins * epochs
+            strategy.entries, noise, 1 / (bins - bands + 1), bands, steps
         )
         found[MIN_SEP] = stays_out, stays_out
-        found[CYCLIC_POISSON] = _cyclic(bands, columns, noise, bins)
+        found[CYCLIC_POISSON] = _cyclic(strategy, noise, bins, steps)
+    gram, error = strategy.gram(bins, epochs)
+    longest = math.sqrt(gram.diagonal().max())
     found[NO_AMPLIFICATION] = (
-        stock.GaussianDpEvent(noise / (longest_bin * (1 - _NORM_ERROR))),
-        stock.GaussianDpEvent(noise / (longest_bin * (1 + _NORM_ERROR))),
+        stock.GaussianDpEvent(noise / (longest * (1 - error))),
+        stock.GaussianDpEvent(noise / (longest * (1 + error))),
     )
     return found
 
@@ -249,28 +241,25 @@ def fresh_windows(
     products, _ = strategy.by_distance(entries.size)
     products /= max(noise, 1e-3) ** 2
     grown = np.expm1(np.minimum(products, floats.LARGEST_EXPONENT / 2))
-    best, found = math.inf, (apart, most)
-    for cycles in range(least, most + 1):
-        window = steps // cycles - apart + 1
-        if window > strategies.MOST_BINS:
-            continue
-        near = min(window, grown.size)
-        distances = np.arange(near)
-        pairs = (window - distances) * grown[:near]
-        mean = float(2 * pairs.sum() - pairs[0]) / window**2
-        cost = cycles * math.log1p((share * steps / cycles) ** 2 * mean)
-        if cost < best:
-            best, found = cost, (window, cycles)
-    window, cycles = found
+    windows = {cycles: steps // cycles - apart + 1 for cycles in range(least, most + 1)}
+
+    def cost(cycles: int) -> float:
+        near = grown[: windows[cycles]]
+        pairs = (windows[cycles] - np.arange(near.size)) * near
+        mean = float(2 * pairs.sum() - pairs[0]) / windows[cycles] ** 2
+        return cycles * math.log1p((share * steps / cycles) ** 2 * mean)
+
+    short = [each for each in windows if windows[each] <= strategies.MOST_BINS]
+    cycles = min(short or [most], key=cost)
     probability = min(share * steps / cycles, 1.0)
     return events.WindowedAllocationEvent(
-        tuple(entries.tolist()), noise, window, apart, cycles, probability
+        tuple(entries.tolist()), noise, windows[cycles], apart, cycles, probability
     )
 
 
 def _cyclic(
-    bands: int, norms: FloatArray, noise: float, bins: int
-) -> tuple[stock.DpEvent, stock.DpEvent]:
+    strategy: strategies.Strategy, noise: float, bins: int, steps: int
+) -> Events:
     """Returns a lower and an upper bound on a run with cyclic Poisson sampling.
 
     A record is sampled in the steps of its group. The columns of these steps have
@@ -278,37 +267,15 @@ def _cyclic(
     bound has the least norm of the first group's columns, without an incomplete last
     cycle; the upper bound has the largest norm of all columns.
     """
-    steps = norms.size
+    bands, error = strategy.bands, strategies.product_error(steps)
+    squares = sum(strategy.diagonal(band, steps) ** 2 for band in range(bands))
+    norms = np.sqrt(squares)
 
     def sampled(norm: float, count: int) -> stock.DpEvent:
         step = stock.GaussianDpEvent(noise / norm)
         sample = stock.PoissonSampledDpEvent(bands / bins, step)
         return stock.SelfComposedDpEvent(sample, count)
 
-    least = float(norms[::bands][: steps // bands].min()) * (1 - _NORM_ERROR)
-    most = float(norms.max()) * (1 + _NORM_ERROR)
+    least = float(norms[::bands][: steps // bands].min()) * (1 - error)
+    most = float(norms.max()) * (1 + error)
     return sampled(least, steps // bands), sampled(most, math.ceil(steps / bands))
-
-
-def _norms(matrix: FloatArray, bins: int, epochs: int) -> tuple[int, FloatArray, float]:
-    """Returns the number of bands, the norms of the columns, and that of a bin.
-
-    The last one is the largest norm, over all bins, of the sum of a bin's columns.
-    Columns whose distance is at least the number of bands have disjoint supports.
-    """
-    steps = bins * epochs
-    if matrix.ndim == 1:
-        column = np.zeros(steps)
-        column[: matrix.size] = matrix
-        # Column i has n − i entries. The sum of the first bin's columns has the
-        # largest norm, as the end of the run cuts off least of it.
-        norms = np.sqrt(np.cumsum(column**2)[::-1])
-        first = sum(
-            np.concatenate([np.zeros(start), column[: steps - start]])
-            for start in range(0, steps, bins)
-        )
-        return matrix.size, norms, float(np.linalg.norm(first))
-    rows, places = np.nonzero(matrix)
-    sums = matrix.reshape(steps, epochs, bins).sum(axis=1)
-    longest = float(np.linalg.norm(sums, axis=0).max())
-    return int((rows - places).max()) + 1, np.linalg.norm(matrix, axis=0), longest

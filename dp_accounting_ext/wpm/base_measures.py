@@ -21,25 +21,30 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.projections import certified_projection
+from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 # These are for the search for the uniform measure: the relative gap at which it ends,
 # that at which it has converged, and the largest number of rounds.
 _TOLERANCE = 1e-13
 _CONVERGED = 1e-9
 _MOST_HALVINGS = 100
-# These are for the search for the minimax measure. The last two are tuning: the largest
-# number of entries in the tangents of a round, and the fewest tangents.
-_MOST_ROUNDS = 100
+# In cutting planes, a gap of this share of the largest cost is attributed to rounding.
 _ROUNDING = 1e-13
+# These are for the search for the minimax measure: the relative gap at which it ends,
+# and its most rounds. The last two are tuning: the largest number of entries in the
+# tangents of a round, and the fewest tangents.
+_MINIMAX_GAP, _MOST_ROUNDS = 1e-7, 100
 _TANGENTS, _FEWEST_TANGENTS = 1 << 22, 32
 # These are for the search for the learned measure. Tangents are added at a measure
 # between the best one so far and the optimum of the program, at this share of the way,
 # so that the search does not oscillate.
 _STEP = 0.3
 _USER_GAP = 1e-9
+
+# The objective at a measure y, and intercepts, slopes and functions of tangents there.
+Tangents = tuple[float, FloatArray, FloatArray, IndexArray]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -150,12 +155,7 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
     return best[0], best[1], min(lower, best[1]), rounds
 
 
-def minimax_base_measure(
-    cost: Any,
-    epsilon: float,
-    *,
-    relative_gap: float = 1e-7,
-) -> MeasureResult:
+def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     """Returns the base measure with the least worst-case cost.
 
     The worst-case cost is the maximum over the inputs i of φ_i, the cost of the
@@ -167,7 +167,6 @@ def minimax_base_measure(
     Args:
         cost: (k, k_v) costs, or a `TransportCost`; public.
         epsilon: The privacy parameter ε.
-        relative_gap: Stop where the lower bound is this share below the value.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -177,37 +176,18 @@ def minimax_base_measure(
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    # HiGHS has absolute tolerances, which are negligible for costs of about one.
-    sample = paid.rows(worst_cases.choose_landmarks(paid)[0])
-    scale = max(float(sample.max()), np.finfo(float).tiny)
-    points = worst_cases.PointCosts(paid, privacy)
-    start = uniform_base_measure(paid, privacy).base_measure
-    most = best = math.exp(privacy / 2) * start
-    cuts = _Cuts(paid.shape[1], privacy, np.ones(1))
+    every = np.arange(paid.shape[0])
     added = max(_FEWEST_TANGENTS, _TANGENTS // paid.shape[1])
-    value, lower, rounds = math.inf, 0.0, 0
-    while rounds < _MOST_ROUNDS:
-        rounds += 1
-        worst = points.values(most) / scale
-        if float(worst.max()) < value:
-            value, best = float(worst.max()), most
-        if value - lower <= relative_gap * value + _ROUNDING:
-            break
-        rows = np.flatnonzero(worst > lower)
-        rows = rows[np.argsort(-worst[rows], kind="stable")][:added]
-        thresholds, slopes = points.tangents(most, rows)
-        cuts.add(thresholds / scale, slopes / scale, np.zeros(rows.size, dtype=np.intp))
-        try:
-            most, bound = cuts.solve()
-        except linear_program.SolverError:
-            break
-        lower = max(lower, bound)
-    return MeasureResult(
-        math.exp(-privacy / 2) * best,
-        scale * value,
-        scale * min(lower, value),
-        rounds,
-        value - lower <= relative_gap * value + _ROUNDING,
+
+    def tangents(most: FloatArray, lower: float) -> Tangents:
+        worst = worst_cases.point_costs(most, paid, privacy, every)
+        above = min(max(np.count_nonzero(worst > lower), 1), added)
+        rows = np.argsort(-worst, kind="stable")[:above]
+        found = worst_cases.tangents(most, paid, privacy, rows)
+        return float(worst.max()), *found, np.zeros(rows.size, dtype=np.intp)
+
+    return _cutting_planes(
+        paid, privacy, np.ones(1), tangents, _MINIMAX_GAP, _MOST_ROUNDS
     )
 
 
@@ -218,7 +198,6 @@ def learn_base_measure(
     *,
     relative_gap: float = 1e-2,
     max_rounds: int = 60,
-    progress: Callable[[int, float], None] | None = None,
 ) -> MeasureResult:
     """Returns the base measure with the least mean cost of public users.
 
@@ -234,7 +213,6 @@ def learn_base_measure(
             who are not among those to be protected.
         relative_gap: Stop where the lower bound is this share below the mean cost.
         max_rounds: The largest number of rounds.
-        progress: Called after each round with its number and the relative gap.
 
     Returns:
         The measure, the mean cost and a lower bound of it.
@@ -249,127 +227,113 @@ def learn_base_measure(
     )
     if not len(users):
         raise ValueError("public_distributions must have a row. Found none.")
-    start = uniform_base_measure(paid, privacy).base_measure
-    tried = best = math.exp(privacy / 2) * start
-    cuts = _Cuts(paid.shape[1], privacy, np.full(len(users), 1 / len(users)))
-    value, lower, rounds = math.inf, 0.0, 0
-    while rounds < max_rounds:
-        rounds += 1
-        reached = _add_users(cuts, tried, users, paid, privacy)
-        if reached < value:
-            value, best = reached, tried
-        if progress is not None:
-            progress(rounds, (value - lower) / value if value else 0.0)
-        if value - lower <= relative_gap * value:
-            break
-        try:
-            target, bound = cuts.solve()
-        except linear_program.SolverError:
-            break
-        tried = best + _STEP * (target - best)
-        lower = max(lower, bound)
-    return MeasureResult(
-        math.exp(-privacy / 2) * best,
-        value,
-        min(lower, value),
-        rounds,
-        value - lower <= relative_gap * value,
+    least = math.exp(-privacy)
+
+    def tangents(most: FloatArray, lower: float) -> Tangents:
+        # The least g·q over the polytope is the maximum over τ of
+        # τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
+        allowed = ldp_polytope.LdpPolytope(least * most, most)
+        solver = exact_projection.ExactSolver(paid, allowed, _USER_GAP)
+        values, intercepts, slopes = [], [], []
+        for place in range(len(users)):
+            inputs, masses = users.row(place)
+            found = solver.solve(inputs, masses)
+            prices = found.prices
+            held = ldp_polytope.cheapest(prices, allowed)
+            threshold = ldp_polytope.level(prices, held, allowed)
+            excess = prices - threshold
+            nearest = float(masses @ (paid.rows(inputs) - prices).min(axis=1))
+            values.append(found.value)
+            intercepts.append(nearest + threshold)
+            slopes.append(np.where(excess > 0, least * excess, excess))
+        value, everyone = float(np.mean(values)), np.arange(len(users))
+        return value, np.array(intercepts), np.array(slopes), everyone
+
+    weights = np.full(len(users), 1 / len(users))
+    return _cutting_planes(
+        paid, privacy, weights, tangents, relative_gap, max_rounds, _STEP
     )
 
 
-def _add_users(
-    cuts: "_Cuts",
-    most: FloatArray,
-    users: private_rows.PrivateRows,
+def _cutting_planes(
     cost: costs.TransportCost,
     epsilon: float,
-) -> float:
-    """Adds the users' tangents at a measure y, and returns their mean cost there.
+    weights: FloatArray,
+    tangents: Callable[[FloatArray, float], Tangents],
+    relative_gap: float,
+    most_rounds: int,
+    step: float = 1.0,
+) -> MeasureResult:
+    """Returns the measure with the least weighted sum of functions of it.
 
-    The least g·q over the polytope is the maximum over τ of
-    τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
+    `tangents` is called with a measure y and the lower bound that is known. The next y
+    is at the share `step` of the way from the best one to the optimum of the program.
     """
-    least = math.exp(-epsilon)
-    allowed = ldp_polytope.LdpPolytope(least * most, most)
-    solver = certified_projection.make_solver(cost, allowed, _USER_GAP)
-    values = []
-    for place in range(len(users)):
-        inputs, masses = users.row(place)
-        found = solver.solve(inputs, masses)
-        prices = found.prices
-        held = ldp_polytope.cheapest(prices, allowed)
-        threshold = ldp_polytope.level(prices, held, allowed)
-        excess = prices - threshold
-        nearest = float(masses @ (cost.rows(inputs) - prices).min(axis=1))
-        slopes = np.where(excess > 0, least * excess, excess)
-        cuts.add(np.array([nearest + threshold]), slopes[np.newaxis], np.array([place]))
-        values.append(found.value)
-    return float(np.mean(values))
+    # HiGHS has absolute tolerances, which are negligible for costs of about one.
+    sample = cost.rows(worst_cases.choose_landmarks(cost)[0])
+    scale = max(float(sample.max()), np.finfo(float).tiny)
+    start = uniform_base_measure(cost, epsilon).base_measure
+    tried = best = math.exp(epsilon / 2) * start
+    most_mass, kept = min(float(cost.shape[1]), math.exp(epsilon)), []
+    value, lower, rounds, converged = math.inf, 0.0, 0, False
+    while rounds < most_rounds:
+        rounds += 1
+        reached, intercepts, slopes, functions = tangents(tried, scale * lower)
+        if reached / scale < value:
+            value, best = reached / scale, tried
+        converged = value - lower <= relative_gap * value + _ROUNDING
+        if converged:
+            break
+        kept.append((intercepts / scale, slopes / scale, functions))
+        cuts = map(np.concatenate, zip(*kept, strict=True))
+        try:
+            target, bound = _least_sum(weights, most_mass, *cuts)
+        except linear_programs.SolverError:
+            break
+        tried = best + step * (target - best)
+        lower = max(lower, bound)
+    measure = math.exp(-epsilon / 2) * best
+    lower = min(lower, value)
+    return MeasureResult(measure, scale * value, scale * lower, rounds, converged)
 
 
-class _Cuts:
-    """Tangents c + a·y of convex functions of y, whose weighted sum is minimised.
+def _least_sum(
+    weights: FloatArray,
+    most_mass: float,
+    intercepts: FloatArray,
+    slopes: FloatArray,
+    functions: IndexArray,
+) -> tuple[FloatArray, float]:
+    """Returns the y with the least weighted sum of functions, and a proven lower bound.
 
-    Args:
-        size: The number k_v of outputs.
-        epsilon: The privacy parameter ε.
-        weights: (functions,) weights of the functions in the sum.
+    A function is the largest of its tangents c + a·y; `functions` says whose a tangent
+    is. The sum of y is from one to `most_mass`.
     """
-
-    def __init__(self, size: int, epsilon: float, weights: FloatArray) -> None:
-        self._most_mass = min(float(size), math.exp(epsilon))
-        self._weights = weights
-        self._intercepts = np.zeros(0)
-        self._slopes = np.zeros((0, size))
-        # The function that a tangent bounds.
-        self._functions = np.zeros(0, dtype=np.intp)
-
-    def add(
-        self, intercepts: FloatArray, slopes: FloatArray, functions: IndexArray
-    ) -> None:
-        """Adds a tangent c + a·y to each of some functions."""
-        self._intercepts = np.append(self._intercepts, intercepts)
-        self._slopes = np.concatenate([self._slopes, slopes])
-        self._functions = np.append(self._functions, functions)
-
-    def solve(self) -> tuple[FloatArray, float]:
-        """Returns the y with the least sum, and a proven lower bound of the sum.
-
-        Raises:
-            SolverError: If the solver fails.
-        """
-        count, size = self._slopes.shape
-        functions = self._weights.size
-        levels = sparse.csc_array(
-            (-np.ones(count), (np.arange(count), self._functions)),
-            shape=(count, functions),
-        )
-        total = sparse.csc_array([np.append(np.ones(size), np.zeros(functions))])
-        tangents = sparse.hstack([sparse.csc_array(self._slopes), levels])
-        variables, duals = linear_program.solve(
-            np.append(np.zeros(size), self._weights),
-            sparse.vstack([tangents, total, -total], format="csc"),
-            np.concatenate([-self._intercepts, [self._most_mass, -1.0]]),
-            [(0.0, 1.0)] * size + [(None, None)] * functions,
-            equal=False,
-        )
-        # The solver's y, with its sum and its entries within the limits.
-        clipped = np.clip(variables[:size], 0.0, 1.0)
-        mass = min(max(float(clipped.sum()), 1.0), self._most_mass)
-        return clipped * (mass / clipped.sum()), self._bound(-duals[:count])
-
-    def _bound(self, shares: FloatArray) -> float:
-        """Returns the least value of a sum of the tangents, a knapsack.
-
-        A function's shares are first made to sum to its weight.
-        """
-        shares = np.maximum(shares, 0.0)
-        sums = np.bincount(self._functions, shares, minlength=self._weights.size)
-        if not (sums > 0).all():
-            return -math.inf
-        shares *= (self._weights / sums)[self._functions]
-        order = np.sort(shares @ self._slopes)
-        room = np.clip(self._most_mass - np.arange(order.size), 0.0, 1.0)
-        # One unit of mass is required; further mass is added only if it lowers the sum.
-        least = float(order[0] + np.minimum(order[1:], 0.0) @ room[1:])
-        return float(shares @ self._intercepts) + least
+    (count, size), number = slopes.shape, weights.size
+    levels = sparse.csc_array(
+        (-np.ones(count), (np.arange(count), functions)), shape=(count, number)
+    )
+    total = sparse.csc_array([np.append(np.ones(size), np.zeros(number))])
+    tangents = sparse.hstack([sparse.csc_array(slopes), levels])
+    variables, duals = linear_programs.solve(
+        np.append(np.zeros(size), weights),
+        sparse.vstack([tangents, total, -total], format="csc"),
+        np.concatenate([-intercepts, [most_mass, -1.0]]),
+        [(0.0, 1.0)] * size + [(None, None)] * number,
+        equal=False,
+    )
+    # The solver's y, with its sum and its entries within the limits.
+    clipped = np.clip(variables[:size], 0.0, 1.0)
+    mass = min(max(float(clipped.sum()), 1.0), most_mass)
+    # Shares of tangents that sum to the weights of their functions prove the bound.
+    shares = np.maximum(-duals[:count], 0.0)
+    sums = np.bincount(functions, shares, minlength=number)
+    bound = -math.inf
+    if (sums > 0).all():
+        shares *= (weights / sums)[functions]
+        # A knapsack: one unit of mass is required, and more is added if it lowers it.
+        order = np.sort(shares @ slopes)
+        room = np.clip(most_mass - np.arange(size), 0.0, 1.0)
+        bound = float(order[0] + np.minimum(order[1:], 0.0) @ room[1:])
+        bound += float(shares @ intercepts)
+    return clipped * (mass / clipped.sum()), bound

@@ -13,11 +13,10 @@ from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# A finite value in place of log 0. In the projection, outputs without mass are the last
-# to get more than their least mass, all of them together.
-_LOG_OF_NOTHING = -2000.0
-# Tuning: the number of costs in a block.
-_TOGETHER = 1 << 21
+# A share of the base measure in place of no mass. In the projection, outputs without
+# mass are the last to get more than their least mass, all of them together.
+_NEXT_TO_NOTHING = 1e-150
+_STEPS = 300  # Far more than Newton's method takes.
 
 
 class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -59,19 +58,12 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
         super().__init__(paid, privacy, measure)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
-        allowed = np.flatnonzero(self._base_measure > 0)
-        floor = np.log(self._base_measure[allowed]) + _LOG_OF_NOTHING
-        inner = self._polytope.of(allowed)
-        laws = np.zeros((len(users), self._base_measure.size))
-        for user, law in enumerate(laws):
+        weights = np.tile(_NEXT_TO_NOTHING * self._base_measure, (len(users), 1))
+        for user, row in enumerate(weights):
             inputs, masses = users.row(user)
-            everywhere = np.zeros(law.size)
-            everywhere[inputs] = masses
-            held = everywhere[allowed]
-            with np.errstate(divide="ignore"):
-                logs = np.where(held > 0, np.log(held), floor)
-            law[allowed] = ldp_polytope.kl_projection(logs, inner)
-        return laws
+            row[inputs] = np.maximum(masses, row[inputs])
+        ones = np.ones(len(users))
+        return ldp_polytope.kl_projection(weights, ones, self._polytope, _STEPS)[0]
 
 
 class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
@@ -95,21 +87,12 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
 
     def __init__(self, cost: Any, epsilon: float) -> None:
         paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-        inputs, outputs = paid.shape
-        step = max(1, _TOGETHER // outputs)
-        parts = [np.arange(inputs)[at : at + step] for at in range(0, inputs, step)]
-        low, high = np.full(outputs, np.inf), np.zeros(outputs)
-        for part in parts:
-            rows = paid.rows(part)
-            low = np.minimum(low, rows.min(axis=0))
-            high = np.maximum(high, rows.max(axis=0))
-        sensitivity = float((high - low).max())
+        rows = paid.matrix()
+        sensitivity = float(np.ptp(rows, axis=0).max())
         self._rate = privacy / (2 * sensitivity) if sensitivity > 0 else 0.0
         # The logarithm of a probability is concave in the input, so that it is least at
         # a single point.
-        least = np.full(outputs, np.inf)
-        for part in parts:
-            least = np.minimum(least, self._laws(paid.rows(part)).min(axis=0))
+        least = self._laws(rows).min(axis=0)
         super().__init__(paid, privacy, math.exp(privacy / 2) * least)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:

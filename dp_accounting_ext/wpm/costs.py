@@ -24,6 +24,8 @@ from dp_accounting_ext.wpm import checks
 # The mean radius of the Earth, in kilometres (IUGG).
 EARTH_RADIUS = 6371.0088
 MOST_LATITUDE, MOST_LONGITUDE = 90, 360
+# Tuning: the number of costs, or of masses, that are held at once.
+TOGETHER = 1 << 21
 
 
 class TransportCost(abc.ABC):
@@ -115,12 +117,7 @@ class DenseCost(TransportCost):
 
 
 def as_cost(value: Any) -> TransportCost:
-    """Returns a cost as it is, or a matrix as one.
-
-    Raises:
-        TypeError: If a matrix is not one of real numbers.
-        ValueError: If its shape or an entry is wrong.
-    """
+    """Returns a cost as it is, or a matrix as one."""
     return value if isinstance(value, TransportCost) else DenseCost(value)
 
 
@@ -152,7 +149,7 @@ class PointCost(TransportCost):
         metric: str = "euclidean",
         order: float = 1,
     ) -> None:
-        self._order, self._metric = checks.order(order), checks.metric(metric)
+        self._order, self.metric = checks.order(order), checks.metric(metric)
         self._points = self._outputs = self._placed("points", points)
         if outputs is not None:
             self._outputs = self._placed("outputs", outputs)
@@ -170,13 +167,16 @@ class PointCost(TransportCost):
             low = np.min([np.min(part, axis=0) for part in both], axis=0)
             high = np.max([np.max(part, axis=0) for part in both], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
-        self._largest = checks.largest_distance("points", extent, self._order)
+        self._largest = checks.largest_cost("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
-        return self._powers(np.asarray(inputs, dtype=np.intp), self._outputs)
+        return self.rows_to(np.asarray(inputs, dtype=np.intp), slice(None))
 
-    def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
-        return self._powers(inputs, self._outputs[outputs])
+    def rows_to(self, inputs: IndexArray, outputs: IndexArray | slice) -> FloatArray:
+        found = self._distances(self._points[inputs], self._outputs[outputs])
+        if self._order != 1:
+            found **= self._order
+        return found
 
     def largest(self) -> float:
         return self._largest
@@ -208,15 +208,6 @@ class PointCost(TransportCost):
             return None
         return self._points[:, 0], self._outputs[:, 0]
 
-    def nearest_inputs(self, places: npt.ArrayLike) -> IndexArray:
-        """Returns the (n,) indices of the points nearest to n places.
-
-        Raises:
-            TypeError: If the places are not real numbers.
-            ValueError: If they are not finite, or of another dimension.
-        """
-        return self.nearest("trace", places)[0]
-
     def nearest(
         self, name: str, places: npt.ArrayLike
     ) -> tuple[IndexArray, FloatArray]:
@@ -237,24 +228,24 @@ class PointCost(TransportCost):
                 f"{name} must have the dimension of the points. "
                 f"Found {found.shape[1]} and {self._points.shape[1]}."
             )
-        if self._metric == "cosine":
+        if self.metric == "cosine":
             each = [self._distances(row[np.newaxis], self._points)[0] for row in found]
             nearest = np.array([int(one.argmin()) for one in each], dtype=np.intp)
             return nearest, np.array([one.min() for one in each])
-        norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self._metric, 2.0)
+        norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self.metric, 2.0)
         tree = spatial.cKDTree(self._points)
         lengths, indices = tree.query(found, p=norm)
         apart = np.asarray(lengths, dtype=np.float64)
-        if self._metric == "haversine":
+        if self.metric == "haversine":
             apart = _arcs(apart)
         return np.asarray(indices, dtype=np.intp), apart
 
     def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
         """Returns checked points, as unit vectors for "haversine" and "cosine"."""
         found = checks.points(name, places)
-        if self._metric == "haversine":
+        if self.metric == "haversine":
             return on_sphere(name, found)
-        if self._metric == "cosine":
+        if self.metric == "cosine":
             largest = np.abs(found).max(axis=1, keepdims=True)
             if not largest.all():
                 raise ValueError(
@@ -265,20 +256,14 @@ class PointCost(TransportCost):
             return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
         return found
 
-    def _powers(self, inputs: IndexArray, outputs: FloatArray) -> FloatArray:
-        found = self._distances(self._points[inputs], outputs)
-        if self._order != 1:
-            found **= self._order
-        return found
-
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        if self._metric == "haversine":
+        if self.metric == "haversine":
             return _arcs(distance.cdist(left, right))
-        if self._metric == "cosine":
+        if self.metric == "cosine":
             # Rounding may make a distance of zero negative.
             return np.asarray(np.maximum(1 - left @ right.T, 0.0))
         # On a line all metrics are equal, and without squares nothing underflows.
-        metric: Any = "cityblock" if left.shape[1] == 1 else self._metric
+        metric: Any = "cityblock" if left.shape[1] == 1 else self.metric
         return np.asarray(distance.cdist(left, right, metric))
 
 
@@ -288,12 +273,7 @@ def _arcs(chords: FloatArray) -> FloatArray:
 
 
 def on_sphere(name: str, places: FloatArray) -> FloatArray:
-    """Returns (n, 3) points of the unit sphere, given latitudes and longitudes.
-
-    Raises:
-        ValueError: If there are not two columns, a latitude is beyond a pole, or a
-            longitude beyond a whole turn.
-    """
+    """Returns (n, 3) points of the unit sphere, given latitudes and longitudes."""
     if places.shape[1] != 2:
         raise ValueError(
             f'{name} must have two columns for metric "haversine": latitudes and '
@@ -338,7 +318,7 @@ def counts_at(
         TypeError: If they are not real numbers.
         ValueError: If they are not finite, or differ in dimension.
     """
-    nearest = PointCost(points, metric=metric).nearest_inputs(trace)
+    nearest, _ = PointCost(points, metric=metric).nearest("trace", trace)
     counts = np.bincount(nearest, minlength=np.shape(points)[0])
     return np.asarray(counts, dtype=np.int64)
 
@@ -371,7 +351,7 @@ class GraphCost(TransportCost):
         # Entries that are stored twice are added, as floats, which do not overflow.
         entries = checks.array("lengths", given.data)
         table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
-        lengths = checks.lengths(table.data)
+        lengths = checks.amounts("lengths", table.data, is_positive=True)
         size = int(table.shape[0])
         self._graph = sparse.csr_matrix(
             (lengths, table.indices, table.indptr), shape=table.shape
@@ -382,7 +362,7 @@ class GraphCost(TransportCost):
         self.shape = (size, size)
         # No two nodes are further apart than along a path through the first one.
         furthest = 2 * float(self.between_inputs(0).max())
-        self._largest = checks.largest_distance("lengths", furthest, self._order)
+        self._largest = checks.largest_cost("lengths", furthest, self._order)
 
     @classmethod
     def from_edges(
@@ -401,24 +381,20 @@ class GraphCost(TransportCost):
             ValueError: If shapes do not match, or values are out of range.
         """
         pairs = checks.edges(edges)
-        found = checks.lengths(lengths)
+        found = checks.amounts("lengths", lengths, is_positive=True)
         if found.shape != (len(pairs),):
             raise ValueError(
                 f"lengths must have an entry for each of the {len(pairs)} edges. "
                 f"Found shape {found.shape}."
             )
         # Sparse matrices add up parallel edges, so that only the shortest is kept.
-        ends = np.sort(pairs, axis=1)
-        order_of = np.lexsort((found, ends[:, 1], ends[:, 0]))
-        _, first = np.unique(ends[order_of], axis=0, return_index=True)
-        kept = order_of[first]
-        size = int(pairs.max()) + 1
-        return cls(
-            sparse.csr_matrix(
-                (found[kept], (ends[kept, 0], ends[kept, 1])), shape=(size, size)
-            ),
-            order=order,
+        shortest = np.argsort(found, kind="stable")
+        ends, first = np.unique(
+            np.sort(pairs, axis=1)[shortest], axis=0, return_index=True
         )
+        size = int(pairs.max()) + 1
+        table = found[shortest[first]], (ends[:, 0], ends[:, 1])
+        return cls(sparse.csr_matrix(table, shape=(size, size)), order=order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = np.asarray(inputs, dtype=np.intp)

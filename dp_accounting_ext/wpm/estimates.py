@@ -20,7 +20,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import mechanism as mechanisms
-from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 # Certified: bounds are widened, those of distances by more than costs change where
 # laws are rounded to integer weights, and all by more than sums of floats may be off.
@@ -221,22 +221,20 @@ def estimate_mean(
     # mean of w under the least masses, without which the channel is sparse.
     least = _least(mechanism)
     above, eye = np.maximum(channel - least, 0.0), np.eye(outputs)
-    sizes = inputs, inputs, outputs, outputs, 1, 1
-    ends = [
-        np.repeat(signs, sizes)
-        for signs in (
-            (-1, -1, 0, 0, 0, 0),
-            (0, 0, -1, 0, 0, 0),
-            (0, 0, 0, -1, 0, 0),
-            (1, -1, 0, 0, -1, 1),
-        )
+    rows = [
+        (above, -1, 0, 0, 1),
+        (-above, -1, 0, 0, -1),
+        (eye, 0, -1, 0, 0),
+        (-eye, 0, 0, -1, 0),
+        (least[np.newaxis], 0, 0, 0, -1),
+        (-least[np.newaxis], 0, 0, 0, 1),
     ]
-    table = np.vstack([above, -above, eye, -eye, least, -least])
+    table = [np.hstack([part, np.tile(ends, (len(part), 1))]) for part, *ends in rows]
     middle, scale = float(values.mean()), float(np.ptp(values)) or 1.0
     aim = (values - middle) / scale
-    variables, _ = linear_program.solve(
+    variables, _ = linear_programs.solve(
         np.concatenate([np.zeros(outputs), [1.0, rate, rate, 0.0]]),
-        sparse.csc_array(np.column_stack([table, *ends])),
+        sparse.csc_array(np.vstack(table)),
         np.concatenate([aim, -aim, np.zeros(2 * outputs + 2)]),
         [(None, None)] * (outputs + 4),
         equal=False,
@@ -259,12 +257,7 @@ def _estimate(
 def _shares(
     draws: Any, mechanism: mechanisms.WassersteinProjectionMechanism
 ) -> FloatArray:
-    """Returns the (k_v,) shares of the outputs among draws.
-
-    Raises:
-        TypeError: If the draws are not integers.
-        ValueError: If there is none, or one is no index of an output.
-    """
+    """Returns the (k_v,) shares of the outputs among draws, which may be drawn."""
     found, size = fields.number_array("draws", draws), mechanism.cost.shape[1]
     if found.dtype.kind not in "iu":
         raise TypeError(f"draws must be integers. Found dtype {found.dtype}.")
@@ -277,22 +270,17 @@ def _shares(
         raise ValueError(
             f"draws must be indices of the {size} outputs. Found {found[wrong][0]}."
         )
-    shares = np.bincount(found, minlength=size) / found.size
-    never = np.flatnonzero((shares > 0) & (mechanism.base_measure == 0))
-    if never.size:
+    never = mechanism.base_measure[found] == 0
+    if never.any():
         raise ValueError(
             "draws must be of outputs with a base measure, as those of the mechanism "
-            f"are. Found {never[0]}, which has none."
+            f"are. Found {found[never].min()}, which has none."
         )
-    return np.asarray(shares)
+    return np.asarray(np.bincount(found, minlength=size) / found.size)
 
 
 def _channel(mechanism: mechanisms.WassersteinProjectionMechanism) -> FloatArray:
-    """Returns the (k, k_v) laws of draws of users with a single input.
-
-    Raises:
-        ValueError: If the mechanism is not linear.
-    """
+    """Returns the (k, k_v) laws of draws of users with a single input, if linear."""
     _check_mechanism(mechanism)
     if not mechanism.is_linear:
         raise ValueError(
@@ -311,12 +299,7 @@ def _least(mechanism: mechanisms.WassersteinProjectionMechanism) -> FloatArray:
 
 
 def _check_mechanism(mechanism: Any) -> None:
-    """Checks that the worst case of a mechanism is that of a single point.
-
-    Raises:
-        TypeError: If it is not a Wasserstein projection.
-        ValueError: If it is regularized.
-    """
+    """Checks that the worst case of a mechanism is that of a single point."""
     if not isinstance(mechanism, mechanisms.WassersteinProjectionMechanism):
         raise TypeError(
             "mechanism must be a WassersteinProjectionMechanism. "
@@ -330,11 +313,7 @@ def _check_mechanism(mechanism: Any) -> None:
 
 
 def _order(mechanism: mechanisms.WassersteinProjectionMechanism) -> float:
-    """Returns the order p of the mechanism's cost.
-
-    Raises:
-        ValueError: If its cost is not of a metric.
-    """
+    """Returns the order p of the mechanism's cost, which must be of a metric."""
     order = mechanism.cost.metric_order
     if order is None:
         raise ValueError(

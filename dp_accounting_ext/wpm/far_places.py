@@ -14,7 +14,11 @@ from dp_accounting_ext.wpm import costs
 # multiple of the points' median distance, and near if it is at most the second
 # multiple.
 _FAR, _NEAR = 10.0, 3.0
-_UNITS = {"haversine": " km"}
+_DEGREES = (
+    "metric should be haversine, for kilometres: points look like latitudes and "
+    "longitudes in degrees, and distances are taken as in a plane. If that is meant, "
+    "write euclidean."
+)
 
 
 def check_public_trace(
@@ -39,41 +43,56 @@ def check_public_trace(
         ValueError: If they are not finite, or differ in dimension.
     """
     cost = costs.PointCost(points, metric=metric)
-    median = _median(cost, "public_trace", public_trace)
-    warning = _warning(cost, "public_trace", public_trace, metric, median)
+    median, warning = distance_to_points(cost, "public_trace", public_trace)
     if warning:
         warnings.warn(warning, stacklevel=2)
     return median
 
 
-def warning_of_outputs(
-    cost: costs.PointCost, outputs: npt.ArrayLike, metric: str
-) -> str:
-    """Returns a warning if outputs are far from all points, otherwise an empty string.
+def distance_to_points(
+    cost: costs.PointCost, name: str, places: npt.ArrayLike
+) -> tuple[float, str]:
+    """Returns the median distance of places to the points, and a warning or ""."""
+    median = float(np.median(cost.nearest(name, places)[1]))
+    if cost.metric_order is None or cost.shape[0] < 2:
+        return median, ""
+    widest = float(cost.between_inputs(0).max())
+    if median <= widest:
+        return median, ""
+    unit = " km" if cost.metric == "haversine" else ""
+    warning = (
+        f"{name} must be near the points. Found half of them {median:.3g}{unit} or "
+        f"more from any point, where points are up to {widest:.3g}{unit} from the "
+        "first of them"
+    )
+    try:
+        turned = cost.nearest(name, np.asarray(places)[:, ::-1])[1]
+    except (IndexError, ValueError):  # These are no pairs, or no latitudes.
+        turned = np.array([np.inf])
+    if np.shape(places)[-1] == 2 and np.median(turned) <= widest:
+        warning += "; with their two columns swapped they are near"
+    return median, f"{warning}."
 
-    Args:
-        cost: The cost whose inputs are the points.
-        outputs: (k_v, dimensions) points that may be released.
-        metric: The metric of the cost.
-    """
-    return _warning(cost, "outputs", outputs, metric, _median(cost, "outputs", outputs))
 
-
-def warning_of_points(points: npt.ArrayLike) -> str:
-    """Returns a warning if some points seem swapped, otherwise an empty string.
-
-    Args:
-        points: (k, 2) latitudes and longitudes, in degrees.
-    """
+def warning_of_points(points: npt.ArrayLike, metric: str | None) -> str:
+    """Returns a warning if points seem swapped, or to be degrees in a plane; or ""."""
     found = np.asarray(points, dtype=np.float64)
     if found.ndim != 2 or found.shape[1] != 2:
         return ""
+    if metric is None:
+        inside = (np.abs(found) <= (90, 180)).all() and (found != np.rint(found)).any()
+        apart, size = np.ptp(found, axis=0).max(), np.abs(found).max()
+        return _DEGREES * bool(inside and size > 1 and apart < size / 2)
+    if metric != "haversine":
+        return ""
     middle = np.median(found, axis=0)
-    apart, if_swapped = (
+    lengths, if_swapped = (
         np.abs(each - middle).max(axis=1) for each in (found, found[:, ::-1])
     )
-    typical = float(np.median(apart))
-    swapped = np.flatnonzero((apart > _FAR * typical) & (if_swapped <= _NEAR * typical))
+    typical = float(np.median(lengths))
+    swapped = np.flatnonzero(
+        (lengths > _FAR * typical) & (if_swapped <= _NEAR * typical)
+    )
     if not swapped.size:
         return ""
     return (
@@ -81,36 +100,3 @@ def warning_of_points(points: npt.ArrayLike) -> str:
         f"{swapped.size} of {len(found)} that are far from the others, and near to "
         f"them if swapped, the first at index {swapped[0]}."
     )
-
-
-def _median(cost: costs.PointCost, name: str, places: npt.ArrayLike) -> float:
-    return float(np.median(cost.nearest(name, places)[1]))
-
-
-def _warning(
-    cost: costs.PointCost,
-    name: str,
-    places: npt.ArrayLike,
-    metric: str,
-    median: float,
-) -> str:
-    if cost.metric_order is None or cost.shape[0] < 2:
-        return ""
-    widest = float(cost.between_inputs(0).max())
-    if median <= widest:
-        return ""
-    unit = _UNITS.get(metric, "")
-    warning = (
-        f"{name} must be near the points. Found half of them {median:.3g}{unit} or "
-    )
-    warning += (
-        f"more from any point, where points are up to {widest:.3g}{unit} from the "
-    )
-    warning += "first of them"
-    found = np.asarray(places, dtype=np.float64)
-    can_swap = found.ndim == 2 and found.shape[1] == 2
-    if metric == "haversine":
-        can_swap = can_swap and (np.abs(found) <= costs.MOST_LATITUDE).all()
-    if can_swap and _median(cost, name, found[:, ::-1]) <= widest:
-        warning += "; with their two columns swapped they are near"
-    return f"{warning}."

@@ -16,23 +16,18 @@ from dp_accounting_ext.wpm import base_measures
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import far_places
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.exact_draw import integer_weights
-from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import entropic
+from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 BaseMeasure = str | npt.ArrayLike
 
 # The bits of the number that chooses a place of a user: those of a float.
 _BITS = 53
-_DEGREES = (
-    "metric should be haversine, for kilometres: points look like latitudes and "
-    "longitudes in degrees, and distances are taken as in a plane. If that is meant, "
-    "write euclidean."
-)
 
 
 class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -81,20 +76,19 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     ) -> None:
         paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
         self._gap = fields.inner_probability("relative_gap", relative_gap)
-        strength = checks.regularization(regularization)
         passes = fields.positive_integer("iterations", iterations)
         measure = resolve_base_measure(base_measure, paid, privacy)
         super().__init__(paid, privacy, measure)
         self._is_linear = fields.flag("linear", linear)
         self._entropic: entropic.EntropicSolver | None = None
-        if strength is not None:
+        if regularization is not None:
             if self._is_linear:
                 raise ValueError(
                     "linear must be False with regularization, as linear draws need no "
                     "projection. Found True."
                 )
             self._entropic = entropic.EntropicSolver(
-                paid, self._polytope, strength, passes
+                paid, self._polytope, regularization, passes
             )
 
     @property
@@ -128,16 +122,16 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
         if self._entropic is not None:
             return super()._point_costs(inputs)
-        points = worst_cases.PointCosts(self._cost, self._epsilon)
-        return points.values(self._polytope.upper, inputs)
+        most = self._polytope.upper
+        return worst_cases.point_costs(most, self._cost, self._epsilon, inputs)
 
     def _excess(self, cost: float) -> float:
         is_solved = self._entropic is None and not self._is_linear
         return cost * self._gap / (1 - self._gap) if is_solved else 0.0
 
     @functools.cached_property
-    def _exact(self) -> certified_projection.ExactSolver:
-        return certified_projection.make_solver(self._cost, self._polytope, self._gap)
+    def _exact(self) -> exact_projection.ExactSolver:
+        return exact_projection.ExactSolver(self._cost, self._polytope, self._gap)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         if self._entropic is not None:
@@ -173,12 +167,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 def resolve_base_measure(
     value: BaseMeasure, cost: costs.TransportCost, epsilon: float
 ) -> FloatArray:
-    """Returns the base measure that was given, or that has the given name.
-
-    Raises:
-        TypeError: If it is neither a name nor an array of numbers.
-        ValueError: If the name is unknown, or an array is out of range.
-    """
+    """Returns the base measure that was given, or that has the given name."""
     if not isinstance(value, str):
         return checks.base_measure(value, cost.shape[1], epsilon)
     named: dict[str, Any] = {
@@ -229,15 +218,10 @@ def from_points(
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
     """
-    distance = metric or "euclidean"
-    cost = costs.PointCost(points, outputs, metric=distance, order=order)
-    found = []
-    if metric is None and _are_degrees(np.asarray(points, dtype=np.float64)):
-        found.append(_DEGREES)
-    if metric == "haversine":
-        found.append(far_places.warning_of_points(points))
+    cost = costs.PointCost(points, outputs, metric=metric or "euclidean", order=order)
+    found = [far_places.warning_of_points(points, metric)]
     if outputs is not None:
-        found.append(far_places.warning_of_outputs(cost, outputs, distance))
+        found.append(far_places.distance_to_points(cost, "outputs", outputs)[1])
     for words in filter(None, found):
         warnings.warn(words, stacklevel=2)
     return WassersteinProjectionMechanism(
@@ -249,12 +233,3 @@ def from_points(
         iterations=iterations,
         linear=linear,
     )
-
-
-def _are_degrees(points: FloatArray) -> bool:
-    """Returns whether points look like latitudes and longitudes of one country."""
-    if points.ndim != 2 or points.shape[1] != 2:
-        return False
-    inside = (np.abs(points) <= (90, 180)).all() and (points != np.rint(points)).any()
-    apart, size = np.ptp(points, axis=0).max(), np.abs(points).max()
-    return bool(inside and size > 1 and apart < size / 2)

@@ -12,7 +12,6 @@ Computations are in rational numbers. Certified results are rounded once, at the
 the nearest float.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 from fractions import Fraction
@@ -22,8 +21,9 @@ import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
-from dp_accounting_ext.wpm.exact_draw import rational_exponential
+from dp_accounting_ext.wpm import integer_weights
 
+IntegerArray = integer_weights.IntegerArray
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]
 
@@ -48,8 +48,8 @@ class _Factors:
 
     @classmethod
     def of(cls, epsilon: float) -> "_Factors":
-        most = rational_exponential.bounds(Fraction(epsilon) / 2)
-        ratio = rational_exponential.bounds(Fraction(epsilon))
+        most = integer_weights.exponential_bounds(Fraction(epsilon) / 2)
+        ratio = integer_weights.exponential_bounds(Fraction(epsilon))
         return cls((1 / most[1], 1 / most[0]), most, ratio)
 
     def best_sum(self, light: Fraction, heavy: Fraction) -> tuple[Fraction, Fraction]:
@@ -72,13 +72,7 @@ def dominating(
     of A, and p − κ q, where p and q are the largest and the least probability that a
     law between the bounds can give a set of measure y.
 
-    Args:
-        epsilon: The privacy parameter ε, as `checks.epsilon` takes it.
-        total_mass: The sum M of the base measure.
-        largest_masses: Masses of the largest outputs.
-
-    Returns:
-        Probabilities of at most five outcomes. The pair is symmetric.
+    It has at most five outcomes and is symmetric.
 
     Guarantees:
         Before they are rounded to floats, with an allowance for M and for sums of
@@ -125,14 +119,8 @@ def attained(
     first. An order that begins with a set next to A attains the divergences of that
     set; which of the two sets is better depends on the order of the divergence.
 
-    Args:
-        epsilon: The privacy parameter ε, as `checks.epsilon` takes it.
-        total_mass: The sum M of the base measure.
-        largest_masses: Masses of the largest outputs.
-
-    Returns:
-        Probabilities of a few outcomes, each of one output or of several, of the best
-        order for the set below A and of that for the set above, if these differ.
+    The pairs are those of the best order for the set below A and of that for the set
+    above, if these differ.
 
     Guarantees:
         Before they are rounded to floats, they are probabilities under two laws
@@ -144,21 +132,17 @@ def attained(
         return (_symmetric(factors.most[0] * best, factors.least[1] * best),)
     masses = [Fraction(mass) for mass in largest_masses]
     left = Fraction(total_mass) - sum(masses)
-    small = [
-        _of_small_outputs(factors, total_mass, left, min(masses)),
-        _of_small_outputs(factors, total_mass, left + sum(masses), max(masses)),
-    ]
+    small = _of_small_outputs(factors, total_mass, left, min(masses))
     known = masses + ([left] if left > 0 else [])
     total = sum(known, Fraction(0))
     middle = float(factors.best_sum(total, total)[0])
-    sizes = np.array([float(mass) for mass in known])
-    found = []
+    sizes, found = np.array([float(mass) for mass in known]), []
     for first in _sets_next_to(middle, sizes, np.arange(sizes.size)):
-        orders = _orders_from(first, middle, sizes)
-        laws = [
-            _laws_of(factors, [known[place] for place in order]) for order in orders
-        ]
-        found.append(max([*small, *laws], key=_distance))
+        others, laws = np.setdiff1d(np.arange(sizes.size), first), [small]
+        for last in _sets_next_to(middle, sizes, others):
+            order = [*first, *np.setdiff1d(others, last), *last]
+            laws.append(_laws_of(factors, [known[place] for place in order]))
+        found.append(max(laws, key=_distance))
     return tuple(dict.fromkeys(found))
 
 
@@ -173,16 +157,10 @@ def _of_small_outputs(
 ) -> Outcomes:
     """Returns two laws that differ on small outputs alone.
 
-    Args:
-        factors: Bounds on α and β.
-        total_mass: The sum M of the base measure.
-        small: The total mass of the small outputs.
-        grain: The largest mass of a small output.
-
-    Two disjoint sets of small outputs have measures in [x, x + grain]. The first law
-    gives βx to one set and α(x + grain) to the other, and the second law exchanges the
-    two. Both laws agree on all other outputs. x is so small that they are within the
-    bounds.
+    These have the mass `small` together, and at most `grain` each. Two disjoint sets of
+    small outputs have measures in [x, x + grain]. The first law gives βx to one set and
+    α(x + grain) to the other, and the second law exchanges the two. Both laws agree on
+    all other outputs. x is so small that they are within the bounds.
     """
     (least, least_high), (most, most_high) = factors.least, factors.most
     light, heavy = _about(total_mass)
@@ -246,15 +224,6 @@ def _next_sums(
     return float(ends[ends < best].max()), float(starts[starts > best].min())
 
 
-def _orders_from(
-    first: IndexArray, best: float, sizes: FloatArray
-) -> Iterator[IndexArray]:
-    """Yields orders of the outputs that begin with a set and end with one near A."""
-    others = np.setdiff1d(np.arange(sizes.size), first)
-    for last in _sets_next_to(best, sizes, others):
-        yield np.concatenate([first, np.setdiff1d(others, last), last])
-
-
 def _sets_next_to(
     best: float, sizes: FloatArray, places: IndexArray
 ) -> list[IndexArray]:
@@ -286,28 +255,31 @@ def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
     Masses are integers, in units of 1/`unit`. Outputs that are at the same bounds under
     both laws are merged.
     """
-    unit = max(mass.denominator for mass in masses) << rational_exponential.BITS
-    least = [math.ceil(mass * factors.least[1] * unit) for mass in masses]
-    most = [math.floor(mass * factors.most[0] * unit) for mass in masses]
-    if not sum(least) <= unit <= sum(most):
+    unit = max(mass.denominator for mass in masses) << integer_weights.EXPONENTIAL_BITS
+    least, most = np.array(
+        [
+            (
+                math.ceil(mass * factors.least[1] * unit),
+                math.floor(mass * factors.most[0] * unit),
+            )
+            for mass in masses
+        ],
+        dtype=object,
+    ).T
+    if not least.sum() <= unit <= most.sum():
         return NOTHING
     one = _filled(least, most, unit)
     other = _filled(least[::-1], most[::-1], unit)[::-1]
-    kinds: dict[tuple[bool, ...], tuple[int, int]] = {}
-    for p, q, low, high in zip(one, other, least, most, strict=True):
-        kind = p == low, p == high, q == low, q == high
-        before = kinds.get(kind, (0, 0))
-        kinds[kind] = before[0] + p, before[1] + q
+    are_equal = [one == least, one == most, other == least, other == most]
+    kinds = (np.array([1, 2, 4, 8]) @ np.array(are_equal)).astype(np.intp)
+    merged = [(one[kinds == kind], other[kinds == kind]) for kind in np.unique(kinds)]
     return _as_floats(
-        [(Fraction(p, unit), Fraction(q, unit)) for p, q in kinds.values()]
+        [(Fraction(p.sum(), unit), Fraction(q.sum(), unit)) for p, q in merged]
     )
 
 
-def _filled(least: list[int], most: list[int], unit: int) -> list[int]:
+def _filled(least: IntegerArray, most: IntegerArray, unit: int) -> IntegerArray:
     """Returns the law of sum `unit` with as much as possible on the first outputs."""
-    left, law = unit - sum(least), []
-    for low, high in zip(least, most, strict=True):
-        added = min(max(left, 0), high - low)
-        law.append(low + added)
-        left -= added
-    return law
+    widths = most - least
+    left = unit - least.sum() - (np.cumsum(widths) - widths)
+    return np.asarray(least + np.minimum(np.maximum(left, 0), widths))

@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Iterator
-from concurrent import futures
 import dataclasses
 import functools
 import math
@@ -18,15 +17,11 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_event
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
-
-# Tuning: the number of weights held at once, and the number of users for each worker.
-_TOGETHER = 1 << 21
-_FEWEST_USERS, _PARTS = 8, 64
 
 
 class NotForRelease(np.ndarray):
@@ -85,13 +80,9 @@ class SamplingMechanism(displays.Displayed):
     """
 
     def __init__(
-        self,
-        cost: costs.TransportCost,
-        epsilon: float,
-        base_measure: FloatArray,
+        self, cost: costs.TransportCost, epsilon: float, base_measure: FloatArray
     ) -> None:
-        self._cost = cost
-        self._epsilon = epsilon
+        self._cost, self._epsilon = cost, epsilon
         self._base_measure = base_measure
         self._polytope = ldp_polytope.from_base_measure(base_measure, epsilon)
         self._bounds = integer_weights.make_bounds(self._polytope, epsilon)
@@ -176,16 +167,8 @@ class SamplingMechanism(displays.Displayed):
     def integer_weights(self, mu: Any) -> npt.NDArray[Any]:
         """Returns integers to which the probabilities of a draw are proportional.
 
-        Args:
-            mu: (k,) private distribution, or (n, k) for a batch.
-
-        Returns:
-            (k_v,) or (n, k_v) integers that sum to 2^bits, which are Python integers
-            if there are more than 62 bits. They are not for release.
-
-        Raises:
-            TypeError: If `mu` does not consist of real numbers.
-            ValueError: If `mu` has the wrong shape, or is no distribution.
+        They are (k_v,) or (n, k_v) and sum to 2^bits; with more than 62 bits they are
+        Python integers. They are not for release. Errors are those of `project`.
 
         Guarantees:
             For any two users, the weight of an output under one is at most e^ε times
@@ -197,79 +180,34 @@ class SamplingMechanism(displays.Displayed):
         found = weights if users.is_batch else weights[0]
         return np.asarray(found).view(NotForRelease)
 
-    def sample(
-        self,
-        mu: Any,
-        *,
-        rng: int | np.random.Generator | None = None,
-        executor: futures.Executor | None = None,
-    ) -> Any:
+    def sample(self, mu: Any, *, rng: int | np.random.Generator | None = None) -> Any:
         """Returns the index of one private draw, or one for each row of a batch.
 
         Args:
             mu: (k,) private distribution, or (n, k) for a batch.
             rng: A seed or a seeded generator for tests and simulations, whose draws are
                 not private. By default the random bits are the operating system's.
-            executor: The executor that runs the parts of a batch, for example a
-                `ProcessPoolExecutor` or Dask's. By default they run in this process.
 
         Raises:
-            TypeError: If `mu` does not consist of real numbers, or if `rng` or
-                `executor` has the wrong type.
-            ValueError: If `mu` has the wrong shape, or is not a distribution, or if
-                `executor` refuses jobs. Errors name the rule that is broken and show
-                no value of `mu`.
+            TypeError: If `mu` does not consist of real numbers, or `rng` has the wrong
+                type.
+            ValueError: If `mu` has the wrong shape, or is not a distribution. Errors
+                name the rule that is broken and show no value of `mu`.
 
         Guarantees:
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
         """
         source = generator_of(rng)
-        if executor is not None and not hasattr(executor, "submit"):
-            raise TypeError(
-                "executor must be None or have a method submit. "
-                f"Found {executor!r:.60}."
-            )
         users = private_rows.read("mu", mu, self._cost.shape[0])
-        if executor is None:
-            drawn = self._draws(users, source)
-        else:
-            drawn = self._draws_by(executor, users, source)
+        drawn = self._draws(users, source)
         return drawn if users.is_batch else int(drawn[0])
 
     def _draws(
         self, users: private_rows.PrivateRows, source: np.random.Generator | None
     ) -> IntArray:
-        bits = self._bounds.bits
-        parts = [
-            integer_weights.draw(weights, bits, source)
-            for weights in self._weights(users)
-        ]
+        draw, bits = integer_weights.draw, self._bounds.bits
+        parts = [draw(weights, bits, source) for weights in self._weights(users)]
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
-
-    def _draws_by(
-        self,
-        executor: futures.Executor,
-        users: private_rows.PrivateRows,
-        source: np.random.Generator | None,
-    ) -> IntArray:
-        """Returns draws for parts of the users, each part with its own randomness."""
-        step = max(_FEWEST_USERS, math.ceil(len(users) / _PARTS))
-        jobs = []
-        for begin in range(0, len(users), step):
-            part = users.part(begin, begin + step)
-            seed = None if source is None else int(source.integers(2**63))
-            try:
-                jobs.append(executor.submit(_draw_part, self, part, seed))
-                continue
-            except Exception:
-                # The error's message may show the private input.
-                pass
-            raise ValueError(
-                "executor must take jobs. Found one that refuses them, as after its "
-                "shutdown."
-            )
-        drawn = [_result(job) for job in jobs]
-        return np.concatenate([np.empty(0, dtype=np.int64), *drawn])
 
     @abc.abstractmethod
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
@@ -278,7 +216,7 @@ class SamplingMechanism(displays.Displayed):
     @property
     def _at_once(self) -> int:
         """The number of users whose laws are held in memory at once."""
-        return max(1, _TOGETHER // self._cost.shape[1])
+        return max(1, costs.TOGETHER // self._cost.shape[1])
 
     def _weights(self, users: private_rows.PrivateRows) -> Iterator[npt.NDArray[Any]]:
         """Yields checked weights, for as many users at once as memory allows."""
@@ -339,11 +277,7 @@ def event_of(
 
 
 def generator_of(rng: Any) -> np.random.Generator | None:
-    """Returns a generator unchanged, or the generator of a seed.
-
-    Raises:
-        TypeError: If it is neither.
-    """
+    """Returns a generator unchanged, or the generator of a seed."""
     if rng is None or isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, int | np.integer) and not isinstance(rng, bool) and rng >= 0:
@@ -351,27 +285,4 @@ def generator_of(rng: Any) -> np.random.Generator | None:
     raise TypeError(
         "rng must be None, a non-negative integer or a numpy.random.Generator. "
         f"Found {rng!r}."
-    )
-
-
-def _draw_part(
-    mechanism: SamplingMechanism, users: private_rows.PrivateRows, seed: int | None
-) -> IntArray:
-    """Returns draws of some users, in a worker."""
-    return mechanism._draws(users, generator_of(seed))
-
-
-def _result(job: Any) -> IntArray:
-    """Returns the draws of a worker.
-
-    Raises:
-        RuntimeError: If the worker failed. It does not include the worker's error,
-            whose message and chain may show the private input.
-    """
-    try:
-        return np.asarray(job.result(), dtype=np.int64)
-    except Exception as error:
-        kind = type(error).__name__
-    raise RuntimeError(
-        f"executor must run its jobs. Found one that ended with a {kind}."
     )

@@ -13,6 +13,7 @@ import secrets
 from typing import Any
 
 import numpy as np
+from scipy import integrate
 from scipy import optimize
 from scipy import special
 
@@ -20,10 +21,10 @@ from dp_accounting_ext import displays
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_event
 from dp_accounting_ext.wpm import sampling_mechanism
-from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Tuning: the number r of near candidates by default, and the largest number of
@@ -113,12 +114,14 @@ class SphereMechanism(displays.Displayed):
         The smallest cap with one candidate more than the near ones has a mass of the
         law Beta(r + 1, N − r). The near ones are uniform in it.
         """
-        half, near = self._half, self._near
-        whole, places = _mean_power(half, power), (_legendre()[0] + 1) / 2
-        caps = special.betaincinv(near + 1.0, self.candidates - near, places)
-        ends = special.betaincinv(half, half, caps)
-        inside = whole * special.betainc(half + power, half, ends) / caps
-        held = near * float(inside @ _legendre()[1]) / 2
+        half, near, whole = self._half, self._near, _mean_power(self._half, power)
+
+        def inside(places: FloatArray) -> FloatArray:
+            caps = special.betaincinv(near + 1.0, self.candidates - near, places)
+            ends = special.betaincinv(half, half, caps)
+            return np.asarray(whole * special.betainc(half + power, half, ends) / caps)
+
+        held = near * integrate.fixed_quad(inside, 0.0, 1.0, n=_NODES)[0]
         low, high = self._polytope.lower[0], self._polytope.upper[0]
         return float(4**power * (high * held + low * (self.candidates * whole - held)))
 
@@ -190,13 +193,6 @@ class SphereMechanism(displays.Displayed):
             ("mean cost", f"{self.expected_cost():.6g}"),
         ]
         return displays.Table(type(self).__name__, ("", "value"), rows)
-
-
-@functools.cache
-def _legendre() -> tuple[FloatArray, FloatArray]:
-    """Returns nodes and weights of a quadrature on [-1, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    return np.asarray(nodes), np.asarray(weights)
 
 
 def _mean_power(half: float, power: float) -> float:

@@ -62,7 +62,7 @@ def test_a_scenario_with_a_lower_bound_is_found_among_many_without_one():
     """A group of 18 had the lower bound 0, as eight of its splits had larger ε."""
     known = additive_noise.Gaussian(3.0)
     unknown = [
-        known_bounds.UpperOnly(additive_noise.Gaussian(1 + number / 100))
+        known_bounds.between(None, additive_noise.Gaussian(1 + number / 100))
         for number in range(9)
     ]
     worst = privacy_bounds.WorstPrivacyBounds(

@@ -6,14 +6,13 @@ import threading
 import time
 
 import command_runner
-import numpy as np
 import pytest
 
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.command_line import answers
 from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.command_line import explorer
 from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
@@ -85,12 +84,11 @@ def test_numbers_are_as_people_write_them():
 def test_the_heading_names_every_parameter():
     heading = explorer.heading_of(dataclasses.replace(RUN, group_size=2), None)
     assert heading == (
-        "ε at δ = 10⁻⁶: noise multiplier 1.3, 6,000 records in batches of 1,000, "
-        "2 epochs, 2 records of one user"
+        "ε: noise multiplier 1.3, records 6,000, records of a batch 1,000, epochs 2, "
+        "δ 10⁻⁶, records of one user 2"
     )
     for_target = explorer.heading_of(UNKNOWN, 2.0)
-    assert for_target.startswith("Noise for ε = 2 at δ = 10⁻⁶: 6,000 records")
-    assert for_target.endswith(", 1 record of one user")
+    assert for_target.startswith("Noise: ε to be met 2, records 6,000")
     assert explorer.heading_of(RUN, None) in explorer.table_of(RUN, None, {}, {})
 
 
@@ -103,22 +101,6 @@ def test_what_is_read_aloud():
     assert explorer.words_of(rows).endswith("shuffled or fixed batches: no answer.")
     del rows[training_run.SHUFFLED]
     assert explorer.words_of(rows) == "Computing."
-
-
-def test_names_are_below_their_curves_and_not_on_each_other():
-    rates = np.geomspace(1e-6, 1, 25)
-    steep, flat = np.sqrt(rates), np.ones(25)
-    drawn = {"random allocation": steep, "Poisson sampling": steep * 0.9}
-    drawn |= {"no amplification": flat, "shuffled or fixed batches": flat}
-    drawn = {name: (rates, curve, curve) for name, curve in drawn.items()}
-    named = explorer.names_of(drawn)
-    assert set(named["text"]) == {"guessing", *drawn}
-    for at, (x, y, name) in enumerate(zip(*[*named.values()][:3], strict=True)):
-        _, _, curve = drawn.get(name, (rates, rates, rates))
-        assert y < np.interp(x, rates, curve) / 2
-        for other in named["y"][:at]:
-            assert max(y / other, other / y) > 2
-    assert explorer.names_of({})["text"] == ["guessing"]
 
 
 def printed(capsys, command):
@@ -177,7 +159,7 @@ def test_without_panel_it_says_what_to_install(capsys, monkeypatch):
 def asked():
     """Answers, and what looks at them until a list is so long."""
     answered = threading.Event()
-    kept = answers.Answers(answered.set)
+    kept = workers.Answers(answered.set)
 
     def look_until(found, number):
         while len(found) < number:

@@ -162,7 +162,7 @@ TRACES = {
     "an array's header": (
         csv([0, 1], LATS, LONS), "--data-columns 1,2", "header=False"
     ),
-    "no such column": (BY_COLUMN, "--data-columns lat,lng", "Found 'lng'"),
+    "no such column": (BY_COLUMN, "--data-columns lat,lng", "Found 'lat,lng'"),
     "a cell in words": (
         csv(["lat", "lon"], [*LATS, "hjkl"], [*LONS, 1]), "", "in line 6, column 1 of"
     ),

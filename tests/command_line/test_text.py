@@ -30,7 +30,7 @@ def test_a_terminal_shows_one_line_that_is_gone_at_the_end(monkeypatch):
     with contextlib.redirect_stderr(Terminal()) as terminal:
         for number, each in enumerate(text.counted("ab", 2, "letters"), start=1):
             assert each == "ab"[number - 1]
-            shown_until(terminal, f"{number} of 2 letters, ")
+            shown_until(terminal, f"{number - 1} of 2 letters, ")
     shown = terminal.getvalue()
     assert "\n" not in shown and "left" not in shown
     assert shown.endswith(f"\r{'':<79}\r")

@@ -86,27 +86,14 @@ class Training:
         }
 
 
-def poisson(process):
-    torch.manual_seed(process)
+def poisson():
     training = Training()
     sentence = certified.check(training.engine, training.loader)
     bracket = training.run().run().engine.accountant.get_epsilon_bounds(DELTA)
     return training.found() | {"sentence": sentence, "bracket": bracket}
 
 
-def poisson_of_equal_seeds(process):
-    del process
-    torch.manual_seed(7)
-    return Training().run().found()
-
-
-def poisson_of_workers(process):
-    torch.manual_seed(process)
-    return Training(workers=1).run().found()
-
-
-def poisson_in_small_memory(process):
-    torch.manual_seed(process)
+def poisson_in_small_memory():
     training = Training()
     with batch_memory_manager.BatchMemoryManager(
         data_loader=training.loader,
@@ -116,107 +103,39 @@ def poisson_in_small_memory(process):
         return training.run(loader, None).found()
 
 
-def small_shares(process):
-    """Of most batches one process has no record."""
-    torch.manual_seed(process)
-    return Training(batch=1).run(steps=100).found()
-
-
-def bins(process):
-    torch.manual_seed(process)
+def bins():
     training = Training("balls_and_bins")
     training.run().run(steps=5).run()
     bracket = training.engine.accountant.get_epsilon_bounds(DELTA)
     return training.found() | {"bracket": bracket}
 
 
-def without_make_private(process):
-    torch.manual_seed(process)
-    training = Training()
-    engine = opacus.PrivacyEngine(accountant="certified")
-    plain = data.DataLoader(DATASET, batch_size=BATCH)
-    training.loader = opacus_loaders.DPDataLoader.from_data_loader(
-        plain, distributed=True
-    )
-    engine.accountant.watch(training.loader)
+def with_hook(training, engine):
+    """Trains a run whose steps an engine counts by a hook."""
     hook = engine.accountant.get_optimizer_hook_fn(1 / STEPS)
     training.optimizer.attach_step_hook(hook)
     training.engine = engine
     return training.run().found()
 
 
-def other_noise(process):
-    return Training(noise_multiplier=1.0 + process).run().found()
+def without_make_private():
+    training, engine = Training(), opacus.PrivacyEngine(accountant="certified")
+    plain = data.DataLoader(DATASET, batch_size=BATCH)
+    training.loader = opacus_loaders.DPDataLoader.from_data_loader(
+        plain, distributed=True
+    )
+    engine.accountant.watch(training.loader)
+    return with_hook(training, engine)
 
 
-def other_clip(process):
-    return Training(max_grad_norm=1.0 + process).run().found()
-
-
-def other_divisor(process):
-    training = Training()
-    training.optimizer.expected_batch_size += process
-    return training.run().found()
-
-
-def other_length(process):
-    return Training(dataset=data.Subset(DATASET, range(640 + process))).found()
-
-
-def other_batches(process):
-    return Training("balls_and_bins", batch=BATCH + process).found()
-
-
-def other_order(process):
-    places = torch.randperm(RECORDS, generator=torch.Generator().manual_seed(process))
-    return Training(dataset=data.Subset(DATASET, places.tolist())).found()
-
-
-def alone(process):
-    del process
-    return Training(wrap=lambda module: module).found()
-
-
-def of_pytorch(process):
-    del process
-    return Training(wrap=torch.nn.parallel.DistributedDataParallel).found()
-
-
-def ghosts(process):
-    del process
-    return Training(grad_sample_mode="ghost").found()
-
-
-def layers(process):
-    del process
-    return Training(clipping="per_layer", max_grad_norm=[1.0, 1.0]).found()
-
-
-def secure(process):
-    del process
-    return Training(secure=True).found()
-
-
-def shuffled(process):
-    del process
-    return Training("shuffled").found()
-
-
-def sampler_of_pytorch(process):
-    del process
-    return Training(sampler=data.DistributedSampler(DATASET)).found()
-
-
-def own_draws(process):
+def own_draws():
     """A loader of which each process draws all records."""
-    del process
     loader = opacus_loaders.DPDataLoader(DATASET, sample_rate=0.1)
     opacus.PrivacyEngine(accountant="certified").accountant.watch(loader)
 
 
-def own_optimizer(process):
+def own_optimizer():
     """An optimizer that adds up nothing."""
-    del process
     training = Training()
     training.optimizer = opacus.optimizers.DPOptimizer(
         training.optimizer.original_optimizer,
@@ -224,15 +143,14 @@ def own_optimizer(process):
         max_grad_norm=1.0,
         expected_batch_size=BATCH,
     )
-    hook = training.engine.accountant.get_optimizer_hook_fn(1 / STEPS)
-    training.optimizer.attach_step_hook(hook)
-    return training.run().found()
+    return with_hook(training, training.engine)
 
 
-def own_number(process):
-    """No process adds noise."""
+def changed(**fields):
+    """Trains with fields of the optimizer that were changed."""
     training = Training()
-    training.optimizer.rank = 1 + process
+    for name, value in fields.items():
+        setattr(training.optimizer, name, value)
     return training.run().found()
 
 
@@ -252,26 +170,21 @@ def evaluated_in_one(process):
 
 
 def resumed_in_one(process):
-    training = Training().run()
-    state = training.engine.accountant.state_dict()
-    other = Training()
+    training, other = Training().run(), Training()
     if process == 0:
+        state = training.engine.accountant.state_dict()
         other.engine.accountant.load_state_dict(state)
     return other.run().found()
 
 
-def seeded_again(process):
+def seeded_again():
     """From the same seed the loader that is made again draws the same."""
-    del process
-    engine = None
-    for _ in range(2):
-        torch.manual_seed(11)
-        training = Training()
-        if engine is not None:
-            state = engine.accountant.state_dict()
-            training.engine.accountant.load_state_dict(state)
-        engine = training.run().engine
-    return training.found()
+    torch.manual_seed(11)
+    state = Training().run().engine.accountant.state_dict()
+    torch.manual_seed(11)
+    training = Training()
+    training.engine.accountant.load_state_dict(state)
+    return training.run().found()
 
 
 def not_clipped(process):
@@ -289,12 +202,48 @@ def not_clipped(process):
     return training.run().found()
 
 
-CASES = [poisson, poisson_of_equal_seeds, poisson_of_workers, poisson_in_small_memory]
-CASES += [small_shares, bins, without_make_private, other_noise, other_clip]
-CASES += [other_divisor, other_length, other_batches, other_order, alone, of_pytorch]
-CASES += [ghosts, layers, secure, shuffled, sampler_of_pytorch, own_draws]
-CASES += [own_optimizer, own_number, left_out, evaluated_in_one, resumed_in_one]
-CASES += [seeded_again, not_clipped]
+def in_order(seed):
+    places = torch.randperm(RECORDS, generator=torch.Generator().manual_seed(seed))
+    return data.Subset(DATASET, places.tolist())
+
+
+def cases(process):
+    """The cases of a process, which has another seed than the other, by their names."""
+    return {
+        "poisson": poisson,
+        "poisson_of_equal_seeds": lambda: torch.manual_seed(7) and Training().run(),
+        "poisson_of_workers": lambda: Training(workers=1).run(),
+        "poisson_in_small_memory": poisson_in_small_memory,
+        # Of most batches one process has no record.
+        "small_shares": lambda: Training(batch=1).run(steps=100),
+        "bins": bins,
+        "without_make_private": without_make_private,
+        "other_noise": lambda: Training(noise_multiplier=1.0 + process).run(),
+        "other_clip": lambda: Training(max_grad_norm=1.0 + process).run(),
+        "other_divisor": lambda: changed(expected_batch_size=15 + process),
+        "other_length": lambda: Training(
+            dataset=data.Subset(DATASET, range(640 + process))
+        ),
+        "other_batches": lambda: Training("balls_and_bins", batch=BATCH + process),
+        "other_order": lambda: Training(dataset=in_order(process)),
+        "alone": lambda: Training(wrap=lambda module: module),
+        "of_pytorch": lambda: Training(wrap=torch.nn.parallel.DistributedDataParallel),
+        "ghosts": lambda: Training(grad_sample_mode="ghost"),
+        "layers": lambda: Training(clipping="per_layer", max_grad_norm=[1.0, 1.0]),
+        "secure": lambda: Training(secure=True),
+        "shuffled": lambda: Training("shuffled"),
+        "sampler_of_pytorch": lambda: Training(
+            sampler=data.DistributedSampler(DATASET)
+        ),
+        "own_draws": own_draws,
+        "own_optimizer": own_optimizer,
+        "own_number": lambda: changed(rank=1 + process),  # No process adds noise.
+        "left_out": lambda: left_out(process),
+        "evaluated_in_one": lambda: evaluated_in_one(process),
+        "resumed_in_one": lambda: resumed_in_one(process),
+        "seeded_again": seeded_again,
+        "not_clipped": lambda: not_clipped(process),
+    }
 
 
 def main(process, folder):
@@ -308,11 +257,13 @@ def main(process, folder):
         timeout=datetime.timedelta(seconds=60),
     )
     found = {}
-    for case in CASES:
+    for name, case in cases(process).items():
+        torch.manual_seed(process)
         try:
-            found[case.__name__] = case(process)
+            made = case()
+            found[name] = made.found() if isinstance(made, Training) else made
         except (RuntimeError, TypeError, ValueError) as error:
-            found[case.__name__] = {"error": f"{type(error).__name__}: {error}"}
+            found[name] = {"error": f"{type(error).__name__}: {error}"}
         distributed.barrier()
     path = folder / f"{process}.json"
     path.write_text(json.dumps(found), encoding="utf-8")

@@ -26,6 +26,8 @@ Partition = batch_selection.PartitionType
 Poisson = batch_selection.CyclicPoissonSampling
 Bins = batch_selection.BallsInBinsSampling
 Fixed = batch_selection.FixedBatchSampling
+Apart = batch_selection.BMinSepSampling
+Tracked = certified.StrategyAccountant
 DELTA = 1e-6
 NOISE = 1.5
 STEP = dp_accounting.GaussianDpEvent(NOISE)
@@ -69,26 +71,18 @@ EVENTS = [
             [repeated(STEP, 3), repeated(STEP, 2)], [10, 10], 20
         ),
     ),
-    (
-        Bins(7, 20),
-        {},
-        ext.ScheduledAllocationEvent([repeated(STEP, 1)], [7], 20),
-    ),
+    (Bins(7, 20), {}, ext.ScheduledAllocationEvent([repeated(STEP, 1)], [7], 20)),
     (
         Bins(12, 4),
         {"matrix": [1.0, 0.5]},
         ext.MatrixAllocationEvent([1.0, 0.5], NOISE, 4, 3),
     ),
     (
-        batch_selection.BMinSepSampling(0.1, 12, 4, warm_start=False),
+        Apart(0.1, 12, 4, warm_start=False),
         {"matrix": [1.0, 0.5]},
         ext.MinSepSamplingEvent([1.0, 0.5], NOISE, 0.1, 4, 12, False),
     ),
-    (
-        batch_selection.BMinSepSampling(0.1, 12, 4),
-        {},
-        ext.MinSepSamplingEvent([1.0], NOISE, 0.1, 4, 12),
-    ),
+    (Apart(0.1, 12, 4), {}, ext.MinSepSamplingEvent([1.0], NOISE, 0.1, 4, 12)),
     (
         Fixed(20, 10),
         {"num_examples": 200, "neighboring_relation": Relation.REPLACE_ONE},
@@ -115,7 +109,7 @@ def test_events_of_strategies(strategy, options, expected):
 def test_groups_of_cyclic_samples_are_secret():
     """The bracket is that of a mixture over groups, not of a group that is known."""
     strategy = Poisson(1.0, 8, cycle_length=4, partition_type=Partition.INDEPENDENT)
-    tracked = certified.StrategyAccountant(strategy, NOISE)
+    tracked = Tracked(strategy, NOISE)
     assert len(list(tracked.batch_iterator(100, 1))) == 8
     found = tracked.get_epsilon_bounds(DELTA)
     once = ext.RandomAllocationEvent(repeated(STEP, 2), 1, 4)
@@ -180,7 +174,7 @@ def test_bands_on_cyclic_samples(column):
     event = certified.from_strategy(strategy, NOISE, matrix=column)
     assert event == ext.CyclicPoissonEvent(column, NOISE, 0.1, 4, 62)
     # A shorter run is the beginning of a longer one.
-    tracked = certified.StrategyAccountant(strategy, NOISE, matrix=column)
+    tracked = Tracked(strategy, NOISE, matrix=column)
     batches = tracked.batch_iterator(100, 1)
     for _ in range(10):
         next(batches)
@@ -204,10 +198,7 @@ def test_bands_on_truncated_cyclic_samples():
 
 
 @pytest.mark.parametrize("column", [[0.0, 0.0, 1.0], [0.0], []])
-@pytest.mark.parametrize(
-    "strategy",
-    [Poisson(0.1, 2), Bins(2, 1), batch_selection.BMinSepSampling(0.1, 2, 3)],
-)
+@pytest.mark.parametrize("strategy", [Poisson(0.1, 2), Bins(2, 1), Apart(0.1, 2, 3)])
 def test_coefficients_that_mean_nothing(strategy, column):
     with pytest.raises(ValueError, match="matrix must begin with a positive coeff"):
         certified.from_strategy(strategy, NOISE, matrix=column)
@@ -239,7 +230,7 @@ class Nearly(Poisson):
     ("strategy", "options", "error", "message"),
     [
         (
-            batch_selection.BMinSepSampling(0.1, 60, 4, truncated_batch_size=9),
+            Apart(0.1, 60, 4, truncated_batch_size=9),
             {},
             dp_accounting.UnsupportedEventError,
             "BMinSepSampling with truncated_batch_size",
@@ -251,7 +242,7 @@ class Nearly(Poisson):
             "CyclicPoissonSampling with truncated_batch_size and more bands than",
         ),
         (
-            batch_selection.BMinSepSampling(0.1, 60, 2),
+            Apart(0.1, 60, 2),
             {"matrix": [1.0, 0.5, 0.5]},
             dp_accounting.UnsupportedEventError,
             "more bands than min_sep. Found 3 and 2",
@@ -296,7 +287,7 @@ def test_noise_that_means_nothing(noise):
 
 def test_steps_are_counted_as_they_are_handed_out():
     strategy = Bins(60, 20)
-    tracked = certified.StrategyAccountant(strategy, NOISE)
+    tracked = Tracked(strategy, NOISE)
     with pytest.warns(UserWarning, match="Train on tracked.batch_iterator"):
         assert tracked.get_epsilon_bounds(DELTA) == (0, 0)
     batches = list(tracked.batch_iterator(100, 0))
@@ -309,12 +300,12 @@ def test_steps_are_counted_as_they_are_handed_out():
 
 
 def test_a_run_that_is_resumed_draws_anew():
-    tracked = certified.StrategyAccountant(Bins(60, 20), NOISE)
+    tracked = Tracked(Bins(60, 20), NOISE)
     for number, _ in enumerate(tracked.batch_iterator(100, 0), start=1):
         if number == 33:
             break
     state = json.loads(json.dumps(tracked.state_dict()))
-    resumed = certified.StrategyAccountant(Bins(60, 20), NOISE)
+    resumed = Tracked(Bins(60, 20), NOISE)
     resumed.load_state_dict(state)
     assert resumed.get_epsilon_bounds(DELTA) == tracked.get_epsilon_bounds(DELTA)
     list(resumed.batch_iterator(100, 1))
@@ -331,9 +322,9 @@ def test_a_run_that_is_resumed_draws_anew():
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937])
 def test_a_run_that_is_resumed_with_the_seed_of_its_start(kind):
     """Identical batches in both halves have twice the loss, not that of two draws."""
-    first = certified.StrategyAccountant(Poisson(0.1, 30), NOISE)
+    first = Tracked(Poisson(0.1, 30), NOISE)
     list(first.batch_iterator(1000, np.random.Generator(kind(0))))
-    resumed = certified.StrategyAccountant(Poisson(0.1, 30), NOISE)
+    resumed = Tracked(Poisson(0.1, 30), NOISE)
     resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
     with pytest.raises(RuntimeError, match="another seed where a run is resumed"):
         resumed.batch_iterator(1000, np.random.Generator(kind(0)))
@@ -353,9 +344,9 @@ def test_a_run_that_is_resumed_with_the_seed_of_its_start(kind):
     ],
 )
 def test_a_checkpoint_of_other_steps(strategy, noise, options):
-    first = certified.StrategyAccountant(Poisson(0.1, 30), NOISE)
+    first = Tracked(Poisson(0.1, 30), NOISE)
     list(first.batch_iterator(100, 0))
-    other = certified.StrategyAccountant(strategy, noise, **options)
+    other = Tracked(strategy, noise, **options)
     with pytest.raises(ValueError, match="same strategy, noise and options"):
         other.load_state_dict(first.state_dict())
     assert not any(other.state_dict()["draws"])
@@ -363,11 +354,11 @@ def test_a_checkpoint_of_other_steps(strategy, noise, options):
 
 def test_correlated_noise_is_not_resumed():
     """It is refused before a batch is handed out, and ε of what ran is kept."""
-    tracked = certified.StrategyAccountant(Bins(8, 4), NOISE, matrix=[1.0, 0.5])
+    tracked = Tracked(Bins(8, 4), NOISE, matrix=[1.0, 0.5])
     early = tracked.batch_iterator(100)
     list(tracked.batch_iterator(100))
     found = tracked.get_epsilon_bounds(DELTA)
-    resumed = certified.StrategyAccountant(Bins(8, 4), NOISE, matrix=[1.0, 0.5])
+    resumed = Tracked(Bins(8, 4), NOISE, matrix=[1.0, 0.5])
     resumed.load_state_dict(tracked.state_dict())
     for attempt in (
         lambda: tracked.batch_iterator(100),
@@ -386,7 +377,7 @@ def test_correlated_noise_is_not_resumed():
 
 
 def test_iterators_that_draw_the_same_batches():
-    tracked = certified.StrategyAccountant(Poisson(0.1, 60), NOISE)
+    tracked = Tracked(Poisson(0.1, 60), NOISE)
     list(tracked.batch_iterator(100, 0))
     for again in (0, np.random.default_rng(0)):
         with pytest.raises(RuntimeError, match="rng must be another"):
@@ -401,51 +392,14 @@ def test_iterators_that_draw_the_same_batches():
 
 def test_another_number_of_examples_than_was_accounted_for():
     options = {"num_examples": 200, "neighboring_relation": Relation.REPLACE_ONE}
-    tracked = certified.StrategyAccountant(Fixed(20, 10), NOISE, **options)
+    tracked = Tracked(Fixed(20, 10), NOISE, **options)
     with pytest.raises(RuntimeError, match=r"num_examples=100"):
         tracked.batch_iterator(100)
     users = batch_selection.UserSelectionStrategy(Fixed(20, 10), 2)
-    tracked = certified.StrategyAccountant(users, NOISE, **options)
+    tracked = Tracked(users, NOISE, **options)
     with pytest.raises(RuntimeError, match=r"num_examples=100"):
         tracked.batch_iterator(np.arange(200) // 2)
     assert len(list(tracked.batch_iterator(np.arange(400) // 2))) == 10
-
-
-def of_plan(**changes):
-    options = {
-        "iterations": 40,
-        "strategy": np.array([1.0, 0.5]),
-        "epsilon": 1.0,
-        "delta": DELTA,
-        "sampling_prob": 0.2,
-        "accountant": ext.PLDAccountant(Relation.REPLACE_SPECIAL),
-    }
-    return execution_plan.BandMFExecutionPlanConfig(**{**options, **changes}).plan
-
-
-def test_a_plan_that_is_not_what_runs():
-    plan = of_plan()
-    noise = plan.dp_event.event.event.noise_multiplier * math.sqrt(1.25)
-    options = {
-        "matrix": [1.0, 0.5],
-        "neighboring_relation": Relation.REPLACE_SPECIAL,
-    }
-    tracked = certified.StrategyAccountant(
-        plan.batch_selection_strategy, noise, **options
-    )
-    tracked.check(plan, DELTA)
-    for other in (of_plan(sampling_prob=0.1), of_plan(iterations=20)):
-        with pytest.raises(RuntimeError, match=r"plan.batch_selection_strategy"):
-            tracked.check(other, DELTA)
-    bins = dataclasses.replace(plan, batch_selection_strategy=Bins(40, 2))
-    with pytest.raises(RuntimeError, match="must be the one that runs"):
-        tracked.check(bins, DELTA)
-    for less in (noise / 1.01, noise / 2):
-        quieter = certified.StrategyAccountant(tracked.strategy, less, **options)
-        with pytest.raises(RuntimeError, match="must not promise less"):
-            quieter.check(plan, DELTA)
-    with pytest.raises(TypeError, match="batch_selection_strategy"):
-        tracked.check(tracked.strategy, DELTA)
 
 
 BANDS = np.array([1.0, 0.5, 0.2, 0.1])
@@ -465,11 +419,39 @@ def of_bands(**changes):
     return execution_plan.BandMFExecutionPlanConfig(**{**options, **changes})
 
 
+def of_plan(**changes):
+    """A plan of two bands and groups of equal size."""
+    options = {"iterations": 40, "strategy": np.array([1.0, 0.5]), "epsilon": 1.0}
+    options |= {"delta": DELTA, "partition_type": Partition.EQUAL_SPLIT}
+    options["accountant"] = ext.PLDAccountant(Relation.REPLACE_SPECIAL)
+    return of_bands(**{**options, **changes}).plan
+
+
+def test_a_plan_that_is_not_what_runs():
+    plan = of_plan()
+    noise = plan.dp_event.event.event.noise_multiplier * math.sqrt(1.25)
+    options = {"matrix": [1.0, 0.5], "neighboring_relation": Relation.REPLACE_SPECIAL}
+    tracked = Tracked(plan.batch_selection_strategy, noise, **options)
+    tracked.check(plan, DELTA)
+    for other in (of_plan(sampling_prob=0.1), of_plan(iterations=20)):
+        with pytest.raises(RuntimeError, match=r"plan.batch_selection_strategy"):
+            tracked.check(other, DELTA)
+    bins = dataclasses.replace(plan, batch_selection_strategy=Bins(40, 2))
+    with pytest.raises(RuntimeError, match="must be the one that runs"):
+        tracked.check(bins, DELTA)
+    for less in (noise / 1.01, noise / 2):
+        quieter = Tracked(tracked.strategy, less, **options)
+        with pytest.raises(RuntimeError, match="must not promise less"):
+            quieter.check(plan, DELTA)
+    with pytest.raises(TypeError, match="batch_selection_strategy"):
+        tracked.check(tracked.strategy, DELTA)
+
+
 def test_a_forgotten_matrix_is_found():
     """ε would be 1.0077, and is between 1.392 and 2."""
     plan = of_bands().plan
     noise = plan.dp_event.event.event.noise_multiplier
-    forgotten = certified.StrategyAccountant(plan.batch_selection_strategy, noise)
+    forgotten = Tracked(plan.batch_selection_strategy, noise)
     assert "independent noise" in repr(forgotten)
     with pytest.raises(RuntimeError, match=r"correlation of -0.42\d between.* of 1:"):
         forgotten.check(plan)
@@ -495,9 +477,7 @@ def test_a_forgotten_matrix_is_found():
 def test_noise_of_another_matrix_or_size(factor, matrix, found):
     plan = of_bands(noise_multiplier=2.0, epsilon=None, delta=None).plan
     noise = factor * 2.0 * np.linalg.norm(BANDS)
-    other = certified.StrategyAccountant(
-        plan.batch_selection_strategy, noise, matrix=matrix
-    )
+    other = Tracked(plan.batch_selection_strategy, noise, matrix=matrix)
     with pytest.raises(
         RuntimeError, match=f"noise, times the strategy matrix.*{found}"
     ):
@@ -597,20 +577,20 @@ def test_random_allocation_of_newer_versions(monkeypatch):
         event = certified.from_strategy(kind(selected, 10), NOISE)
         assert event == ext.RandomAllocationEvent(STEP, selected, 10)
     assert certified.from_strategy(kind(0, 10), NOISE) == dp_accounting.NoOpDpEvent()
-    tracked = certified.StrategyAccountant(kind(1, 10), NOISE)
+    tracked = Tracked(kind(1, 10), NOISE)
     batches = tracked.batch_iterator(100)
     for _ in range(4):
         next(batches)
     cut = ext.ScheduledAllocationEvent([STEP], [4], 10)
     assert tracked.event() == dp_accounting.ComposedDpEvent([cut])
-    tracked = certified.StrategyAccountant(kind(2, 10), NOISE)
+    tracked = Tracked(kind(2, 10), NOISE)
     next(tracked.batch_iterator(100))
     with pytest.raises(ValueError, match="total_participations must be 1"):
         tracked.event()
     # With correlated noise, until the draw has ended nothing is known.
     event = certified.from_strategy(kind(2, 10), NOISE, matrix=[1.0, 0.5])
     assert event == ext.SelectedStepsMatrixEvent((1.0, 0.5), NOISE, 2, 10)
-    tracked = certified.StrategyAccountant(kind(1, 10), NOISE, matrix=[1.0, 0.5])
+    tracked = Tracked(kind(1, 10), NOISE, matrix=[1.0, 0.5])
     batches = tracked.batch_iterator(100)
     next(batches)
     with pytest.raises(ValueError, match="to its end with correlated.* 1 of 10"):
@@ -658,7 +638,7 @@ def test_its_training_accountant_takes_ours():
 
 def test_b_min_sep_sampling_draws_what_the_event_says():
     """Shares of a batch, from a warm start, and steps that are apart."""
-    strategy = batch_selection.BMinSepSampling(0.2, 12, 4)
+    strategy = Apart(0.2, 12, 4)
     batches = [set(batch) for batch in strategy.batch_iterator(20_000, 1)]
     share = 0.2 / (1 + 3 * 0.2)
     for batch in batches:
@@ -666,7 +646,7 @@ def test_b_min_sep_sampling_draws_what_the_event_says():
     for first, batch in enumerate(batches):
         for other in batches[first + 1 : first + 4]:
             assert not batch & other
-    tracked = certified.StrategyAccountant(strategy, NOISE, matrix=[1.0, 0.5])
+    tracked = Tracked(strategy, NOISE, matrix=[1.0, 0.5])
     for _, _ in zip(range(5), tracked.batch_iterator(100, 3), strict=False):
         pass
     assert tracked.event().events[0].num_steps == 5
@@ -684,7 +664,7 @@ def test_numpy_draws_rare_examples_at_their_rate():
 
 def test_what_counted_steps_had_stays():
     """Less noise or rarer batches for steps that ran would have a smaller ε."""
-    tracked = certified.StrategyAccountant(Poisson(0.1, 40), NOISE)
+    tracked = Tracked(Poisson(0.1, 40), NOISE)
     list(tracked.batch_iterator(100, 0))
     before = tracked.get_epsilon_bounds(DELTA)
     for name, value in (("noise_multiplier", 9.0), ("strategy", Poisson(0.01, 40))):
@@ -717,7 +697,7 @@ def test_arguments_that_mean_nothing_are_named(make, words):
     """No error comes from inside of a library."""
 
     def accountant(probability=0.1, **options):
-        return certified.StrategyAccountant(Poisson(probability, 40), NOISE, **options)
+        return Tracked(Poisson(probability, 40), NOISE, **options)
 
     with pytest.raises((TypeError, ValueError), match=words) as raised:
         make(accountant)

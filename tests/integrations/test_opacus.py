@@ -11,14 +11,21 @@ import numpy as np
 import opacus
 from opacus import accountants
 from opacus.accountants import utils
-from opacus.utils import batch_memory_manager
+import opacus_training
+from opacus_training import DELTA
+from opacus_training import EPOCH
+from opacus_training import RECORDS
+from opacus_training import SAMPLED
+from opacus_training import STEP
+from opacus_training import STEPS
+from opacus_training import balls_and_bins
+from opacus_training import shuffled
 import pytest
 from scipy import stats
 import torch
 from torch.utils import data
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import risk
 from dp_accounting_ext.integrations import opacus as certified
 
 # Opacus' own, of its random numbers, and PyTorch's of its hooks.
@@ -28,9 +35,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-DELTA = 1e-5
-SEEDS = itertools.count()  # No two runs draw the same batches.
-STEP = dp_accounting.GaussianDpEvent(1.0)
 
 
 def composed(*events):
@@ -44,61 +48,11 @@ def composed(*events):
 VALUES = torch.arange(2**24, dtype=torch.float32) / 2**24
 
 
-def poisson(rate, noise=1.0):
+def sampled(rate, noise=1.0):
     """Steps on samples with the probability that Opacus' sampler has."""
     step = dp_accounting.GaussianDpEvent(noise)
     drawn = torch.count_nonzero(rate > VALUES).item() / len(VALUES)
     return dp_accounting.PoissonSampledDpEvent(drawn, step)
-
-
-class Training:
-    """A linear model on made-up data, as Opacus' own example has it."""
-
-    def __init__(self, name, *, num_records=200, batch_size=20, noise=1.0, **options):
-        torch.manual_seed(next(SEEDS))
-        records = data.TensorDataset(
-            torch.randn(num_records, 3), torch.randint(2, (num_records,))
-        )
-        loader = data.DataLoader(records, batch_size=batch_size)
-        self.engine = opacus.PrivacyEngine(accountant=name)
-        if name == "balls_and_bins":
-            loader = certified.balls_and_bins(loader, self.engine.accountant)
-        model = torch.nn.Linear(3, 2)
-        self.model, self.optimizer, self.loader = self.engine.make_private(
-            module=model,
-            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-            data_loader=loader,
-            noise_multiplier=noise,
-            max_grad_norm=1.0,
-            poisson_sampling=name == "certified",
-            **options,
-        )
-
-    def run(self, loader=None, steps=math.inf, accumulate=1):
-        """Runs an epoch, or the first steps of one."""
-        loss = torch.nn.functional.cross_entropy
-        for number, (features, labels) in enumerate(loader or self.loader):
-            if number >= steps:
-                break
-            loss(self.model(features), labels).backward()
-            if (number + 1) % accumulate == 0:
-                self.optimizer.step()
-                self.optimizer.zero_grad()
-
-    def epsilon(self):
-        return self.engine.get_epsilon(DELTA)
-
-
-def test_poisson_samples():
-    training = Training("certified")
-    training.run()
-    training.run()
-    assert training.engine.accountant.history == [(1.0, 0.1, 20)]
-    assert len(training.engine.accountant) == 20
-    assert training.epsilon() == composed((poisson(0.1), 20))
-    lower, upper = training.engine.accountant.get_epsilon_bounds(DELTA)
-    assert lower <= upper == training.epsilon()
-    assert risk.advantage(training.engine.accountant.pld_accountant())[1] < 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +67,7 @@ def test_samples_that_are_drawn_in_single_precision(rate, noise, steps, truth):
     accountant = accountants.create_accountant("certified")
     accountant.history = [(noise, rate, steps)]
     lower, upper = accountant.get_epsilon_bounds(1e-6)
-    drawn = ext.PLDAccountant().compose(poisson(rate, noise), steps)
+    drawn = ext.PLDAccountant().compose(sampled(rate, noise), steps)
     assert upper >= max(truth, drawn.get_epsilon_bounds(1e-6)[0])
     assert lower <= drawn.get_epsilon(1e-6) <= truth * (1 + 2e-3)
 
@@ -127,11 +81,10 @@ def test_the_probability_of_a_record_in_a_poisson_sample(default):
         accountant = accountants.create_accountant("certified")
         accountant.step(noise_multiplier=1.0, sample_rate=rate)
         (event,) = accountant.event().events
-        assert event.event == poisson(rate)
-    training = Training("certified")
-    sampler = training.loader.batch_sampler
+        assert event.event == sampled(rate)
+    sampler = opacus_training.poisson().loader.batch_sampler
     plain = opacus.utils.uniform_sampler.UniformWithReplacementSampler(
-        num_samples=200, sample_rate=0.1
+        num_samples=RECORDS, sample_rate=1 / STEPS
     )
     torch.manual_seed(1)
     expected = list(plain)
@@ -144,29 +97,24 @@ def test_the_probability_of_a_record_in_a_poisson_sample(default):
 
 
 def test_noise_may_change():
-    training = Training("certified")
-    training.run()
+    training = opacus_training.poisson().run()
     training.optimizer.noise_multiplier = 2.0
     training.run()
-    assert training.engine.accountant.history == [(1.0, 0.1, 10), (2.0, 0.1, 10)]
-    expected = composed((poisson(0.1), 10), (poisson(0.1, 2.0), 10))
+    rate = 1 / STEPS
+    history = [(1.0, rate, STEPS), (2.0, rate, STEPS)]
+    assert training.engine.accountant.history == history
+    expected = composed((sampled(rate), STEPS), (sampled(rate, 2.0), STEPS))
     assert training.epsilon() == expected
 
 
-def test_large_batches_in_small_memory():
+@pytest.mark.parametrize(
+    ("make", "event", "count"),
+    [(opacus_training.poisson, SAMPLED, STEPS), (balls_and_bins, EPOCH, 1)],
+)
+def test_large_batches_in_small_memory(make, event, count):
     """Virtual steps are one step."""
-    for name, event in (
-        ("certified", (poisson(0.1), 10)),
-        ("balls_and_bins", (ext.RandomAllocationEvent(STEP, 1, 10), 1)),
-    ):
-        training = Training(name)
-        with batch_memory_manager.BatchMemoryManager(
-            data_loader=training.loader,
-            max_physical_batch_size=7,
-            optimizer=training.optimizer,
-        ) as loader:
-            training.run(loader)
-        assert training.epsilon() == composed(event)
+    training = make().run_in_small_memory(7)
+    assert training.epsilon() == composed((event, count))
 
 
 def test_several_poisson_samples_are_none():
@@ -178,34 +126,14 @@ def test_several_poisson_samples_are_none():
     assert accountant.history == []
 
 
-def test_epochs_of_balls_and_bins():
-    training = Training("balls_and_bins")
-    training.run()
-    training.run()
-    assert training.engine.accountant.history == [(1.0, 0.1, 20)]
-    epoch = ext.RandomAllocationEvent(STEP, 1, 10)
-    assert training.epsilon() == composed((epoch, 2))
-
-
 def test_an_epoch_that_is_left_early_ends():
     """The next one draws anew: 4 + 4 steps are not 8 of one draw."""
-    training = Training("balls_and_bins")
-    training.run(steps=4)
-    training.run(steps=4)
-    part = ext.ScheduledAllocationEvent([STEP], [4], 10)
+    training = balls_and_bins().run(steps=4).run(steps=4)
+    part = ext.ScheduledAllocationEvent([STEP], [4], STEPS)
     assert training.epsilon() == composed((part, 2))
-    together = ext.ScheduledAllocationEvent([STEP], [8], 10)
+    together = ext.ScheduledAllocationEvent([STEP], [8], STEPS)
     assert training.epsilon() > composed((together, 1))
-    training.run()
-    whole = ext.RandomAllocationEvent(STEP, 1, 10)
-    assert training.epsilon() == composed((part, 2), (whole, 1))
-
-
-def test_accumulated_batches_of_one_draw_are_a_larger_one():
-    training = Training("balls_and_bins")
-    training.run(accumulate=2)
-    assert training.engine.accountant.history == [(1.0, 0.2, 5)]
-    assert training.epsilon() == composed((ext.RandomAllocationEvent(STEP, 1, 5), 1))
+    assert training.run().epsilon() == composed((part, 2), (EPOCH, 1))
 
 
 def test_noise_that_changes_amid_an_epoch():
@@ -268,7 +196,7 @@ def test_noise_for_a_target(name):
     )
     step = dp_accounting.GaussianDpEvent(noise)
     event = {
-        "certified": (poisson(1 / 98, noise), 980),
+        "certified": (sampled(1 / 98, noise), 980),
         "balls_and_bins": (ext.RandomAllocationEvent(step, 1, 98), 10),
     }[name]
     assert 1.98 < composed(event) <= 2.0
@@ -276,9 +204,8 @@ def test_noise_for_a_target(name):
 
 @pytest.mark.parametrize("name", ["certified", "balls_and_bins"])
 def test_make_private_with_epsilon(name):
-    records = data.TensorDataset(torch.randn(100, 3), torch.randint(2, (100,)))
     engine = opacus.PrivacyEngine(accountant=name)
-    loader = data.DataLoader(records, batch_size=10)
+    loader = shuffled()
     if name == "balls_and_bins":
         loader = certified.balls_and_bins(loader, engine.accountant)
     model = torch.nn.Linear(3, 2)
@@ -296,16 +223,15 @@ def test_make_private_with_epsilon(name):
     assert 0.3 < optimizer.noise_multiplier < 3
 
 
-@pytest.mark.parametrize("name", ["certified", "balls_and_bins"])
-@pytest.mark.parametrize("steps", [10, 4])
-def test_a_checkpoint_is_resumed(name, steps):
+@pytest.mark.parametrize("make", [opacus_training.poisson, balls_and_bins])
+@pytest.mark.parametrize("steps", [STEPS, 4])
+def test_a_checkpoint_is_resumed(make, steps):
     """After a whole epoch, and amid one: of balls and bins the next draw is new."""
-    first, kept = Training(name), io.BytesIO()
-    first.run(steps=steps)
+    first, kept = make().run(steps=steps), io.BytesIO()
     first.engine.save_checkpoint(
         path=kept, module=first.model, optimizer=first.optimizer
     )
-    second = Training(name)
+    second = make()
     kept.seek(0)
     second.engine.load_checkpoint(
         path=kept, module=second.model, optimizer=second.optimizer
@@ -386,7 +312,8 @@ def test_bins_come_from_a_power_of_two(steps, monkeypatch):
 
 
 def test_empty_batches_are_steps_too():
-    training = Training("balls_and_bins", num_records=6, batch_size=1)
+    dataset = data.Subset(opacus_training.DATASET, range(6))
+    training = balls_and_bins(loader=shuffled(dataset=dataset, batch_size=1))
     for _ in range(5):
         training.run()
     assert len(training.engine.accountant) == 30

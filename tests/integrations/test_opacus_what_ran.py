@@ -9,11 +9,29 @@ from opacus import data_loader as opacus_loaders
 from opacus import schedulers
 from opacus.utils import batch_memory_manager
 from opacus.utils.adaptive_clipping import adaptive_clipping_utils as adaptive
+from opacus_training import BATCH
+from opacus_training import DATASET
+from opacus_training import DELTA
+from opacus_training import EPOCH
+from opacus_training import GHOST
+from opacus_training import RECORDS
+from opacus_training import REPLACED
+from opacus_training import SAMPLED
+from opacus_training import STEP
+from opacus_training import STEPS
+from opacus_training import Training
+from opacus_training import balls_and_bins
+from opacus_training import epsilon
+from opacus_training import made_private
+from opacus_training import of_shuffles
+from opacus_training import poisson
+from opacus_training import shuffled
 import pytest
 import torch
 from torch.utils import data
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import risk
 from dp_accounting_ext.integrations import opacus as certified
 
 pytestmark = [
@@ -24,69 +42,6 @@ pytestmark = [
     # JAX, of the other tests, warns of workers; these call nothing of it.
     pytest.mark.filterwarnings("ignore:os.fork"),
 ]
-DELTA = 1e-5
-RECORDS, BATCH, STEPS = 640, 32, 20
-STEP = dp_accounting.GaussianDpEvent(1.0)
-REPLACED = dp_accounting.NeighboringRelation.REPLACE_ONE
-DATASET = data.TensorDataset(
-    torch.arange(3.0 * RECORDS).reshape(RECORDS, 3) % 7, torch.arange(RECORDS) % 2
-)
-
-
-def shuffled(**options):
-    given = {"dataset": DATASET, "batch_size": BATCH, "shuffle": True} | options
-    return data.DataLoader(**given)
-
-
-def epsilon(event, count, relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count).get_epsilon(DELTA)
-
-
-class Training:
-    """Training as Opacus' own example has it."""
-
-    def __init__(
-        self, name, loader=None, *, wrap=False, engine=None, clip=1.0, **options
-    ):
-        self.engine = engine or opacus.PrivacyEngine(accountant=name)
-        loader = shuffled() if loader is None else loader
-        if wrap:
-            loader = certified.balls_and_bins(loader, self.engine.accountant)
-        self.original = torch.nn.Linear(3, 2)
-        self.plain = torch.optim.SGD(self.original.parameters(), lr=0.1)
-        self.loss = torch.nn.CrossEntropyLoss()
-        made = self.engine.make_private(
-            module=self.original,
-            optimizer=self.plain,
-            data_loader=loader,
-            noise_multiplier=1.0,
-            max_grad_norm=clip,
-            **options,
-        )
-        self.model, self.optimizer, *criterion, self.loader = made
-        self.loss = criterion[0] if criterion else self.loss
-
-    def step(self, features, labels, optimizer=None):
-        optimizer = optimizer or self.optimizer
-        optimizer.zero_grad()
-        self.loss(self.model(features), labels).backward()
-        optimizer.step()
-
-    def run(self, loader=None, **options):
-        for features, labels in loader or self.loader:
-            self.step(features, labels, **options)
-        return self
-
-    def epsilon(self):
-        return self.engine.get_epsilon(DELTA)
-
-
-def balls_and_bins(**options):
-    return Training("balls_and_bins", wrap=True, poisson_sampling=False, **options)
-
-
-def of_shuffles(**options):
-    return Training("shuffled", poisson_sampling=False, **options)
 
 
 def test_what_an_epsilon_of_an_event_that_did_not_run_would_say():
@@ -102,15 +57,13 @@ class Sampler(data.BatchSampler):
     """A user's own, which may draw in any way."""
 
 
-def subset(**_):
-    return data.SubsetRandomSampler(range(320))
+def ordered(sampler):
+    return shuffled(shuffle=None, sampler=sampler)
 
 
+HALF = data.SubsetRandomSampler(range(320))
+TOO_LARGE = {"batch_size": 641, "drop_last": True}
 MADE_WRONG = {
-    "forgotten poisson_sampling=False": (
-        lambda: Training("balls_and_bins", wrap=True),
-        "add poisson_sampling=False",
-    ),
     "loader not wrapped, sampled by Poisson": (
         lambda: Training("balls_and_bins"),
         "add poisson_sampling=False",
@@ -120,143 +73,95 @@ MADE_WRONG = {
         r"certified.balls_and_bins\(data_loader, engine.accountant\)",
     ),
     "shuffled, accounted as Poisson samples": (
-        lambda: Training("certified", poisson_sampling=False),
+        lambda: poisson(poisson_sampling=False),
         "accountant='shuffled'.*remove poisson_sampling=False",
-    ),
-    "fixed, accounted as Poisson samples": (
-        lambda: Training("certified", shuffled(shuffle=False), poisson_sampling=False),
-        "accountant='shuffled'",
     ),
     "Poisson samples, accounted as shuffled": (
         lambda: Training("shuffled"),
         "add poisson_sampling=False.*accountant='certified'",
     ),
     "balls and bins, accounted as Poisson samples": (
-        lambda: Training("certified", balls_and_bins().loader, poisson_sampling=False),
+        lambda: poisson(balls_and_bins().loader, poisson_sampling=False),
         "accountant='balls_and_bins'",
     ),
     "balls and bins thrown away for Poisson samples": (
-        lambda: Training("certified", balls_and_bins().loader),
+        lambda: poisson(balls_and_bins().loader),
         "in place of balls-and-bins",
     ),
     "another engine's balls and bins, accounted as shuffled": (
-        lambda: Training("shuffled", balls_and_bins().loader, poisson_sampling=False),
+        lambda: of_shuffles(loader=balls_and_bins().loader),
         "accountant='balls_and_bins'",
     ),
     "Poisson samples of another engine": (
-        lambda: Training(
-            "balls_and_bins", Training("certified").loader, poisson_sampling=False
-        ),
+        lambda: Training("balls_and_bins", poisson().loader, poisson_sampling=False),
         "accountant='certified'",
     ),
     "a subset that Poisson samples would go beyond": (
-        lambda: Training("certified", shuffled(shuffle=None, sampler=subset())),
+        lambda: poisson(ordered(HALF)),
         r"torch.utils.data.Subset\(dataset, indices\)",
     ),
     "a subset that balls and bins would go beyond": (
-        lambda: Training(
-            "balls_and_bins",
-            shuffled(shuffle=None, sampler=subset()),
-            wrap=True,
-            poisson_sampling=False,
-        ),
+        lambda: balls_and_bins(loader=ordered(HALF)),
         r"torch.utils.data.Subset\(dataset, indices\)",
     ),
     "a subset with a record twice": (
-        lambda: Training(
-            "shuffled",
-            shuffled(shuffle=None, sampler=data.SubsetRandomSampler([0, 1, 1])),
-            poisson_sampling=False,
-        ),
+        lambda: of_shuffles(loader=ordered(data.SubsetRandomSampler([0, 1, 1]))),
         "must differ",
     ),
     "weights that would be dropped": (
-        lambda: Training(
-            "certified",
-            shuffled(
-                shuffle=None, sampler=data.WeightedRandomSampler([1.0] * RECORDS, 640)
-            ),
-        ),
+        lambda: poisson(ordered(data.WeightedRandomSampler([1.0] * RECORDS, 640))),
         "WeightedRandomSampler",
     ),
     "records drawn with replacement": (
-        lambda: Training(
-            "shuffled",
-            shuffled(
-                shuffle=None, sampler=data.RandomSampler(DATASET, replacement=True)
-            ),
-            poisson_sampling=False,
+        lambda: of_shuffles(
+            loader=ordered(data.RandomSampler(DATASET, replacement=True))
         ),
         "remove replacement=True",
     ),
     "an epoch that is longer than the dataset": (
-        lambda: Training(
-            "shuffled",
-            shuffled(
-                shuffle=None, sampler=data.RandomSampler(DATASET, num_samples=700)
-            ),
-            poisson_sampling=False,
+        lambda: of_shuffles(
+            loader=ordered(data.RandomSampler(DATASET, num_samples=700))
         ),
         "num_samples",
     ),
     "a sampler of one's own": (
-        lambda: Training(
-            "certified",
-            data.DataLoader(DATASET, batch_sampler=Sampler(range(9), 3, False)),
+        lambda: poisson(
+            data.DataLoader(DATASET, batch_sampler=Sampler(range(9), 3, False))
         ),
         "batches of Sampler",
     ),
     "an order of one's own": (
-        lambda: Training(
-            "shuffled",
-            shuffled(shuffle=None, sampler=[0, 1, 1]),
-            poisson_sampling=False,
-        ),
+        lambda: of_shuffles(loader=ordered([0, 1, 1])),
         "batches of list",
     ),
     "no batches": (
-        lambda: Training("shuffled", data.DataLoader(DATASET, batch_size=None)),
-        "poisson_sampling=False",
+        lambda: of_shuffles(loader=data.DataLoader(DATASET, batch_size=None)),
+        "Found batch_size=None",
     ),
     "a dataset with a record twice": (
-        lambda: Training("certified", shuffled(dataset=data.Subset(DATASET, [0, 0]))),
+        lambda: poisson(shuffled(dataset=data.Subset(DATASET, [0, 0]))),
         "each record once.*Subset",
     ),
     "a dataset twice, in a subset": (
-        lambda: Training(
-            "certified",
-            shuffled(dataset=data.Subset(data.ConcatDataset([DATASET] * 2), range(99))),
+        lambda: poisson(
+            shuffled(dataset=data.Subset(data.ConcatDataset([DATASET] * 2), range(99)))
         ),
         "each record once.*ConcatDataset",
     ),
     "batches that are larger than the dataset, dropped": (
-        lambda: Training("certified", shuffled(batch_size=641, drop_last=True)),
+        lambda: poisson(shuffled(**TOO_LARGE)),
         "must have a batch. Found none, of 640.*drop_last=True",
     ),
     "shuffles of such batches": (
-        lambda: Training(
-            "shuffled",
-            shuffled(batch_size=641, drop_last=True),
-            poisson_sampling=False,
-        ),
+        lambda: of_shuffles(loader=shuffled(**TOO_LARGE)),
         "must have a batch",
     ),
     "balls and bins of such batches": (
-        lambda: Training(
-            "balls_and_bins", shuffled(batch_size=641, drop_last=True), wrap=True
-        ),
+        lambda: balls_and_bins(loader=shuffled(**TOO_LARGE)),
         "must have a batch",
     ),
     "such batches, with a target": (
-        lambda: opacus.PrivacyEngine(accountant="certified").make_private_with_epsilon(
-            module=torch.nn.Linear(3, 2),
-            optimizer=None,
-            data_loader=shuffled(batch_size=641, drop_last=True),
-            target_epsilon=1.0,
-            target_delta=DELTA,
-            epochs=1,
-            max_grad_norm=1.0,
-        ),
+        lambda: with_target(data_loader=shuffled(**TOO_LARGE)),
         "must have a batch",
     ),
     "a module of several processes that is not Opacus' own": (
@@ -265,10 +170,7 @@ MADE_WRONG = {
         ),
         "DifferentiallyPrivateDistributedDataParallel",
     ),
-    "adaptive clipping": (
-        lambda: Training("certified", clipping="adaptive"),
-        "clipping='flat'",
-    ),
+    "adaptive clipping": (lambda: poisson(clipping="adaptive"), "clipping='flat'"),
 }
 
 
@@ -349,7 +251,7 @@ RUN_WRONG = {
 }
 
 
-@pytest.mark.parametrize("make", [lambda: Training("certified"), balls_and_bins])
+@pytest.mark.parametrize("make", [poisson, balls_and_bins])
 @pytest.mark.parametrize("run", RUN_WRONG)
 def test_a_step_on_what_was_not_drawn(make, run):
     torch.manual_seed(1)  # The first batches differ in size.
@@ -361,7 +263,7 @@ def test_a_step_on_what_was_not_drawn(make, run):
 
 
 def test_batches_that_are_kept_for_another_epoch():
-    for training in (Training("certified"), balls_and_bins(), of_shuffles()):
+    for training in (poisson(), balls_and_bins(), of_shuffles()):
         kept = list(training.loader)
         training.run(kept)
         with pytest.raises(RuntimeError, match="same ones again"):
@@ -369,7 +271,7 @@ def test_batches_that_are_kept_for_another_epoch():
         assert len(training.engine.accountant) == STEPS
 
 
-@pytest.mark.parametrize("make", [lambda: Training("certified"), balls_and_bins])
+@pytest.mark.parametrize("make", [poisson, balls_and_bins])
 def test_draws_that_repeat_earlier_ones(make):
     training = make()
     with pytest.raises(RuntimeError, match="seeded again"):
@@ -378,17 +280,15 @@ def test_draws_that_repeat_earlier_ones(make):
 
 
 def test_a_rate_that_is_not_the_loaders():
-    training = Training("certified")
+    training = poisson()
     with pytest.raises(RuntimeError, match="sample_rate must be the loader's"):
         without_a_hook_of_this_loader(training)
     assert training.engine.accountant.history == []
 
 
-@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}])
+@pytest.mark.parametrize("mode", [{}, GHOST])
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize(
-    "make", [lambda **o: Training("certified", **o), balls_and_bins]
-)
+@pytest.mark.parametrize("make", [poisson, balls_and_bins])
 def test_virtual_steps_that_add_up_batches(make, workers, mode):
     """Opacus tells of the last one, which may be smaller than the first."""
     for seed in range(3):
@@ -403,7 +303,7 @@ def test_virtual_steps_that_add_up_batches(make, workers, mode):
 
 def test_virtual_steps_without_make_private():
     """Parts before the last one are not counted, but batches are."""
-    training = Training("certified")
+    training = poisson()
     del training.optimizer.clip_and_accumulate
     del training.optimizer._parts
     with pytest.raises(RuntimeError, match="A step (summed|ran on)"):
@@ -413,7 +313,7 @@ def test_virtual_steps_without_make_private():
     assert training.engine.accountant.history == []
 
 
-@pytest.mark.parametrize("make", [lambda: Training("certified"), balls_and_bins])
+@pytest.mark.parametrize("make", [poisson, balls_and_bins])
 def test_a_rate_that_changes_under_way(make):
     training = make().run()
     if training.engine.accountant.mechanism() == "certified":
@@ -427,10 +327,10 @@ def test_a_rate_that_changes_under_way(make):
 
 def test_a_run_that_is_resumed_with_the_seed_of_its_start():
     torch.manual_seed(1)
-    first = Training("certified").run()
+    first = poisson().run()
     state = json.loads(json.dumps(first.engine.accountant.state_dict()))
     torch.manual_seed(1)
-    resumed = Training("certified")
+    resumed = poisson()
     resumed.engine.accountant.load_state_dict(state)
     with pytest.raises(RuntimeError, match="otherwise where a checkpoint is resumed"):
         resumed.run()
@@ -438,7 +338,7 @@ def test_a_run_that_is_resumed_with_the_seed_of_its_start():
 
 
 def test_steps_that_a_checkpoint_forgets():
-    training = Training("certified").run()
+    training = poisson().run()
     accountant = training.engine.accountant
     state = accountant.state_dict()
     accountant.load_state_dict(state)  # Of the same steps: nothing is lost.
@@ -461,15 +361,9 @@ def test_an_accountant_that_is_put_in_later():
 def test_ghost_clipping_sums_batches_unseen():
     """Opacus tells of one batch where several were added up."""
     for workers in (0, 1):
-        training = balls_and_bins(
-            loader=shuffled(num_workers=workers), grad_sample_mode="ghost"
-        )
+        training = balls_and_bins(loader=shuffled(num_workers=workers), **GHOST)
         with pytest.raises(RuntimeError):
-            for number, (features, labels) in enumerate(training.loader):
-                training.loss(training.model(features), labels).backward()
-                if number % 2:
-                    training.optimizer.step()
-                    training.optimizer.zero_grad()
+            training.run_on_sums(2)
 
 
 class MeanOfAll(torch.nn.Module):
@@ -531,14 +425,8 @@ def test_parameters_that_ghost_clipping_does_not_see():
     engine = opacus.PrivacyEngine(accountant="certified")
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
     model[0].requires_grad_(False)
-    module, optimizer, criterion, loader = engine.make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=shuffled(),
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
-        grad_sample_mode="ghost",
-    )
+    plain = torch.optim.SGD(model.parameters(), lr=0.1)
+    module, optimizer, criterion, loader = made_private(engine, model, plain, **GHOST)
     model[0].requires_grad_(True)
     features, labels = next(iter(loader))
     optimizer.zero_grad()
@@ -572,11 +460,11 @@ def a_sum_that_was_changed(training):
         (infinite_gradients, {}),
         (infinite_gradients, {"clipping": "per_layer", "clip": [1.0, 1.0]}),
         (a_sum_that_was_changed, {}),
-        (no_clip_at_all, {"grad_sample_mode": "ghost"}),
+        (no_clip_at_all, GHOST),
     ],
 )
 def test_sums_that_were_not_clipped(change, options):
-    training = Training("certified", **options)
+    training = poisson(**options)
     change(training)
     weights = [p.detach().clone() for p in training.original.parameters()]
     with pytest.raises(RuntimeError, match="at most the clip times the number"):
@@ -590,12 +478,12 @@ def test_sums_that_were_not_clipped(change, options):
     "options",
     [
         {"clipping": "per_layer", "clip": [0.6, 0.8]},
-        {"grad_sample_mode": "ghost"},
+        GHOST,
     ],
 )
 @pytest.mark.parametrize("factor", [0.1, 10.0])
 def test_clip_schedulers_that_change_only_the_noise(options, factor):
-    training = Training("certified", **options).run()
+    training = poisson(**options).run()
     assert training.epsilon() == pytest.approx(epsilon(SAMPLED, STEPS), rel=1e-6)
     scheduler = schedulers.ExponentialGradClip(training.optimizer, gamma=factor)
     scheduler.step()
@@ -605,22 +493,22 @@ def test_clip_schedulers_that_change_only_the_noise(options, factor):
 
 
 def test_clip_schedulers_that_change_both():
-    training = Training("certified").run()
+    training = poisson().run()
     scheduler = schedulers.ExponentialGradClip(training.optimizer, gamma=0.1)
     scheduler.step()
     assert training.run().epsilon() == epsilon(SAMPLED, 2 * STEPS)
     training.optimizer.max_grad_norm = 0.0
     with pytest.raises(RuntimeError, match="must be positive.* Found 0"):
         training.run()
-    ghosts = Training("certified", grad_sample_mode="ghost")
+    ghosts = poisson(grad_sample_mode="ghost")
     ghosts.optimizer.max_grad_norm = ghosts.model.max_grad_norm = 0.5
     assert ghosts.run().epsilon() == epsilon(SAMPLED, STEPS)
 
 
-@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}])
+@pytest.mark.parametrize("mode", [{}, GHOST])
 def test_a_clip_that_changes_amid_a_batch(mode):
     """The first part was clipped at more than the noise of the step is made from."""
-    training = Training("certified", **mode)
+    training = poisson(**mode)
     features, labels = next(iter(training.loader))
     training.optimizer.signal_skip_step(True)
     training.step(features[:2], labels[:2])
@@ -636,15 +524,15 @@ def test_a_clip_that_changes_amid_a_batch(mode):
 def test_adaptive_ghost_clipping():
     engine = adaptive.PrivacyEngineAdaptiveClipping(accountant="certified")
     with pytest.raises(RuntimeError, match="clipping='flat'"):
-        Training("certified", engine=engine, grad_sample_mode="ghost")
-    training = Training("certified", grad_sample_mode="ghost")
+        poisson(engine=engine, grad_sample_mode="ghost")
+    training = poisson(grad_sample_mode="ghost")
     training.optimizer._adjusted_noise_multiplier = 1.1  # As such an engine does.
     with pytest.raises(RuntimeError, match="clipping='flat'"):
         training.run()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+@pytest.mark.parametrize("make", [of_shuffles, balls_and_bins])
 def test_gradients_that_are_left_to_the_next_epoch(make, workers):
     """A record may be in both batches that the step sums."""
     for seed in range(4):
@@ -662,7 +550,7 @@ def test_gradients_that_are_left_to_the_next_epoch(make, workers):
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost"])
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+@pytest.mark.parametrize("make", [of_shuffles, balls_and_bins])
 def test_a_step_on_gradients_of_the_epoch_before(make, workers, mode):
     """As after an epoch that was broken off; all batches may have one size."""
     training = make(loader=shuffled(num_workers=workers), grad_sample_mode=mode)
@@ -685,12 +573,6 @@ def sum_twice(training):
         training.optimizer.step()
 
 
-def step_twice(training):
-    for features, labels in training.loader:
-        training.step(features, labels)
-        training.step(features, labels)
-
-
 def step_on_the_last_epoch(training):
     kept = [batch for batch in training.run().loader]
     training.run(kept)
@@ -700,9 +582,10 @@ def step_on_the_last_epoch(training):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+@pytest.mark.parametrize("make", [of_shuffles, balls_and_bins])
 @pytest.mark.parametrize(
-    ("run", "counted"), [(sum_twice, 0), (step_twice, 1), (step_on_the_last_epoch, 41)]
+    ("run", "counted"),
+    [(sum_twice, 0), (train_twice_on_each, 1), (step_on_the_last_epoch, 41)],
 )
 def test_batches_that_are_used_twice_while_workers_draw(make, run, counted, persistent):
     loader = shuffled(num_workers=2, persistent_workers=persistent)
@@ -714,13 +597,9 @@ def test_batches_that_are_used_twice_while_workers_draw(make, run, counted, pers
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_of_one_epoch_are_summed(workers):
-    training = balls_and_bins(loader=shuffled(num_workers=workers))
-    for number, (features, labels) in enumerate(training.loader):
-        training.loss(training.model(features), labels).backward()
-        if number % 2:
-            training.optimizer.step()
-            training.optimizer.zero_grad()
+    training = balls_and_bins(loader=shuffled(num_workers=workers)).run_on_sums(2)
     half = ext.RandomAllocationEvent(STEP, 1, STEPS // 2)
+    assert training.engine.accountant.history == [(1.0, 2 / STEPS, STEPS // 2)]
     assert training.epsilon() == epsilon(half, 1)
 
 
@@ -742,7 +621,7 @@ def test_parts_of_batches_that_are_drawn_ahead_are_not_summed():
     assert training.engine.accountant.history == []
 
 
-@pytest.mark.parametrize("make", [lambda **o: of_shuffles(**o), balls_and_bins])
+@pytest.mark.parametrize("make", [of_shuffles, balls_and_bins])
 def test_a_pause_near_the_end_while_workers_draw(make):
     training = make(loader=shuffled(num_workers=2))
     for number, batch in enumerate(training.loader):
@@ -776,26 +655,22 @@ def another_hook(training):
     training.run()
 
 
-@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}])
+@pytest.mark.parametrize("mode", [{}, GHOST])
 @pytest.mark.parametrize(
     ("run", "counted"), [(plain_alone, 0), (plain_beside, 1), (another_hook, 0)]
 )
 def test_steps_that_are_not_counted(run, counted, mode):
     """Their gradients have no noise, or noise of which the accountant is not told."""
-    training = Training("certified", **mode)
+    training = poisson(**mode)
     before = training.original.weight.detach().clone()
     with pytest.raises(RuntimeError, match=r"SGD must be one that .* optimizer.step()"):
         run(training)
     assert len(training.engine.accountant) == counted
     assert torch.equal(before, training.original.weight) == (counted == 0)
     again = opacus.PrivacyEngine(accountant="rdp")
-    again.make_private(
-        module=training.model.to_standard_module(),
-        optimizer=training.plain,
-        data_loader=shuffled(),
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
-    )[1].original_optimizer.step()  # Another engine's is its own.
+    standard = training.model.to_standard_module()
+    _, made, _ = made_private(again, standard, training.plain)
+    made.original_optimizer.step()  # Another engine's is its own.
 
 
 def seed_after_each_step(training):
@@ -813,11 +688,11 @@ def seed_the_noise(training):
 @pytest.mark.parametrize("run", [seed_after_each_step, seed_the_noise])
 def test_noise_that_is_that_of_an_earlier_step(run):
     """Its difference is known, so that two steps reveal gradients without noise."""
-    for training in (Training("certified"), balls_and_bins()):
+    for training in (poisson(), balls_and_bins()):
         with pytest.raises(RuntimeError, match="The noise of this step is that of"):
             run(training)
         assert len(training.engine.accountant) <= 2
-    nothing = Training("certified")
+    nothing = poisson()
     nothing.optimizer.noise_multiplier = 0.0
     assert nothing.run().epsilon() == float("inf")
 
@@ -847,10 +722,10 @@ def with_target(**options):
     opacus.PrivacyEngine(accountant="certified").make_private_with_epsilon(
         module=torch.nn.Linear(3, 2),
         optimizer=None,
-        data_loader=shuffled(),
         epochs=1,
+        target_delta=DELTA,
         **{
-            "target_delta": DELTA,
+            "data_loader": shuffled(),
             "max_grad_norm": 1.0,
             "target_epsilon": 1.0,
             **options,
@@ -866,17 +741,17 @@ def drawn_with(generator):
 NONE, NAN = None, float("nan")
 STATE = {"history": [(1.0, 0.1, 2)], "mechanism": "certified"}
 MISUSED = {
-    "a clip of 0": (lambda: Training("certified", clip=0), "max_grad_norm must"),
-    "a negative clip": (lambda: Training("certified", clip=-1.0), "max_grad_norm must"),
+    "a clip of 0": (lambda: poisson(clip=0), "max_grad_norm must"),
+    "a negative clip": (lambda: poisson(clip=-1.0), "max_grad_norm must"),
     "clips of layers": (
-        lambda: Training("certified", clip=[1.0]),
+        lambda: poisson(clip=[1.0]),
         "max_grad_norm must",
     ),
     "a clip of layers": (
-        lambda: Training("certified", clipping="per_layer"),
+        lambda: poisson(clipping="per_layer"),
         "max_grad_norm must be a sequence",
     ),
-    "a clip in words": (lambda: Training("certified", clip="1"), "max_grad_norm must"),
+    "a clip in words": (lambda: poisson(clip="1"), "max_grad_norm must"),
     "no target": (lambda: with_target(target_epsilon=NAN), "target_epsilon must"),
     "a target of 0": (lambda: with_target(target_epsilon=0), "target_epsilon must"),
     "a target in words": (lambda: with_target(target_epsilon="1"), "target_epsilon mu"),
@@ -901,23 +776,17 @@ MISUSED = {
     ),
     "a seed for a generator": (lambda: drawn_with(5), "generator must be a torch.Gen"),
     "records that are numbers": (
-        lambda: Training("certified", shuffled(dataset=Numbers())),
+        lambda: poisson(shuffled(dataset=Numbers())),
         r"Found a int: return \(record,\) from Numbers",
     ),
     "a dataset without a length": (
-        lambda: Training("certified", data.DataLoader(WithoutLength(), batch_size=9)),
+        lambda: poisson(data.DataLoader(WithoutLength(), batch_size=9)),
         "define WithoutLength.__len__",
     ),
 }
 for each in (NAN, -1.0, "1", NONE, float("inf")):
     MISUSED[f"noise {each}"] = (
-        lambda each=each: Training("certified").engine.make_private(
-            module=torch.nn.Linear(3, 2),
-            optimizer=None,
-            data_loader=shuffled(),
-            noise_multiplier=each,
-            max_grad_norm=1.0,
-        ),
+        lambda each=each: poisson(noise_multiplier=each),
         "noise_multiplier must",
     )
 
@@ -933,7 +802,7 @@ def test_arguments_that_mean_nothing_are_named(name):
 
 def test_uses_that_are_right():
     """A closure, an optimizer that is made private twice, and a deep copy."""
-    training = Training("certified")
+    training = poisson()
     for features, labels in training.loader:
 
         def again(features=features, labels=labels):
@@ -947,12 +816,8 @@ def test_uses_that_are_right():
     kept = copy.deepcopy(training.engine.accountant)
     assert kept.get_epsilon(DELTA) == training.epsilon()
     engine = opacus.PrivacyEngine(accountant="certified")
-    training.model, training.optimizer, training.loader = engine.make_private(
-        module=training.model,
-        optimizer=training.optimizer,
-        data_loader=shuffled(),
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
+    training.model, training.optimizer, training.loader = made_private(
+        engine, training.model, training.optimizer
     )
     training.run()
     assert engine.get_epsilon(DELTA) == epsilon(SAMPLED, STEPS)
@@ -968,7 +833,7 @@ def test_iterators_that_alternate():
 
 
 def test_a_run_that_is_resumed_with_another_sampler(tmp_path):
-    first = Training("certified").run()
+    first = poisson().run()
     path = tmp_path / "checkpoint"
     first.engine.save_checkpoint(path=path, module=first.model)
     for name, options in (
@@ -981,7 +846,7 @@ def test_a_run_that_is_resumed_with_another_sampler(tmp_path):
     engine = opacus.PrivacyEngine(accountant="certified")
     engine.accountant.load_state_dict(first.engine.accountant.state_dict())
     with pytest.raises(RuntimeError, match="accountant='shuffled'"):
-        Training("certified", engine=engine, poisson_sampling=False)
+        poisson(engine=engine, poisson_sampling=False)
     assert engine.get_epsilon(DELTA) == first.epsilon()
 
 
@@ -998,7 +863,7 @@ def test_a_checkpoint_of_an_accountant_of_opacus(name, tmp_path):
             engine.load_checkpoint(path=path, module=first.model)
     checkpoint = torch.load(path, weights_only=False)
     state = checkpoint["privacy_accountant_state_dict"]
-    second = Training("certified")
+    second = poisson()
     second.engine.accountant.load_state_dict({**state, "mechanism": "certified"})
     assert second.epsilon() == epsilon(SAMPLED, STEPS)
     assert second.run().epsilon() == epsilon(SAMPLED, 2 * STEPS)
@@ -1010,7 +875,7 @@ def test_a_look_beforehand():
         "balls_and_bins": ("balls-and-bins batches, 20", "ADD_OR_REMOVE_ONE"),
         "shuffled": ("shuffled or fixed batches, 20", "REPLACE_ONE"),
     }
-    for training in (Training("certified"), balls_and_bins(), of_shuffles()):
+    for training in (poisson(), balls_and_bins(), of_shuffles()):
         engine = training.engine
         sentence = certified.check(engine, training.loader)
         assert all(x in sentence for x in told[engine.accountant.mechanism()])
@@ -1024,11 +889,10 @@ def test_a_look_beforehand():
         certified.check(opacus.PrivacyEngine(accountant="rdp"), shuffled())
 
 
-# The probability that Opacus draws with is a multiple of 2**-24.
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Training("certified"), "Poisson samples: 20 steps with noise"),
+        (poisson, "Poisson samples: 20 steps with noise"),
         (balls_and_bins, "balls-and-bins batches: 20 steps with noise"),
         (of_shuffles, "shuffled or fixed batches: 20 steps with noise"),
     ],
@@ -1055,31 +919,19 @@ def test_a_statement_of_what_ran(make, words):
         certified.statement(training.engine.accountant, DELTA)
 
 
-SAMPLED = dp_accounting.PoissonSampledDpEvent(-(-(2**24) // STEPS) / 2**24, STEP)
-EPOCH = ext.RandomAllocationEvent(STEP, 1, STEPS)
-
-
-@pytest.mark.parametrize(
-    "mode", [{}, {"grad_sample_mode": "functorch"}, {"grad_sample_mode": "ghost"}]
-)
+@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "functorch"}, GHOST])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_right_runs_have_the_digits_of_their_event(mode, workers):
-    loader = shuffled(num_workers=workers)
-    training = Training("certified", loader, **mode).run().run()
+    training = poisson(shuffled(num_workers=workers), **mode).run().run()
+    accountant = training.engine.accountant
+    assert accountant.history == [(1.0, 1 / STEPS, 2 * STEPS)]
+    assert len(accountant) == 2 * STEPS
     assert training.epsilon() == epsilon(SAMPLED, 2 * STEPS)
+    lower, upper = accountant.get_epsilon_bounds(DELTA)
+    assert lower <= upper == training.epsilon()
+    assert risk.advantage(accountant.pld_accountant())[1] < 1
     training = balls_and_bins(loader=shuffled(num_workers=workers), **mode).run().run()
     assert training.epsilon() == epsilon(EPOCH, 2)
-
-
-def test_ten_epochs():
-    for make, event, count in (
-        (lambda: Training("certified"), SAMPLED, 10 * STEPS),
-        (balls_and_bins, EPOCH, 10),
-    ):
-        training = make()
-        for _ in range(10):
-            training.run()
-        assert training.epsilon() == epsilon(event, count)
 
 
 def test_shuffled_batches_are_as_good_as_known():
@@ -1095,19 +947,13 @@ def test_shuffled_batches_are_as_good_as_known():
         if number == 4:
             training.optimizer.noise_multiplier = 1.0
     assert training.epsilon() == epsilon(STEP, 4, REPLACED)
-    half = of_shuffles(loader=shuffled(shuffle=None, sampler=subset())).run()
+    half = of_shuffles(loader=ordered(HALF)).run()
     assert half.epsilon() == epsilon(STEP, 1, REPLACED)
     assert len(half.engine.accountant) == STEPS / 2
 
 
 def test_shuffles_of_small_memory_and_checkpoints(tmp_path):
-    training = of_shuffles()
-    with batch_memory_manager.BatchMemoryManager(
-        data_loader=training.loader,
-        max_physical_batch_size=9,
-        optimizer=training.optimizer,
-    ) as loader:
-        training.run(loader)
+    training = of_shuffles().run_in_small_memory(9)
     path = tmp_path / "checkpoint"
     training.engine.save_checkpoint(path=path, module=training.model)
     resumed = of_shuffles()
@@ -1119,7 +965,7 @@ def test_shuffles_of_small_memory_and_checkpoints(tmp_path):
 def test_a_pause_to_evaluate_on_the_same_loader():
     """Batches of another iterator come between, and no step is on them."""
     for training, event, count in (
-        (Training("certified"), SAMPLED, STEPS),
+        (poisson(), SAMPLED, STEPS),
         (balls_and_bins(), EPOCH, 1),
         (of_shuffles(), STEP, 1),
     ):

@@ -14,7 +14,7 @@ import registered
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
-from dp_accounting_ext.amplification import allocated_group_above
+from dp_accounting_ext.amplification import group_counts
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.correlated.chains import state_moves
@@ -246,7 +246,7 @@ def test_cells_of_noise_are_whole():
     """Of a group under 1 of t."""
     cells = normal_cells.NormalCells.of((0.0, 1.0), -5.0, 8.0)
     steps = replaced_allocation.Steps(1.0, 0.01, 100)
-    noise = allocated_group_above._Noise(steps, 0.0, 2, fewer_masses(cells), 0.0)
+    noise = group_counts._Noise(steps, 0.0, 2, fewer_masses(cells), 0.0)
     with pytest.raises(MassError, match="masses of a step's noise must sum to 1"):
         noise.at_ends(np.full(cells.ends.size - 1, 0.5))
 

@@ -17,7 +17,6 @@ from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -62,7 +61,7 @@ ABOVE = {
         [DirectedPairs.same(pair)] * number
     ),
     "least": lambda pair, number: DirectedPairs.same(
-        hinges.least([hinges.Hinges.of(pair)] * number)
+        profile_pairs.least([profile_pairs.Hinges.of(pair)] * number)
     ),
     "joined": lambda pair, number: DirectedPairs.same(profile_pairs.joined(pair, pair)),
 }

@@ -10,6 +10,7 @@ from scipy import stats
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -157,6 +158,8 @@ def test_a_schedule_is_bounded_as_its_runs_are(monkeypatch, runs, cells, width):
 
     def asked(most):
         monkeypatch.setattr(schedules, "_CELLS", most)
+        if most > runs:
+            monkeypatch.setattr(accuracy, "_FEW_PARTS", most)
         accountant = ext.PLDAccountant().compose(_schedule(runs))
         rates = accountant.get_true_positive_rate_bounds(1e-3)
         return *accountant.get_epsilon_bounds([1e-5, 1e-9]), *rates
@@ -187,6 +190,6 @@ def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():
     """What is one for an upper bound alone must not have a lower one."""
     gaussian = additive_noise.Gaussian(2.0)
     assert schedules.is_scheduled(gaussian.on_a_sample(0.1))
-    above = known_bounds.UpperOnly(gaussian)
+    above = known_bounds.between(None, gaussian)
     for inner in (above, compositions.Composition(((gaussian, 2),))):
         assert not schedules.is_scheduled(subsampled.poisson_sampled(0.1, inner))

@@ -101,11 +101,8 @@ def at_most_the_truth(p, q, epsilon):
 
 def deltas(mechanism, epsilons, bound=Bound.UPPER):
     """Returns (n,) δ in both directions of every bound."""
-    parts = [mechanism.parts(bound)]
-    if bound is Bound.UPPER:
-        parts.append(mechanism.other_parts())
     found = []
-    for each in parts:
+    for each in mechanism.routes(bound):
         ((part, _),) = each.items()
         pairs = interface.pairs_of(part, bound, accuracy.Accuracy(1e-30))
         asked = np.array(epsilons)

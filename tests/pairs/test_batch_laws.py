@@ -18,7 +18,7 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import batch_laws
-from dp_accounting_ext.pairs import hinges
+from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import trade_off_curves
 
 NOISE = {
@@ -217,7 +217,7 @@ def test_chained_pairs():
     for d in range(1, 6):
         link = chained.ChainedSplit(step, d, 0)
         pair = interface.pairs_of(link, Bound.UPPER, asked).remove
-        known[float(d)] = hinges.Hinges.of(pair)
+        known[float(d)] = profile_pairs.Hinges.of(pair)
     p, q, d = POISSON
     by_pairs = batch_laws.Laws(p, q, d, trade_off_curves.PairCurves(known))
     by_noise = batch_laws.Laws(p, q, d / 2, NOISE["gaussian"][0])

@@ -13,7 +13,6 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import few_atoms
 from dp_accounting_ext.pairs import gaussian
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -89,9 +88,41 @@ def test_powers_are_chains_of_one_pair(members):
     """Of few atoms the bound is hardly above, and never below, the closed form."""
     sigma = 5.0
     pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-60)
-    few = few_atoms.reduced(pair, 512)
+    few = chained_pairs.reduced(pair, 512)
     found = chained_pairs.powers(few, members, most_atoms=512)
     assert found.ratios.size <= 514
     for delta in (1e-2, 1e-6, 1e-12):
         truth = gaussian.epsilon(members / sigma, delta, Bound.LOWER)
         assert truth <= found.epsilon(delta, Direction.REMOVE) <= 1.01 * truth + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("loss", "span"), [(0.0, 0.0), (5.0, 1e-15), (600.0, 1e-9), (0.1, 50.0)]
+)
+def test_losses_that_hardly_differ_are_split_as_others(loss, span):
+    losses = np.linspace(loss, loss + span, 70_000)
+    masses = np.exp(-losses) / losses.size
+    rest = max(1 - float(masses.sum()), 0.0)
+    many = dominating_pair.DominatingPair(
+        np.exp(losses), masses, 0.0, rest, Bound.UPPER
+    )
+    few = chained_pairs.reduced(many)
+    for epsilon in (loss / 2, loss + span / 2, loss + span + 0.1):
+        truth = float(oracles.stored_delta(many, epsilon, Direction.REMOVE))
+        found = few.delta(epsilon, Direction.REMOVE)
+        assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-6) + 1e-9
+
+
+@pytest.mark.parametrize("span", [1e-12, 0.1, 20.0])
+def test_atoms_of_lower_pairs_that_share_a_cell_become_one(span):
+    losses = np.sort(np.random.default_rng(1).uniform(-span, span, 5_000))
+    q = np.exp(-((losses / span) ** 2) - losses / 2)
+    q /= (1 + 1e-12) * max(q.sum(), (q * np.exp(losses)).sum())
+    many = dominating_pair.DominatingPair(np.exp(losses), q, 0.0, 0.0, Bound.LOWER)
+    few = chained_pairs.reduced(many, 500)
+    assert few.ratios.size <= 500
+    for direction in Direction:
+        for epsilon in (-span / 2, 0.0, span / 3, 0.9 * span):
+            truth = float(oracles.stored_delta(many, epsilon, direction))
+            found = few.delta(epsilon, direction)
+            assert 0.995 * truth - 1e-13 <= found <= truth

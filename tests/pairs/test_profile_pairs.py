@@ -17,6 +17,8 @@ from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 
 POSITIVE = st.floats(1e-6, 1e6)
@@ -163,3 +165,18 @@ def test_where_masses_underflow_corners_are_held_by_the_value_beyond():
     found = pair.profile(Direction.REMOVE).deltas(np.log(places))
     assert (found >= bounds).all()
     assert (found <= [0.501, 1.01e-10, 1e-22, 2e-130]).all()
+
+
+@given(st.floats(0.3, 3.0), st.integers(20, 60), st.integers(20, 60))
+def test_the_minimum_of_profiles(sigma, one, other):
+    """It is a bound on what either bounds, and hardly above the less."""
+    pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-20)
+    pairs = [chained_pairs.reduced(pair, atoms) for atoms in (one, other)]
+    same = dominating_pair.DirectedPairs.same
+    least = profile_pairs.minimum([same(each) for each in pairs])
+    for epsilon in np.linspace(0, 4, 21):
+        truth = gaussian.delta(1 / sigma, epsilon, Bound.LOWER)
+        for direction in Direction:
+            found = least.of(direction).delta(epsilon, direction)
+            each = [pair.delta(epsilon, direction) for pair in pairs]
+            assert truth <= found <= min(each) * (1 + 1e-9) + 1e-12

@@ -8,23 +8,16 @@ import numpy as np
 import oracles
 import pytest
 
-from dp_accounting_ext.pairs import gaussian_mixture
-from dp_accounting_ext.pairs import laplace_mixture
 from dp_accounting_ext.pairs import shifts
-
-GAUSSIAN = gaussian_mixture.Mixture
-LAPLACE = laplace_mixture.Mixture
-KINDS = [GAUSSIAN, LAPLACE]
 
 
 def test_one_weight_is_exact():
-    assert GAUSSIAN(((3.0, 1.0),)).weight_error() == 0.0
+    assert shifts.weight_error(((3.0, 1.0),)) == 0.0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_shifts_of_p_are_not_below_zero_nor_those_of_q_above(kind):
+def test_shifts_of_p_are_not_below_zero_nor_those_of_q_above():
     def law(shift):
-        return kind(((0.0, 0.5), (shift, 0.5)))
+        return ((0.0, 0.5), (shift, 0.5))
 
     shifts.check_order(law(0.0), law(0.0))
     shifts.check_order(law(5e-324), law(-5e-324))

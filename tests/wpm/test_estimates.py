@@ -10,8 +10,8 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import estimates
-from dp_accounting_ext.wpm.exact_draw import integer_weights
-from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm import integer_weights
+from dp_accounting_ext.wpm.projections import linear_programs
 
 PLACES = np.random.default_rng(2).random((6, 2))
 LINEAR = wpm.from_points(PLACES, 2.0, linear=True)
@@ -67,7 +67,7 @@ def test_the_channel_is_the_one_of_rational_numbers():
 
 def test_a_draw_is_of_an_own_place_and_then_of_its_law(monkeypatch):
     """All numbers that choose a place, and the weights that are then drawn from."""
-    monkeypatch.setattr(linear_program, "solve", None)  # No program is solved.
+    monkeypatch.setattr(linear_programs, "solve", None)  # No program is solved.
     drawn, chances = [], iter(range(16))
     draw = integer_weights.draw
 

@@ -15,7 +15,7 @@ BAD_CALLS = [
     (([["a"]], 1.0), TypeError, "cost must be an array of real numbers"),
     (([[1], [1, 2]], 1.0), TypeError, "cost must be .* unequal lengths"),
     ((COST, 0.0), ValueError, "epsilon must be positive and finite. Found 0.0"),
-    ((COST, 161.0), ValueError, "epsilon must be at most 160. Found 161.0"),
+    ((COST, 161.0), ValueError, "epsilon must be from 1e-12 to 160. Found 161.0"),
     ((COST, "1"), TypeError, "epsilon must be a real number. Found '1'"),
     ((COST, 1.0, "best"), ValueError, "base_measure must be .*Found 'best'"),
     ((COST, 1.0, [1, 1]), ValueError, r"each of the 3 outputs. Found shape \(2,\)"),

@@ -1,7 +1,5 @@
 """Privacy whatever the solver does, one interface, errors."""
 
-from concurrent import futures
-import contextlib
 import pickle
 
 import numpy as np
@@ -10,9 +8,8 @@ from scipy import sparse
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm.exact_draw import integer_weights
-from dp_accounting_ext.wpm.projections import certified_projection
-from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import linear_programs
 
 
 def points(size, seed=0):
@@ -110,13 +107,13 @@ USERS = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
 @pytest.fixture
 def weights_after(monkeypatch):
     """The weights of users where a function changes what the solver finds."""
-    mechanism, solve = mechanism_of("uniform"), certified_projection.ExactSolver.solve
+    mechanism, solve = mechanism_of("uniform"), exact_projection.ExactSolver.solve
 
     def weights(change):
         def solved(*arguments):
             return change(solve(*arguments), arguments[-1])
 
-        monkeypatch.setattr(certified_projection.ExactSolver, "solve", solved)
+        monkeypatch.setattr(exact_projection.ExactSolver, "solve", solved)
         mechanism.sample(USERS)
         return mechanism.integer_weights(USERS), mechanism.integer_bounds
 
@@ -138,7 +135,7 @@ def test_a_failing_solver_changes_nothing_but_the_law(weights_after, error):
 def test_a_failing_program_fails_for_its_user_alone(weights_after):
     def sometimes(found, masses):
         if (masses == USERS[1]).all():
-            raise linear_program.SolverError("no")
+            raise linear_programs.SolverError("no")
         return found
 
     good = mechanism_of("uniform").integer_weights(USERS)
@@ -154,21 +151,6 @@ def test_a_solver_that_returns_nonsense_stays_private(weights_after, nonsense):
 
     weights, bounds = weights_after(spoiled)
     wpm_oracles.assert_private(weights, bounds.total, 2.0)
-
-
-@contextlib.contextmanager
-def inline_executor(_):
-    """Any executor serves: this one runs a job when its result is asked for."""
-
-    class Job:
-        def __init__(self, function, arguments):
-            self.result = lambda: function(*arguments)
-
-    class Executor:
-        def submit(self, function, *arguments):
-            return Job(function, arguments)
-
-    yield Executor()
 
 
 POINTS = points(60, seed=5)
@@ -242,73 +224,6 @@ def test_seeds():
     for wrong in (-1, 1.5, "1", True):
         with pytest.raises(TypeError, match="rng must be None, a non-negative integer"):
             mechanism.sample(users, rng=wrong)
-
-
-@pytest.mark.parametrize("kind", [futures.ThreadPoolExecutor, inline_executor])
-def test_an_executor_draws_from_the_same_laws(kind):
-    """Parts in any order; and from the system's randomness without a seed."""
-    mechanism, users = WAYS_IN["points"](3.0), crowd()["counts"]
-    with kind(2) as executor:
-        one = mechanism.sample(users, rng=7, executor=executor)
-        other = mechanism.sample(users, rng=7, executor=executor)
-        np.testing.assert_array_equal(one, other)
-        draws = [mechanism.sample(users, executor=executor) for _ in range(4)]
-        assert isinstance(mechanism.sample(users[0], executor=executor), int)
-    assert any((draws[0] != draw).any() for draw in draws[1:])
-    laws = np.asarray(mechanism.project(users))
-    assert all((laws[np.arange(25), draw] > 0).all() for draw in [one, *draws])
-
-
-@pytest.mark.parametrize("name", ["points", "line", "sparse graph"])
-def test_what_an_executor_draws_from_is_private_in_exact_arithmetic(monkeypatch, name):
-    mechanism, drawn, draw = WAYS_IN[name](3.0), [], integer_weights.draw
-
-    def watched(weights, bits, rng):
-        drawn.append(weights)
-        return draw(weights, bits, rng)
-
-    monkeypatch.setattr(integer_weights, "draw", watched)
-    with futures.ThreadPoolExecutor(2) as executor:
-        for users in crowd().values():
-            mechanism.sample(users, executor=executor)
-    weights = np.concatenate(drawn)
-    assert len(weights) == 3 * 25
-    wpm_oracles.assert_private(weights, mechanism.integer_bounds.total, 3.0)
-
-
-SECRET = 0.123456789
-
-
-def test_an_executor_shows_nothing_private():
-    """Neither its errors, nor what they are chained to, nor what is handed to it."""
-
-    class Failing(futures.Executor):
-        def submit(self, function, *arguments):
-            raise KeyError(f"{arguments}")
-
-    class Breaking(futures.Executor):
-        def submit(self, function, *arguments):
-            job = futures.Future()
-            job.set_exception(KeyError(f"{arguments[1].masses}"))
-            return job
-
-    mechanism, user = WAYS_IN["points"](1.0), np.zeros(60)
-    user[:2] = SECRET, 1 - SECRET
-    for executor, kind in ((Failing(), ValueError), (Breaking(), RuntimeError)):
-        with pytest.raises(kind, match="executor must") as caught:
-            mechanism.sample(user, executor=executor)
-        error = caught.value
-        assert error.__cause__ is None and error.__context__ is None
-        assert "1234" not in str(error)
-
-
-def test_an_executor_must_submit():
-    with pytest.raises(TypeError, match="executor must be None or have a method"):
-        WAYS_IN["line"](1.0).sample(np.eye(60)[0], executor=2)
-    executor = futures.ThreadPoolExecutor(1)
-    executor.shutdown()
-    with pytest.raises(ValueError, match="executor must take jobs"):
-        WAYS_IN["line"](1.0).sample(np.eye(60)[0], executor=executor)
 
 
 @pytest.mark.parametrize("name", WAYS_IN)

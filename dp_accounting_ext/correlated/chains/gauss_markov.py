@@ -27,7 +27,6 @@ from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import markov_sums
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -56,7 +55,7 @@ def of_bins(chains: Sequence[chain_fits.Chain], *, tail_mass: float) -> Directed
             laws = [markov_sums.upper_sum(grids)]
             found.append(_above(grids, laws, [(0.0, 1 / chain.length)], tail_mass))
     if len(found) > 1:
-        return hinges.minimum(found)
+        return profile_pairs.minimum(found)
     return found[0] if found else _TRIVIAL
 
 
@@ -119,19 +118,21 @@ def _above(
         mean = law.lost_mean + floats.SMALLEST_MASS * float(law.places.sum())
         sink = floats.raised((weight * mean + never * lost) * rounding)
         errors = mass_error, ratio_error
-        removed.append(hinges.Hinges(ratios[kept], masses, min(sink, 1.0), *errors))
+        removed.append(
+            profile_pairs.Hinges(ratios[kept], masses, min(sink, 1.0), *errors)
+        )
         lowered = (never + weight * shrink * law.places)[kept]
         out = floats.raised((lost + law.lifted_mass) * rounding)
         errors = mass_error + ratio_error, ratio_error + 32 * floats.UNIT_ROUNDOFF
         added.append(
-            hinges.Hinges(
+            profile_pairs.Hinges(
                 1 / lowered[::-1], (lowered * masses)[::-1], min(out, 1.0), *errors
             )
         )
     return DirectedPairs(_largest(removed), dominating_pair.dual(_largest(added)))
 
 
-def _largest(each: Sequence[hinges.Hinges]) -> dominating_pair.DominatingPair:
+def _largest(each: Sequence[profile_pairs.Hinges]) -> dominating_pair.DominatingPair:
     """Returns a pair with H(P‖Q) of at least the largest of several bounds.
 
     The bounds are compared at the atoms of the last one, which is nearly the largest

@@ -27,7 +27,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 
 # Larger shifts are lowered to this one, as ratios hold losses of up to 690 nats.
@@ -96,14 +96,8 @@ def mixture_below(
     shifts = np.minimum(shifts, _LARGEST_SHIFT)
     order = np.argsort(shifts, kind="stable")
     shifts, probabilities = _gathered(shifts[order], probabilities[order])
-    pair = gaussian_mixture.dominating_pair_of(
-        gaussian_mixture.Mixture(
-            tuple(zip(shifts.tolist(), probabilities.tolist(), strict=True))
-        ),
-        gaussian_mixture.Mixture(((0.0, 1.0),)),
-        Bound.LOWER,
-        tail_mass=tail_mass,
-    )
+    law = tuple(zip(shifts.tolist(), probabilities.tolist(), strict=True))
+    pair = gaussian.of_mixtures(law, ((0.0, 1.0),), Bound.LOWER, tail_mass=tail_mass)
     error = pair.ratio_error + probability_error
     return dataclasses.replace(pair, ratio_error=error)
 

@@ -44,7 +44,7 @@ def allocate(
         )
         for bound in (Bound.LOWER, Bound.UPPER)
     )
-    one = above if below == above else known_bounds.Between(below, above)
+    one = known_bounds.between(below, above)
     return compositions.compose({one: num_cycles})
 
 

@@ -57,7 +57,7 @@ def allocate(
     gram = run.gram(Bound.UPPER)
     if np.count_nonzero(gram) > num_bins:
         return run
-    return known_bounds.Between(
+    return known_bounds.between(
         independent_bins(run.gram(Bound.LOWER), Bound.LOWER),
         independent_bins(run.gram(Bound.UPPER), Bound.UPPER),
     )

@@ -9,6 +9,7 @@ same run with independent noise, which is the larger one if there is little nois
 
 import abc
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import ClassVar
 from typing import NamedTuple
 
@@ -81,8 +82,8 @@ class AboveSum(interface.Mechanism):
     def number_of_steps(self) -> NumberOfSteps:
         """Returns the law of the number of steps that move the sum of all outputs."""
 
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {self: 1} if bound is Bound.LOWER else self.above()
+    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        return [{self: 1}] if bound is Bound.LOWER else [self.above()]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.UPPER:

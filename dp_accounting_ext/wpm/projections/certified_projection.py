@@ -1,8 +1,4 @@
-"""Projections with certificates, for one user or for a batch of users.
-
-If costs are distances on a line, the exact projection is a sweep (`line_sweep`). For
-all other costs it is a linear program over groups of outputs (`grouped_outputs`).
-"""
+"""Projections with certificates, for one user or for a batch of users."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +9,6 @@ import numpy.typing as npt
 from dp_accounting_ext import displays
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.validation import fields
@@ -21,81 +16,14 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import entropic
-from dp_accounting_ext.wpm.projections import grouped_outputs
+from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import line_sweep
 
 # A gap of at most this share of the largest cost is attributed to rounding.
 _SMALL = 1e-13
 # Certified: a bound on the rounding error of two scalar products, whose weights sum to
 # about one.
 _ROUNDING = 8 * floats.UNIT_ROUNDOFF
-
-
-@dataclasses.dataclass(frozen=True)
-class ExactSolver:
-    """Projects users exactly, for one cost and polytope.
-
-    Attributes:
-        cost: The cost of moving mass.
-        polytope: The allowed distributions.
-        relative_gap: The largest allowed gap between the cost of the plan and the lower
-            bound by the prices, as a share of the cost.
-        outputs: The indices of the outputs that may hold mass, in an order in which
-            outputs that are near are adjacent.
-    """
-
-    cost: costs.TransportCost
-    polytope: ldp_polytope.LdpPolytope
-    relative_gap: float
-    outputs: IndexArray
-
-    def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
-        """Returns the exact projection of one user.
-
-        Args:
-            inputs: (s,) the inputs that hold mass.
-            masses: (s,) their positive masses.
-
-        Raises:
-            SolverError: If a linear program fails.
-        """
-        places = self.cost.places_on_line()
-        if places is not None:
-            return line_sweep.solve(
-                places[0][inputs],
-                masses,
-                places[1],
-                self.polytope,
-                self.relative_gap,
-            )
-        size, inner = self.polytope.upper.size, self.polytope.of(self.outputs)
-        rows = self.cost.rows_to(inputs, self.outputs)
-        found = grouped_outputs.solve(masses, rows, inner, self.relative_gap)
-        distribution, prices = np.zeros((2, size))
-        distribution[self.outputs] = found.distribution
-        if self.outputs.size < size:
-            # The largest prices for which no other output is nearer to an input than
-            # the nearest of `outputs`.
-            nearest = (rows - found.prices).min(axis=1)
-            whole = self.cost.rows(inputs)
-            prices = (whole - nearest[:, np.newaxis]).min(axis=0)
-        prices[self.outputs] = found.prices
-        return dataclasses.replace(found, distribution=distribution, prices=prices)
-
-
-def make_solver(
-    cost: costs.TransportCost,
-    polytope: ldp_polytope.LdpPolytope,
-    relative_gap: float,
-) -> ExactSolver:
-    """Returns the solver of a cost and a polytope."""
-    # No output holds more than all mass, and larger bounds would lose digits.
-    polytope = ldp_polytope.LdpPolytope(polytope.lower, np.minimum(polytope.upper, 1.0))
-    is_line = cost.places_on_line() is not None
-    outputs = np.arange(polytope.upper.size) if is_line else cost.near_order()
-    outputs = outputs[polytope.upper[outputs] > 0]
-    return ExactSolver(cost, polytope, relative_gap, outputs)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -181,13 +109,12 @@ def project(
     measure = checks.base_measure(base_measure, size, privacy)
     users = private_rows.read("mu", mu, paid.shape[0])
     allowed = ldp_polytope.from_base_measure(measure, privacy)
-    strength = checks.regularization(regularization)
     passes = fields.positive_integer("iterations", iterations)
-    if strength is None:
-        exact = make_solver(paid, allowed, gap)
+    if regularization is None:
+        exact = exact_projection.ExactSolver(paid, allowed, gap)
         parts = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
-        fast = entropic.EntropicSolver(paid, allowed, strength, passes)
+        fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
         parts = fast.certified(users)
     values, bounds, met = np.zeros(len(parts)), np.zeros(len(parts)), []
     for user, part in enumerate(parts):
@@ -199,13 +126,10 @@ def project(
         met.append(part.value - bounds[user] <= slack)
     laws = np.array([part.distribution for part in parts]).reshape(len(parts), size)
     rounds = np.array([part.rounds for part in parts], dtype=np.int64)
+    found = values, bounds, rounds, np.array(met, dtype=np.bool_)
     if users.is_batch:
-        return ProjectionResult(
-            laws, values, bounds, rounds, np.array(met, dtype=np.bool_)
-        )
-    return ProjectionResult(
-        laws[0], float(values[0]), float(bounds[0]), int(rounds[0]), bool(met[0])
-    )
+        return ProjectionResult(laws, *found)
+    return ProjectionResult(laws[0], *(each[0].item() for each in found))
 
 
 def _lower_bound(

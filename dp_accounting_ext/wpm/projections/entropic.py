@@ -6,15 +6,15 @@ enters the law of another: each product of a user has a shape that depends on th
 alone, or on nothing, so that not even its rounding differs.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import functools
-from typing import Any
-from typing import Protocol
 
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import ldp_polytope
@@ -25,55 +25,40 @@ MOST_UNITS = 600.0
 # which a user is multiplied with it; how many users each such product has; and the
 # number of entries of the kernels of other users that are multiplied in turn.
 _KEPT, _SHARE, _ROWS, _ENTRIES = 1 << 23, 8, 16, 1 << 17
-# Tuning: the steps of Newton's method, and the error of a sum with which it ends.
-_STEPS, _ENOUGH = 12, 1e-10
+_STEPS = 12  # Tuning: the steps of Newton's method.
 _TINY = float(np.finfo(float).tiny)
 
 
-class _Kernels(Protocol):
-    """The masses of some users, and the kernels of their inputs."""
-
-    masses: FloatArray
-
-    def sums(self, v: FloatArray) -> FloatArray:
-        """Returns K v for each user's row of v, in the shape of the masses."""
-
-    def held(self, u: FloatArray) -> FloatArray:
-        """Returns Kᵀ u, a row for each user."""
+# Of a block of users: their masses, a function that returns K v for each user's row of
+# v, in the shape of the masses, and one that returns Kᵀ u, a row for each user.
+_Block = tuple[
+    FloatArray, Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]
+]
 
 
-class _OneForAll:
-    """Masses of all inputs for a fixed number of users, with a common kernel."""
-
-    def __init__(self, masses: FloatArray, kernel: FloatArray) -> None:
-        self.masses, self._kernel = masses, kernel
-
-    def sums(self, v: FloatArray) -> FloatArray:
-        return np.asarray(v @ self._kernel.T)
-
-    def held(self, u: FloatArray) -> FloatArray:
-        return np.asarray(u @ self._kernel)
+def _one_for_all(masses: FloatArray, kernel: FloatArray) -> _Block:
+    """Returns the block of users with masses of all inputs, and a common kernel."""
+    return masses, lambda v: v @ kernel.T, lambda u: u @ kernel
 
 
-class _OneForEach:
-    """Masses of the inputs that have any, one user after the other."""
+def _one_for_each(masses: list[FloatArray], kernels: list[FloatArray]) -> _Block:
+    """Returns the block of users with masses of their own inputs, one by one."""
+    ends = np.cumsum([part.size for part in masses]).tolist()
+    parts = list(map(slice, [0, *ends], ends))
 
-    def __init__(self, masses: list[FloatArray], kernels: list[FloatArray]) -> None:
-        self.masses, self._kernels = np.concatenate(masses), kernels
-        ends = np.cumsum([part.size for part in masses]).tolist()
-        self._parts = list(map(slice, [0, *ends], ends))
-
-    def sums(self, v: FloatArray) -> FloatArray:
-        found = np.empty(self.masses.size)
-        for part, kernel, row in zip(self._parts, self._kernels, v, strict=True):
+    def sums(v: FloatArray) -> FloatArray:
+        found = np.empty(ends[-1])
+        for part, kernel, row in zip(parts, kernels, v, strict=True):
             np.dot(kernel, row, out=found[part])
         return found
 
-    def held(self, u: FloatArray) -> FloatArray:
-        found = np.empty((len(self._parts), self._kernels[0].shape[1]))
-        for part, kernel, row in zip(self._parts, self._kernels, found, strict=True):
+    def held(u: FloatArray) -> FloatArray:
+        found = np.empty((len(parts), kernels[0].shape[1]))
+        for part, kernel, row in zip(parts, kernels, found, strict=True):
             np.dot(u[part], kernel, out=row)
         return found
+
+    return np.concatenate(masses), sums, held
 
 
 class EntropicSolver:
@@ -99,6 +84,7 @@ class EntropicSolver:
         regularization: float,
         iterations: int,
     ) -> None:
+        regularization = fields.positive("regularization", regularization)
         largest = cost.largest()
         if largest > MOST_UNITS * regularization:
             raise ValueError(
@@ -108,10 +94,7 @@ class EntropicSolver:
             )
         self._cost, self._size = cost, polytope.upper.size
         self._outputs = np.flatnonzero(polytope.upper > 0)
-        inner = polytope.of(self._outputs)
-        # No output holds more than all mass, and larger bounds would lose digits.
-        most = np.minimum(inner.upper, 1.0)
-        self._polytope = ldp_polytope.LdpPolytope(inner.lower, most)
+        self._polytope = polytope.of(self._outputs).capped()
         self.regularization, self._iterations = regularization, iterations
 
     def certified(self, users: private_rows.PrivateRows) -> list[ldp_polytope.Solution]:
@@ -123,33 +106,22 @@ class EntropicSolver:
             rows = self._cost.rows(inputs)
             inner, at = rows[:, self._outputs], self._outputs
             value = _plan_cost(masses, inner, law[at], price[at], self.regularization)
-            # The largest prices for which every input's nearest output is as near.
-            nearest = (inner - price[at]).min(axis=1, keepdims=True)
-            best = (rows - nearest).min(axis=0)
+            best = ldp_polytope.largest_prices(rows, inner, price[at])
             found.append(ldp_polytope.Solution(law, best, value, self._iterations))
         return found
 
     def solve(self, users: private_rows.PrivateRows) -> tuple[FloatArray, FloatArray]:
-        """Returns laws and prices of users.
+        """Returns (n, k_v) laws in the polytope, up to rounding, and (n, k_v) prices.
 
-        Args:
-            users: n distributions of the inputs.
-
-        Returns:
-            (n, k_v) laws in the polytope, up to rounding, and (n, k_v) prices of the
-            outputs, which prove a lower bound on the cost of each user.
+        The prices prove a lower bound on the cost of each user.
         """
         laws, prices = np.zeros((2, len(users), self._size))
-        for rows, kernels in self._blocks(users):
-            law, scales = self._scale(kernels)
+        for rows, block in self._blocks(users):
+            law, scales = self._scale(*block)
             place = np.ix_(rows, self._outputs)
             laws[place] = law[: rows.size]
             prices[place] = self.regularization * np.log(scales[: rows.size])
         return laws, prices
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the kernel, which a worker makes faster than it gets it."""
-        return {key: held for key, held in vars(self).items() if key != "_kernel"}
 
     @functools.cached_property
     def _kernel(self) -> FloatArray | None:
@@ -166,19 +138,19 @@ class EntropicSolver:
 
     def _blocks(
         self, users: private_rows.PrivateRows
-    ) -> Iterator[tuple[IndexArray, _Kernels]]:
+    ) -> Iterator[tuple[IndexArray, _Block]]:
         """Yields which users are projected together, and their kernels."""
-        kernel, counts = self._kernel, np.diff(users.starts)
-        shared = counts * _SHARE > users.size
+        kernel, counts = self._kernel, np.diff(users.table.indptr)
+        shared = counts * _SHARE > users.table.shape[1]
         if kernel is not None:
             many = np.flatnonzero(shared)
             for begin in range(0, many.size, _ROWS):
                 rows = many[begin : begin + _ROWS]
-                masses = np.zeros((_ROWS, users.size))
+                masses = np.zeros((_ROWS, users.table.shape[1]))
                 for place, user in enumerate(rows.tolist()):
                     inputs, entries = users.row(user)
                     masses[place, inputs] = entries
-                yield rows, _OneForAll(masses, kernel)
+                yield rows, _one_for_all(masses, kernel)
         few = np.flatnonzero(~shared | (kernel is None))
         numbers = np.cumsum(counts[few]) * self._outputs.size // _ENTRIES
         for rows in np.split(few, np.flatnonzero(np.diff(numbers)) + 1):
@@ -188,60 +160,31 @@ class EntropicSolver:
             else:
                 own = [kernel[inputs] for inputs, _ in found]
             if own:
-                yield rows, _OneForEach([masses for _, masses in found], own)
+                yield rows, _one_for_each([masses for _, masses in found], own)
 
-    def _scale(self, kernels: _Kernels) -> tuple[FloatArray, FloatArray]:
+    def _scale(
+        self,
+        masses: FloatArray,
+        sums: Callable[[FloatArray], FloatArray],
+        held_by: Callable[[FloatArray], FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
         """Returns laws, and the scales v of the outputs after all passes."""
-        masses = kernels.masses
-        held = kernels.held(masses)
+        held = held_by(masses)
         scales, factors = np.ones(held.shape), 1 / (held.sum(axis=1) + _TINY)
         for _ in range(self._iterations):
-            u = masses / np.maximum(kernels.sums(scales), _TINY)
-            held = np.maximum(kernels.held(u), _TINY)
-            laws, factors = _projected(held, factors, self._polytope)
+            u = masses / np.maximum(sums(scales), _TINY)
+            held = np.maximum(held_by(u), _TINY)
+            laws, factors = ldp_polytope.kl_projection(
+                held, factors, self._polytope, _STEPS
+            )
             scales = laws / held
             scales /= scales.max(axis=1, keepdims=True)
             np.maximum(scales, _TINY, out=scales)
-        u = masses / np.maximum(kernels.sums(scales), _TINY)
-        held = np.maximum(scales * kernels.held(u), _TINY)
-        laws, _ = _projected(held, np.ones(len(held)), self._polytope)
+        u = masses / np.maximum(sums(scales), _TINY)
+        held = np.maximum(scales * held_by(u), _TINY)
+        ones = np.ones(len(held))
+        laws, _ = ldp_polytope.kl_projection(held, ones, self._polytope, _STEPS)
         return ldp_polytope.nearest(laws, self._polytope), scales
-
-
-def _projected(
-    weights: FloatArray, factors: FloatArray, polytope: ldp_polytope.LdpPolytope
-) -> tuple[FloatArray, FloatArray]:
-    """Returns the laws of least KL(q | s), and their factors z.
-
-    They are q = clip(z s, αm, βm) with a sum of one, which is piecewise linear in z: by
-    Newton's method within brackets. A row whose sum is reached stays as it is.
-
-    Args:
-        weights: (n, k_v) positive weights s.
-        factors: (n,) positive factors to begin with.
-        polytope: The polytope.
-
-    Source:
-        https://arxiv.org/abs/2605.10015, Lemma 4.2.
-    """
-    low, high = np.zeros(factors.size), np.full(factors.size, np.inf)
-    for _ in range(_STEPS):
-        scaled = weights * factors[:, np.newaxis]
-        laws = np.minimum(np.maximum(scaled, polytope.lower), polytope.upper)
-        missing = 1 - laws.sum(axis=1)
-        unsolved = np.abs(missing) > _ENOUGH
-        if not unsolved.any():
-            break
-        slopes = (weights * (laws == scaled)).sum(axis=1)
-        low = np.where(missing > 0, factors, low)
-        high = np.where(missing < 0, factors, high)
-        with np.errstate(all="ignore"):
-            tried = factors + missing / slopes
-            middle = np.where(low > 0, np.sqrt(low * high), high / 4)
-            middle = np.where(np.isinf(high), 4 * factors, middle)
-        inside = (tried > low) & (tried < high)
-        factors = np.where(unsolved, np.where(inside, tried, middle), factors)
-    return laws, factors
 
 
 def _plan_cost(
@@ -255,13 +198,6 @@ def _plan_cost(
 
     The plan of the prices moves at most as much to an output as the law holds. What is
     left of the masses is spread over what is left of the law.
-
-    Args:
-        masses: (s,) masses.
-        rows: (s, n) costs.
-        law: (n,) a law.
-        prices: (n,) any prices of the outputs.
-        regularization: λ.
     """
     nearest = (rows - prices).min(axis=1, keepdims=True)
     plan = np.exp((nearest + prices - rows) / regularization)

@@ -15,7 +15,8 @@ from dp_accounting_ext.common_types import IndexArray
 _TINY = float(np.finfo(float).tiny)
 # Tuning: the number of costs in a block, which stays in the cache.
 _TOGETHER = 1 << 15
-_HALVINGS = 70  # From thousands of nats to less than rounding.
+# The error of the sum with which Newton's method ends.
+_ENOUGH = 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,10 @@ class LdpPolytope:
     def of(self, outputs: IndexArray) -> "LdpPolytope":
         """Returns the bounds of some outputs."""
         return LdpPolytope(self.lower[outputs], self.upper[outputs])
+
+    def capped(self) -> "LdpPolytope":
+        """Returns the same with bounds of at most one, as larger ones lose digits."""
+        return LdpPolytope(self.lower, np.minimum(self.upper, 1.0))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -53,11 +58,7 @@ class Solution:
 
 
 def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
-    """Returns the polytope of a base measure.
-
-    Args:
-        base_measure: (k_v,) masses m_j with αΣm ≤ 1 ≤ βΣm.
-        epsilon: The privacy parameter ε.
+    """Returns the polytope of (k_v,) masses m_j with αΣm ≤ 1 ≤ βΣm.
 
     Source:
         https://arxiv.org/abs/2605.10015, Definition 2.2.
@@ -68,13 +69,9 @@ def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
 
 
 def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns the distribution q of the polytope with the least g·q.
+    """Returns the q of the polytope with the least g·q, for (k_v,) prices g.
 
     A fractional knapsack: outputs are filled in the order of their prices.
-
-    Args:
-        prices: (k_v,) prices g.
-        polytope: The polytope.
     """
     order = np.argsort(prices, kind="stable")
     room = max(1 - float(polytope.lower.sum()), 0.0)
@@ -92,16 +89,10 @@ def lower_bound(
     cost: FloatArray,
     polytope: LdpPolytope,
 ) -> float:
-    """Returns a lower bound of the cost of moving μ into the polytope.
+    """Returns a lower bound of the cost of moving (s,) masses μ into the polytope.
 
-    Args:
-        masses: (s,) masses of the distribution μ.
-        prices: (k_v,) any prices g of the outputs; the optimal dual makes it tight.
-        cost: (s, k_v) costs.
-        polytope: The allowed distributions q of the outputs.
-
-    Returns:
-        Σ_i μ_i min_j (C_ij − g_j) + min over q of g·q.
+    It is Σ_i μ_i min_j (C_ij − g_j) + min over q of g·q, for (s, k_v) costs C and any
+    (k_v,) prices g. The optimal dual makes it tight.
 
     Guarantees:
         No plan costs less, by weak duality, whatever the prices.
@@ -112,6 +103,18 @@ def lower_bound(
         rows = slice(begin, begin + step)
         bound += float(masses[rows] @ (cost[rows] - prices).min(axis=1))
     return bound
+
+
+def largest_prices(
+    cost: FloatArray, inner: FloatArray, prices: FloatArray
+) -> FloatArray:
+    """Returns the largest prices for which every input's nearest output is as near.
+
+    Those of all outputs, of (s, k_v) costs, are found from those of some, of (s, n)
+    costs. They prove a lower bound that is at least as large.
+    """
+    nearest = (inner - prices).min(axis=1, keepdims=True)
+    return np.asarray((cost - nearest).min(axis=0))
 
 
 def level(prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope) -> float:
@@ -137,24 +140,41 @@ def _between(values: FloatArray, polytope: LdpPolytope) -> FloatArray:
     return np.minimum(np.maximum(values, polytope.lower), polytope.upper)
 
 
-def kl_projection(log_weights: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns the (k_v,) distribution q of the polytope with the least KL(q | s).
+def kl_projection(
+    weights: FloatArray, factors: FloatArray, polytope: LdpPolytope, steps: int
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the distributions q of the polytope with the least KL(q | s).
 
-    It is q_j = clip(e^θ s_j, αm_j, βm_j) with the θ that makes the sum one, which is
-    found by bisection, as the sum increases in θ.
+    They are q = clip(z s, αm, βm) with a sum of one, which is piecewise linear in z: by
+    Newton's method within brackets. A row whose sum is reached stays as it is.
 
     Args:
-        log_weights: (k_v,) finite logarithms of s, of any scale.
-        polytope: The polytope, of positive upper bounds.
+        weights: (n, k_v) positive weights s.
+        factors: (n,) positive factors z to begin with.
+        polytope: The polytope.
+        steps: The largest number of steps, after which sums may differ from one.
+
+    Returns:
+        (n, k_v) distributions, and their (n,) factors z.
 
     Source:
         https://arxiv.org/abs/2605.10015, Lemma 4.2.
     """
-    floor = np.log(np.maximum(polytope.lower, _TINY))
-    ceiling = np.log(np.maximum(polytope.upper, _TINY))
-    ends = [float((floor - log_weights).min()), float((ceiling - log_weights).max())]
-    for _ in range(_HALVINGS):
-        middle = (ends[0] + ends[1]) / 2
-        found = np.exp(np.clip(log_weights + middle, floor, ceiling))
-        ends[int(found.sum() > 1)] = middle
-    return np.asarray(found)
+    low, high = np.zeros(factors.size), np.full(factors.size, np.inf)
+    for _ in range(steps):
+        scaled = weights * factors[:, np.newaxis]
+        laws = _between(scaled, polytope)
+        missing = 1 - laws.sum(axis=1)
+        unsolved = np.abs(missing) > _ENOUGH
+        if not unsolved.any():
+            break
+        slopes = (weights * (laws == scaled)).sum(axis=1)
+        low = np.where(missing > 0, factors, low)
+        high = np.where(missing < 0, factors, high)
+        with np.errstate(all="ignore"):
+            tried = factors + missing / slopes
+            middle = np.where(low > 0, np.sqrt(low) * np.sqrt(high), high / 4)
+            middle = np.where(np.isinf(high), 4 * factors, middle)
+        inside = (tried > low) & (tried < high)
+        factors = np.where(unsolved, np.where(inside, tried, middle), factors)
+    return laws, factors

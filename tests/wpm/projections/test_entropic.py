@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import pickle
 
 from hypothesis import given
 from hypothesis import settings
@@ -181,14 +180,6 @@ def test_what_is_expected_is_what_single_points_pay(monkeypatch):
     assert expected.average > exact.expected_cost().average
     monkeypatch.setattr("dp_accounting_ext.wpm.worst_cases.MOST_PAIRS", 600)
     assert mechanism().worst_case_cost >= paid.max()
-
-
-def test_a_worker_makes_the_kernel_itself():
-    private, users = mechanism(), crowd()
-    expected = private.integer_weights(users)
-    sent = pickle.dumps(private)
-    assert len(sent) < 61 * 61 * 8
-    np.testing.assert_array_equal(pickle.loads(sent).integer_weights(users), expected)
 
 
 def test_it_is_a_distribution_near_the_exact_one():

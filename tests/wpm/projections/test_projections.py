@@ -12,13 +12,9 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm.projections import certified_projection
-from dp_accounting_ext.wpm.projections import column_generation
-from dp_accounting_ext.wpm.projections import grouped_outputs
+from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import line_sweep
-from dp_accounting_ext.wpm.projections import linear_program
-from dp_accounting_ext.wpm.projections import transport_program
+from dp_accounting_ext.wpm.projections import linear_programs
 
 GAP = 1e-6
 KINDS = list(wpm_oracles.kinds_of_masses(np.random.default_rng(0), 5))
@@ -30,8 +26,9 @@ WAYS = ["POT", "HiGHS"]
 def solved_by(way, alone=4):
     """Programs are solved in a way, whatever is installed; few outputs stand alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport_program, "has_simplex", lambda: way == "POT")
-        patch.setattr(grouped_outputs, "_ALONE", alone)
+        if way == "HiGHS":
+            patch.setattr(linear_programs, "_by_simplex", None)
+        patch.setattr(exact_projection, "_ALONE", alone)
         yield
 
 
@@ -52,10 +49,8 @@ def scene(name, generator, inputs, outputs):
 
 def solve(masses, cost, polytope, gap=GAP):
     """The projection of one user, of all outputs in their order."""
-    rows, outputs = np.flatnonzero(masses), np.arange(cost.shape[1])
-    solver = certified_projection.ExactSolver(
-        costs.as_cost(cost), polytope, gap, outputs
-    )
+    rows = np.flatnonzero(masses)
+    solver = exact_projection.ExactSolver(costs.as_cost(cost), polytope, gap)
     return solver.solve(rows, masses[rows])
 
 
@@ -138,7 +133,7 @@ def test_many_outputs_of_every_kind_of_user(kind):
         found = wpm.project(masses, cost, measure, 2.0)
         assert found.converged and found.gap <= GAP * found.value
         rows = np.flatnonzero(masses)
-        other = column_generation.solve(
+        other = exact_projection.by_columns(
             masses[rows], cost.rows(rows), wpm_oracles.polytope_of(measure, 2.0), GAP
         )
         assert found.value == pytest.approx(other.value, rel=2 * GAP)
@@ -183,14 +178,14 @@ def test_what_the_simplex_cannot_solve_goes_to_a_program(monkeypatch):
     masses, cost = generator.dirichlet(np.ones(9)), generator.random((9, 7))
     polytope = wpm_oracles.polytope_of(np.full(7, 1 / 7), 1.0)
     by_simplex = solve(masses, cost, polytope)
-    monkeypatch.setattr(transport_program, "_MOST_PIVOTS", 1)
+    monkeypatch.setattr(linear_programs, "_MOST_PIVOTS", 1)
     otherwise = solve(masses, cost, polytope)
     assert by_simplex.value == pytest.approx(otherwise.value, rel=GAP)
 
 
 def test_what_no_program_can_solve_has_no_plan():
     polytope = ldp_polytope.LdpPolytope(np.array([0.9, 0.9]), np.ones(2))
-    with solved_by("HiGHS"), pytest.raises(linear_program.SolverError):
+    with solved_by("HiGHS"), pytest.raises(linear_programs.SolverError):
         solve(np.array([1.0]), np.ones((1, 2)), polytope)
 
 
@@ -210,14 +205,8 @@ def test_the_sweep_of_a_line_is_exact(seed):
     truth = wpm_oracles.transport_program(
         masses, cost.matrix(), polytope.lower, polytope.upper
     )
-    solver = certified_projection.make_solver(cost, polytope, GAP)
+    solver = exact_projection.ExactSolver(cost, polytope, GAP)
     found = solver.solve(rows, masses[rows])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_sweep, "_MANY", 8)
-        patch.setattr(line_sweep, "_PICTURE", 4)
-        by_neighbors = solver.solve(rows, masses[rows])
-    assert by_neighbors.value == pytest.approx(found.value, rel=GAP, abs=1e-12)
-    wpm_oracles.assert_in_polytope(by_neighbors.distribution, polytope)
     assert found.value == pytest.approx(truth, rel=1e-7, abs=1e-12)
     bound = wpm_oracles.rational_lower_bound(
         masses, found.prices, cost.matrix(), polytope.lower, polytope.upper

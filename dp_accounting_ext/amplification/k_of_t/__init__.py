@@ -1,1 +1,0 @@
-"""k-out-of-t random allocation: a theorem from above, statistics from below."""

@@ -1,0 +1,331 @@
+"""Lower bounds for random allocation from sums of scores over the steps.
+
+The composition of k blocks dominates k out of t steps, so a lower bound on the
+composition is not a lower bound on the mechanism. By data processing, the law of any
+statistic of the outputs gives a lower bound. The statistic here is the sum over the t
+steps of ln(1 − λ + λX_i), where X_i is the likelihood ratio of step i. It would be the
+privacy loss if the record took part in each step independently with probability λ. Each
+term is rounded to a lattice. For a replaced record the statistic is the difference of
+the two records' losses.
+
+Which steps hold the record is unknown, so all steps are rounded in the same way, to one
+lattice. The best λ depends on δ. So for each of several δ there is a λ, and a lattice
+for the law of the sum that is tilted to the losses which matter at this δ. At each κ
+the most powerful of all tests is used.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+from scipy import special
+
+from dp_accounting_ext.amplification import step_laws
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import conservation
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import tilted_sums
+from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import profile_pairs
+
+Laws = step_laws.Laws
+
+# Certified, in units of rounding: the error of a shift; and of a mass that is a mixture
+# of two masses.
+_SHIFT, _CHANCE = 8, 16
+# Certified: larger ratios are left out, as their tilted masses would not fit a float.
+_LARGEST_RATIO = math.exp(600.0)
+# Certified: the largest tilt of a block, so that all of its rows fit a float.
+_STEEPEST = 50.0
+# Certified: tests whose rounded probability under Q is larger are left out.
+_MOST_LIKELY = floats.lowered(1.0)
+
+# Tuning, all of these constants.
+# The values of −ln δ for which tests are made, up to that of the tail mass.
+_EXPONENTS = (0.0, 3.0, 7.0, 11.0, 16.0, 28.0)
+# The tilt over that of the saddle point, if large ratios make a law wide there.
+_EASED = 0.75
+_RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
+_OUTSIDE = 45.0  # A window leaves out a probability of e^−45 at either end.
+_MARGIN = 1.05  # The size of the torus over that of the window.
+# The number of fine rows over the root of t, as the rounding of t steps grows with this
+# root; the least and the largest number of fine rows; and the number of blocks of rows.
+_ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 17, 1 << 12
+# The odds θ that are tried in the statistics for a replaced record, over k / (t − k).
+# The best one is larger if the noise is larger.
+_SHARES = 0.06, 0.3, 0.6, 1.0
+
+
+def tests_of(p: FloatArray, q: FloatArray, error: float) -> FloatArray:
+    """Returns (2, m) probabilities of tests under two laws: the most powerful ones.
+
+    Those under the first law are rounded down, and those under the second law up.
+
+    Args:
+        p: (n,) masses of outputs under the first law. Some may be left out.
+        q: (n,) masses of the same outputs under the second law.
+        error: A bound on the relative error of any mass.
+    """
+    q = np.maximum(q, floats.TINY)
+    kept = p > floats.TINY
+    losses = np.log(p, where=kept, out=np.zeros(p.size)) - np.log(q)
+    kept &= np.abs(losses) <= floats.LARGEST_LOSS
+    order = np.argsort(-losses[kept])
+    error += 2 * (order.size + 16) * floats.UNIT_ROUNDOFF
+    gains = np.cumsum(p[kept][order]) * math.exp(-error)
+    costs = np.cumsum(q[kept][order]) * math.exp(error)
+    return np.array([gains, costs])[:, costs <= _MOST_LIKELY]
+
+
+def _tests_of_sum(
+    scores: FloatArray,
+    gained: Laws,
+    spent: Laws,
+    tilt: float,
+    error: float = 0.0,
+) -> FloatArray:
+    """Returns tests of a sum of scores over the steps, as `tests_of` does.
+
+    Args:
+        scores: (n,) terms of a step's outputs in the sum, increasing.
+        gained: (n,) masses of steps under the law that is bounded from below.
+        spent: (n,) masses of steps under the law that is bounded from above.
+        tilt: The tilt of the first law, per nat.
+        error: A further relative error of the masses of the sum.
+    """
+    few, laws = _few(scores, gained)
+    low, high, changes = step_laws.window(few, laws, tilt, _OUTSIDE)
+    _, about = step_laws.tilted_laws(laws, tilt * few)
+    count = sum(count for _, count in gained)
+    conservation.check_terms(sum(count for _, count in spent), count)
+    spread = math.sqrt(step_laws.variance(about, few))
+    wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
+    number = 1 << math.ceil(math.log2(min(max(wanted, _FEWEST_ROWS), _MOST_ROWS)))
+    height, step = number // _BLOCKS, _MARGIN * (high - low) / number
+    # With smaller steps, indices would not fit an integer.
+    if not step > 1e-13 * float(np.abs(scores).max()):
+        return np.zeros((2, 0))
+    rows = np.rint(scores / step).astype(np.int64)
+    if rows[0] == rows[-1]:
+        return np.zeros((2, 0))
+    # The window was found with a few scores, without rounding. Both move the mean.
+    _, here = step_laws.tilted_laws(gained, tilt * scores)
+    moved = step_laws.mean(here, step * rows.astype(np.float64))
+    moved -= step_laws.mean(about, few)
+    first = math.floor((low + moved) / step / height)
+    columns = np.zeros_like(rows)
+    seen = [masses > floats.TINY for masses, _ in gained]
+    gain = tilted_sums.TiltedSum(
+        [
+            tilted_sums.Factor(rows[kept], columns[kept], masses[kept], copies)
+            for kept, (masses, copies) in zip(seen, gained, strict=True)
+        ],
+        min(tilt * step, _STEEPEST / height),
+        (number, 1),
+    )
+    # No mass of the law that is bounded from above is left out. If the sum is a privacy
+    # loss, the second law with a further tilt of one is the first law.
+    cost = tilted_sums.TiltedSum(
+        [
+            tilted_sums.Factor(
+                rows, columns, np.maximum(masses, floats.SMALLEST_MASS), copies
+            )
+            for masses, copies in spent
+        ],
+        min((tilt + 1.0) * step, _STEEPEST / height),
+        (number, 1),
+    )
+    p = gain.masses_below(first, height=height, changes=(changes * step).tolist())
+    q = cost.masses(tilted_sums.block(height), first, height=height)
+    # A larger bound on a probability is useless and would cost digits in sums.
+    q = np.minimum(q, 2.0)
+    return tests_of(p.ravel(), q.ravel(), gain.mass_error + cost.mass_error + error)
+
+
+def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
+    """Returns a few hundred of (n,) scores, increasing, with the laws of steps."""
+    places = step_laws.places_of(scores.size)
+    return scores[places], [
+        (np.add.reduceat(masses, places), count) for masses, count in laws
+    ]
+
+
+def lower_pair(
+    pair: dominating_pair.DominatingPair,
+    num_selected: int,
+    num_steps: int,
+    direction: Direction,
+    *,
+    tail_mass: float,
+) -> dominating_pair.DominatingPair:
+    """Returns a pair dominated, in one direction, by k-out-of-t random allocation.
+
+    Under Q no step holds the record. Under P a uniformly random set of k steps holds
+    it. The law of the sum does not depend on this set: k terms have the law of
+    ln(1 − λ + λX) under P, and the others have that under Q.
+
+    Args:
+        pair: A lower bound of one step, n atoms.
+        num_selected: Number of steps with the record, k ≤ t.
+        num_steps: Number of steps, t.
+        direction: Which of the two datasets holds the record.
+        tail_mass: Probability of the rarest sums that are considered.
+
+    Source:
+        Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
+        bounds) for k = 1.
+    """
+    seen = pair.ratios <= _LARGEST_RATIO
+    given = dataclasses.replace(
+        pair,
+        ratios=pair.ratios[seen],
+        masses=pair.masses[seen],
+        zero_mass=pair.zero_mass if num_selected < num_steps else 0.0,
+    )
+    steps = step_laws.Steps.of(given, num_selected, num_steps)
+    if not steps.is_informative(1e-9):
+        return dominating_pair.trivial_pair(Bound.LOWER)
+    # Masses of a step under Q count as exact. Those of the k steps under P have the
+    # errors of ratios.
+    of_ratios = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
+    errors = (
+        num_steps * (pair.mass_error + of_ratios),
+        2 * num_selected * of_ratios,
+    )
+    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
+    absent: Laws = [(steps.masses, num_steps)]
+    if direction is Direction.REMOVE:
+        tests = [np.zeros((2, 1))]
+        for exponent in exponents:
+            tilt = steps.sketch.tilt(exponent)
+            common, _ = steps.without_largest(math.exp(-exponent - _RARE))
+            losses = step_laws.scores(common.ratios, steps.sketch.rate(tilt)).losses
+            laws: Laws = [(common.masses, num_steps)]
+            tests.append(_tests_of_sum(losses, common.laws, laws, _EASED * tilt))
+        infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
+        return profile_pairs.pair_below(
+            np.concatenate(tests, axis=1),
+            floats.lowered(infinite),
+            mass_error=errors[0],
+            ratio_error=errors[1],
+        )
+    rate = min(num_selected / num_steps, step_laws.HIGHEST_RATE)
+    losses = step_laws.scores(steps.ratios, rate).losses
+    # Without the record, losses are small: all large ratios get the same score.
+    variance = step_laws.variance(absent, losses)
+    highest = math.sqrt(-2 * math.log(tail_mass) * variance)
+    scores = -np.minimum(losses, losses[0] + highest)[::-1]
+    absent, drawn = (
+        [(masses[::-1], count) for masses, count in laws]
+        for laws in (absent, steps.laws)
+    )
+    found = profile_pairs.pair_below(
+        _best_tests(scores, absent, drawn, exponents),
+        mass_error=errors[0] + errors[1],
+        ratio_error=errors[1],
+    )
+    return dominating_pair.dual(found)
+
+
+def _best_tests(
+    scores: FloatArray,
+    gained: Laws,
+    spent: Laws,
+    exponents: Sequence[float],
+    error: float = 0.0,
+) -> FloatArray:
+    """Returns tests of one sum at several tilts, as `_tests_of_sum` does.
+
+    Args:
+        scores: (n,) terms of a step's outputs in the sum, increasing.
+        gained: (n,) masses of steps under the law that is bounded from below.
+        spent: (n,) masses of steps under the law that is bounded from above.
+        exponents: The values of −ln δ for which tests are made.
+        error: A further relative error of the masses of the sum.
+    """
+    found = [
+        _tests_of_sum(scores, gained, spent, _EASED * tilt, error)
+        for tilt in _tilts(scores, gained, exponents)
+    ]
+    return np.concatenate([np.zeros((2, 1)), *found], axis=1)
+
+
+def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[float]:
+    """Returns tilts, per nat, at whose means of a sum Chernoff's bounds are given.
+
+    Args:
+        scores: (n,) terms of a step's outputs in the sum.
+        laws: (n,) masses of steps, with counts.
+        exponents: −ln of the bounds.
+    """
+    scores, laws = _few(scores, laws)
+    deviation = math.sqrt(step_laws.variance(laws, scores))
+
+    def tilt_of(exponent: float) -> float:
+        if not exponent or not deviation:
+            return 0.0
+
+        def excess(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            cumulant, tilted = step_laws.tilted_laws(laws, tilt * scores)
+            return tilt * step_laws.mean(tilted, scores) - cumulant - exponent
+
+        centre = math.log(math.sqrt(2 * exponent) / deviation)
+        return math.exp(step_laws.root(excess, centre - 4, centre + 4))
+
+    return [tilt_of(exponent) for exponent in exponents]
+
+
+def replaced_pair(
+    step: tuple[float, float, float],
+    num_selected: int,
+    num_steps: int,
+    *,
+    tail_mass: float,
+) -> dominating_pair.DominatingPair:
+    """Returns a pair that k-out-of-t allocation dominates if a record is replaced.
+
+    The old record moves the Gaussian noise of its steps in one direction, and the new
+    record in the opposite one. Let X and X′ be the likelihood ratios of a step with the
+    old and with the new record to that without either, and let θ be at most the odds
+    k / (t − k). The statistic is the sum of ln((1 + θX) / (1 + θX′)).
+
+    Args:
+        step: How far a record moves the noise of its step, in standard deviations, in
+            (0, 12]; the probability that it does; and the probability that it does not.
+        num_selected: Number of steps with the record, k < t.
+        num_steps: Number of steps, t.
+        tail_mass: Probability of the rarest sums that are considered.
+
+    Guarantees:
+        H(P‖Q) and H(Q‖P) of the result are at most those of these two records.
+
+    Source:
+        docs/mathematics.md, "A replaced record under random allocation".
+    """
+    shift, probability, null_probability = step
+    shift *= 1 - _SHIFT * floats.UNIT_ROUNDOFF
+    rarest = max(tail_mass / num_steps, floats.TINY)
+    high = min(shift - float(special.ndtri(rarest)), normal_cells.FURTHEST - shift)
+    cells = normal_cells.NormalCells.of((0.0, -shift, shift), -high, high)
+    base, new, old = cells.masses
+    new, old = (probability * law + null_probability * base for law in (new, old))
+    losses = shift * (cells.ends[:-1] + cells.ends[1:]) / 2 - shift**2 / 2
+    ratios = null_probability + probability * np.exp(losses)
+    others = (base, num_steps - num_selected)
+    gained: Laws = [(old, num_selected), others]
+    spent: Laws = [(new, num_selected), others]
+    odds = num_selected / (num_steps - num_selected)
+    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
+    error = 2 * num_steps * (cells.mass_error + _CHANCE * floats.UNIT_ROUNDOFF)
+    found = []
+    for share in _SHARES:
+        score = np.log1p(share * odds * ratios)
+        scores = np.maximum.accumulate(score - score[::-1])
+        found.append(_best_tests(scores, gained, spent, exponents, error))
+    return profile_pairs.symmetric_below(np.concatenate(found, axis=1), 0.0)

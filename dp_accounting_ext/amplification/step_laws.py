@@ -1,0 +1,321 @@
+"""The steps of a random allocation: how λ, and the tilts of sums, are chosen for a δ.
+
+A record, or the members of a group, are in some of t steps. If their number were random
+with a parameter λ, the privacy loss would be a sum L over the steps. The number of
+those in a step, given the outputs, has a mean and a variance there; V is the sum of the
+variances. For k of t steps let X_i be the likelihood ratio of step i, and
+q_i = λ X_i / (1 − λ + λ X_i). Then
+
+    L = Σ ln(1 − λ + λ X_i),   V = Σ q_i (1 − q_i),
+
+if the record were in each step independently with probability λ. For groups see
+`group_counts`.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
+
+# For each law of a step: the masses of the step's outputs, and the number of steps that
+# have this law.
+Laws = list[tuple[FloatArray, int]]
+
+# Certified: the largest λ of k of t steps.
+HIGHEST_RATE = 0.98
+# Tuning: the number of outputs by which parameters are chosen.
+_PLACES = 256
+
+
+class Terms(NamedTuple):
+    """What the outputs of a step add to the sums.
+
+    Attributes:
+        losses: (n,) terms of L.
+        means: (n,) means of the number of members in the step, given the output.
+        variances: (n,) variances of this number, the terms of V.
+    """
+
+    losses: FloatArray
+    means: FloatArray
+    variances: FloatArray
+
+
+def scores(ratios: FloatArray, rate: float) -> Terms:
+    """Returns the terms of n likelihood ratios for k of t steps, and λ = `rate`.
+
+    The absolute error of a loss is at most `error_of_score`. A variance is a product of
+    positive numbers, with a relative error of at most 16 units of rounding.
+    """
+    mixed = (1 - rate) + rate * ratios
+    means = rate * ratios / mixed
+    return Terms(np.log(mixed), means, means * ((1 - rate) / mixed))
+
+
+def error_of_score(largest: float) -> float:
+    """Returns a bound on the error of a ratio's term in L and of its row."""
+    return (8 + 16 * largest) * floats.UNIT_ROUNDOFF
+
+
+@dataclasses.dataclass(frozen=True)
+class Sketch:
+    """A few hundred outputs of a step, by which λ and tilts are chosen.
+
+    Attributes:
+        number: The number k of steps of a record, or g of members.
+        rates: The least and the largest λ.
+        usual: The λ at which the mean number is `number` without any tilt.
+        terms: The function from λ to the terms of the outputs.
+        laws: The function from these terms to the laws of steps.
+        excess: The function from λ and V to what −ln δ has besides Chernoff's bound.
+        nowhere: The mean number of members in no step, over λ.
+    """
+
+    number: int
+    rates: tuple[float, float]
+    usual: float
+    terms: Callable[[float], Terms]
+    laws: Callable[[Terms], Laws]
+    excess: Callable[[float, float], float]
+    nowhere: float = 0.0
+
+    def rate(self, tilt: float) -> float:
+        """Returns the λ at which the mean number under the tilted law is `number`.
+
+        There the bound on the probability of this number is nearly attained. The best λ
+        is close to it.
+        """
+
+        def excess(log_rate: float) -> float:
+            rate = math.exp(log_rate)
+            terms = self.terms(rate)
+            _, laws = tilted_laws(self.laws(terms), tilt * terms.losses)
+            return mean(laws, terms.means) + rate * self.nowhere - self.number
+
+        low, high = self.rates
+        return min(math.exp(root(excess, math.log(low), math.log(high))), high)
+
+    def tilt(self, exponent: float) -> float:
+        """Returns the tilt at whose mean of L the bound on δ has a given value.
+
+        λ is that of `rate` at each tilt.
+
+        Args:
+            exponent: −ln of the bound, at least 0.
+        """
+        deviation = self.deviation()
+        if not exponent or not deviation:
+            return 0.0
+
+        def excess(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            rate = self.rate(tilt)
+            terms = self.terms(rate)
+            cumulant, laws = tilted_laws(self.laws(terms), tilt * terms.losses)
+            known = tilt * mean(laws, terms.losses) - cumulant
+            # The bound is this times about 1 / (1 + τ) √(2π Var τ²).
+            spread = math.sqrt(variance(laws, terms.losses))
+            known += math.log1p(2.5 * tilt * spread) + math.log1p(tilt)
+            others = mean(laws, terms.variances) + rate * self.nowhere
+            return known + self.excess(rate, others) - exponent
+
+        centre = math.log(math.sqrt(2 * exponent) / deviation)
+        return math.exp(root(excess, centre - 4, centre + 8))
+
+    def deviation(self) -> float:
+        """Returns the standard deviation of L for the usual λ."""
+        terms = self.terms(self.usual)
+        return math.sqrt(variance(self.laws(terms), terms.losses))
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """The t steps, k of which hold the record.
+
+    Attributes:
+        ratios: (n,) finite likelihood ratios of one step, increasing. The first may be
+            zero.
+        masses: (n,) probabilities of the ratios without the record.
+        p_masses: (n,) probabilities of the ratios with the record.
+        num_selected: Number of steps with the record, k.
+        num_steps: Number of steps, t > k.
+    """
+
+    ratios: FloatArray
+    masses: FloatArray
+    p_masses: FloatArray
+    num_selected: int
+    num_steps: int
+
+    @classmethod
+    def of(
+        cls, pair: dominating_pair.DominatingPair, num_selected: int, num_steps: int
+    ) -> "Steps":
+        """Returns steps with the atoms of a pair, including its ratio of zero."""
+        kept = pair.masses > 0
+        ratios, masses = pair.ratios[kept], pair.masses[kept]
+        if pair.zero_mass > 0:
+            ratios = np.append(0.0, ratios)
+            masses = np.append(pair.zero_mass, masses)
+        return cls(ratios, masses, ratios * masses, num_selected, num_steps)
+
+    @property
+    def laws(self) -> Laws:
+        """The laws of the k steps with the record and of the t − k steps without it."""
+        others = self.num_steps - self.num_selected
+        return [(self.p_masses, self.num_selected), (self.masses, others)]
+
+    def without_largest(self, mass: float) -> tuple["Steps", float]:
+        """Returns the steps without the rarest large ratios.
+
+        Args:
+            mass: The largest probability that any step has a ratio that is left out.
+
+        Returns:
+            The steps with the remaining ratios; and a bound on the probability, under
+            P or under Q, that any step has a ratio that was left out.
+        """
+        others = self.num_steps - self.num_selected
+        probabilities = self.num_selected * np.maximum(self.p_masses, self.masses)
+        above = np.cumsum((probabilities + others * self.masses)[::-1])[::-1]
+        first = max(int(np.searchsorted(-above, -mass)), 2)
+        kept = dataclasses.replace(
+            self,
+            ratios=self.ratios[:first],
+            masses=self.masses[:first],
+            p_masses=self.p_masses[:first],
+        )
+        lost = float(above[first]) if first < above.size else 0.0
+        return kept, floats.raised(lost)
+
+    @functools.cached_property
+    def few(self) -> "Steps":
+        """The steps with a few hundred ratios."""
+        starts = places_of(self.ratios.size)
+        masses = np.add.reduceat(self.masses, starts)
+        p_masses = np.add.reduceat(self.p_masses, starts)
+        return dataclasses.replace(
+            self,
+            ratios=p_masses / masses,
+            masses=masses / masses.sum(),
+            p_masses=p_masses / p_masses.sum(),
+        )
+
+    @functools.cached_property
+    def sketch(self) -> Sketch:
+        """The sketch of the steps, under P."""
+        few, usual = self.few, self.num_selected / self.num_steps
+        return Sketch(
+            self.num_selected,
+            (usual / 100, min(2 * usual, (HIGHEST_RATE + usual) / 2, HIGHEST_RATE)),
+            usual,
+            lambda rate: scores(few.ratios, rate),
+            lambda _: few.laws,
+            lambda rate, variance: 0.0,
+        )
+
+    def is_informative(self, least: float) -> bool:
+        """Returns whether the standard deviation of L under P is above `least`."""
+        if self.ratios.size < 2 or not self.p_masses.any():
+            return False
+        return self.sketch.deviation() > least
+
+
+def places_of(size: int) -> IntArray:
+    """Returns the first indices of a few hundred parts of so many outputs."""
+    return np.unique(np.linspace(0, size - 1, _PLACES).astype(np.int64))
+
+
+def exponents_up_to(first: Sequence[float], least: float) -> list[float]:
+    """Returns values of −ln δ: the given ones, continued to nearly −ln(least)."""
+    last = -math.log(least) - 6.0
+    exponents = list(first)
+    while exponents[-1] * 1.5 < last:
+        exponents.append(exponents[-1] * 1.5)
+    return [exponent for exponent in exponents if exponent <= last] or exponents[:1]
+
+
+def mean(laws: Laws, values: FloatArray) -> float:
+    """Returns the mean of a sum over steps."""
+    return sum(count * sums.dot(masses, values) for masses, count in laws)
+
+
+def variance(laws: Laws, values: FloatArray) -> float:
+    """Returns the variance of a sum over steps."""
+    return sum(
+        count * sums.dot(masses, (values - sums.dot(masses, values)) ** 2)
+        for masses, count in laws
+    )
+
+
+def tilted_laws(laws: Laws, exponents: FloatArray) -> tuple[float, Laws]:
+    """Returns the cumulant of a sum over steps, and the tilted laws of the steps."""
+    cumulant, found = 0.0, []
+    for masses, count in laws:
+        # An output without mass must not count, even if it has the largest exponent.
+        seen = np.where(masses > 0, exponents, -math.inf)
+        largest = float(seen.max())
+        weights = masses * np.exp(seen - largest)
+        whole = float(weights.sum())
+        cumulant += count * (largest + math.log(whole))
+        found.append((weights / whole, count))
+    return cumulant, found
+
+
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Returns an approximate zero of an increasing function, or the nearer end."""
+    if function(low) >= 0:
+        return low
+    if function(high) <= 0:
+        return high
+    return float(optimize.brentq(function, low, high, xtol=0.01))
+
+
+def window(
+    first: FloatArray, laws: Laws, tilt: float, outside: float
+) -> tuple[float, float, FloatArray]:
+    """Returns the window of a tilted sum, by Chernoff's bounds.
+
+    Args:
+        first: (n,) terms of a step's outputs in the sum.
+        laws: (n,) masses of steps, with counts.
+        tilt: The tilt, per nat.
+        outside: −ln of the probability that may be outside at either end.
+
+    Returns:
+        The lower and upper end, and the (2,) changes of the tilt that give the best
+        bounds above and below.
+    """
+    here, now = tilted_laws(laws, tilt * first)
+    deviation = math.sqrt(variance(now, first))
+    changes = np.geomspace(0.1, 100.0, 24) / max(deviation, 1e-12)
+
+    def cumulants(tilts: FloatArray) -> FloatArray:
+        return np.array([tilted_laws(laws, each * first)[0] for each in tilts])
+
+    highs = (cumulants(tilt + changes) - here + outside) / changes
+    lows = (here - cumulants(tilt - changes) - outside) / changes
+    best = changes[[int(np.argmin(highs)), int(np.argmax(lows))]]
+    return float(lows.max()), float(highs.min()), best
+
+
+def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float, float]:
+    """Returns ln Binom(k; t, λ), and a bound on its error."""
+    fewer = np.arange(min(num_selected, num_steps - num_selected), dtype=np.float64)
+    logs = np.log((num_steps - fewer) / (fewer + 1))
+    chosen = num_selected * math.log(rate)
+    others = (num_steps - num_selected) * math.log1p(-rate)
+    value = math.fsum([*logs.tolist(), chosen, others])
+    size = float(np.abs(logs).sum()) + 2 * logs.size + abs(chosen) + abs(others)
+    return value, 8 * floats.UNIT_ROUNDOFF * (size + num_steps)

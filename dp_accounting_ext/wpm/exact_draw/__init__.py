@@ -1,1 +1,0 @@
-"""Integer weights, their check, and the draw, which give the privacy guarantee."""

@@ -1,0 +1,263 @@
+"""The exact projection of a user: a sweep of a line, or linear programs.
+
+If costs are distances on a line, it is a sweep (`line_sweep`). Otherwise the dual
+prices f of the inputs determine it. Output j receives its mass from the input with the
+least C_ij − f_i. It holds its least mass if this number is positive, and its most mass
+if it is negative. The dual objective is concave in f, and is computed for all outputs
+in one pass.
+
+Each linear program is for groups of outputs, with their mean costs. Its plan, divided
+among the members of the groups in proportion to their bounds, is a plan for all
+outputs. So it gives an upper bound on the cost, and its prices a lower bound. The
+search ends when the bounds meet. Otherwise outputs are grouped anew by the prices:
+outputs that a small change of prices would give to another input or bound are groups of
+one, and the others are grouped with those that would change in the same way.
+
+Each program is solved by column generation. An arc is a variable: the mass moved from
+an input to an output. The first program has only the arcs between near inputs and
+outputs, and those of one feasible plan. Each round adds arcs of negative reduced cost.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import line_sweep
+from dp_accounting_ext.wpm.projections import linear_programs
+
+# All of these are tuning, as the prices of a solution prove its lower bound. They are
+# the least number of outputs that form groups of one; the number of groups in the first
+# program, for each input; the gap to which a program is solved, as a share of the gap
+# that remains; the number of outputs in a block, which fits a processor's cache; the
+# largest number of times that a width is doubled to group outputs; the number of first
+# arcs of each input and output, the number that a round may add for each, and the
+# number of rounds.
+_ALONE, _FIRST_GROUPS = 500, 4
+_SHARE_OF_GAP = 0.05
+_BLOCK = 1 << 11
+_DOUBLINGS = 64
+_EACH, _ADDED, _MOST_ROUNDS = 6, 3, 60
+_ROUNDING = 1e-14
+
+
+class ExactSolver:
+    """Projects users exactly, for one cost and polytope.
+
+    The relative gap is the largest allowed one between the cost of a plan and the lower
+    bound by its prices, as a share of the cost.
+    """
+
+    def __init__(
+        self,
+        cost: costs.TransportCost,
+        polytope: ldp_polytope.LdpPolytope,
+        relative_gap: float,
+    ) -> None:
+        self._cost, self._gap, self._polytope = cost, relative_gap, polytope.capped()
+        self._places = cost.places_on_line()
+        # Outputs that may hold mass, in an order in which near ones are adjacent.
+        outputs = np.arange(0) if self._places is not None else cost.near_order()
+        self._outputs = outputs[polytope.upper[outputs] > 0]
+
+    def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
+        """Returns the exact projection of one user: (s,) inputs, and their masses.
+
+        Raises:
+            SolverError: If a linear program fails.
+        """
+        if self._places is not None:
+            here, there = self._places
+            return line_sweep.solve(here[inputs], masses, there, self._polytope)
+        size, inner = self._polytope.upper.size, self._polytope.of(self._outputs)
+        rows = self._cost.rows_to(inputs, self._outputs)
+        found = by_groups(masses, rows, inner, self._gap)
+        distribution, prices = np.zeros((2, size))
+        distribution[self._outputs] = found.distribution
+        prices[self._outputs] = found.prices
+        if self._outputs.size < size:
+            whole = self._cost.rows(inputs)
+            prices = ldp_polytope.largest_prices(whole, rows, found.prices)
+        return dataclasses.replace(found, distribution=distribution, prices=prices)
+
+
+def by_groups(
+    masses: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
+) -> ldp_polytope.Solution:
+    """Returns the projection of a user with (s,) masses, by programs of groups.
+
+    The (s, n) costs are quicker to group if outputs that are near are adjacent. Upper
+    bounds of the polytope are positive, and the smaller of one and a common multiple of
+    the lower bounds. If no group can be divided further, the gap may be larger.
+    """
+    size, alone = cost.shape[1], _ALONE
+    rounding = _ROUNDING * (float(cost.max()) or 1.0)
+    # All outputs of a group have bounds in the same proportion.
+    capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
+    unlike = np.unique(capped, return_inverse=True)[1] * (2 * size)
+    first = min(max(_FIRST_GROUPS * masses.size, alone), size)
+    numbers = np.arange(size) * first // size
+    best, bound, left, guess = np.inf, -np.inf, 1.0, np.zeros(masses.size)
+    rounds = 0
+    while True:
+        rounds += 1
+        groups = np.unique(unlike + numbers, return_inverse=True)[1]
+        means, inner = _means(cost, polytope, groups)
+        is_whole = inner.upper.size == size
+        gap = relative_gap if is_whole else max(relative_gap / 2, _SHARE_OF_GAP * left)
+        found = by_columns(masses, means, inner, gap, guess)
+        if found.value < best:
+            shares = polytope.upper / inner.upper[groups]
+            best, law = found.value, found.distribution[groups] * shares
+        guess = (means - found.prices).min(axis=1)
+        owner, second, least, margin = _least_two(cost, guess)
+        cheapest = ldp_polytope.cheapest(least, polytope)
+        proven = float(masses @ guess + least @ cheapest)
+        if proven > bound:
+            bound, prices = proven, least
+        if is_whole or best - bound <= relative_gap * best + rounding:
+            break
+        before, left = left, (best - bound) / best
+        if left > before / 4:
+            alone *= 2
+        above = least - ldp_polytope.level(least, cheapest, polytope)
+        # The smallest change of prices for which an output changes its input or bound.
+        nearness = np.minimum(margin, np.abs(above))
+        nearest = np.argsort(nearness, kind="stable")[:alone]
+        width = max(float(nearness[nearest[-1]]), rounding)
+        numbers = (owner * masses.size + second) * _DOUBLINGS + _steps(margin, width)
+        numbers = (2 * numbers + (above > 0)) * _DOUBLINGS + _steps(above, width)
+        numbers = np.unique(numbers, return_inverse=True)[1]
+        numbers[nearest] = size + np.arange(nearest.size)
+    law = ldp_polytope.nearest(law, polytope)
+    return ldp_polytope.Solution(law, prices, best, rounds)
+
+
+def _means(
+    cost: FloatArray, polytope: ldp_polytope.LdpPolytope, groups: IndexArray
+) -> tuple[FloatArray, ldp_polytope.LdpPolytope]:
+    """Returns the (s, g) mean costs of groups of outputs, and the sums of bounds."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    weights = polytope.upper[order]
+    lower = np.add.reduceat(polytope.lower[order], starts)
+    upper = np.add.reduceat(weights, starts)
+    means = np.empty((len(cost), starts.size))
+    for row, found in zip(cost, means, strict=True):
+        np.divide(np.add.reduceat(row[order] * weights, starts), upper, out=found)
+    return means, ldp_polytope.LdpPolytope(lower, upper)
+
+
+def _least_two(
+    cost: FloatArray, potentials: FloatArray
+) -> tuple[IndexArray, IndexArray, FloatArray, FloatArray]:
+    """Returns, for each output, the inputs with the least and second least C_ij − f_i.
+
+    It also returns the least number, and half of the difference of the two.
+    """
+    size = cost.shape[1]
+    owner, second = np.zeros((2, size), dtype=np.intp)
+    least, margin = np.empty((2, size))
+    for begin in range(0, size, _BLOCK):
+        part = slice(begin, begin + _BLOCK)
+        reduced = cost[:, part] - potentials[:, np.newaxis]
+        every = np.arange(reduced.shape[1])
+        owner[part] = reduced.argmin(axis=0)
+        least[part] = reduced[owner[part], every]
+        reduced[owner[part], every] = np.inf
+        second[part] = reduced.argmin(axis=0)
+        margin[part] = (reduced[second[part], every] - least[part]) / 2
+    return owner, second, least, margin
+
+
+def _steps(distances: FloatArray, width: float) -> IndexArray:
+    """Returns how often a width must be doubled to reach each of some distances."""
+    apart = np.clip(np.abs(distances), width, 2.0 ** (_DOUBLINGS - 1) * width)
+    return np.ceil(np.log2(apart / width)).astype(np.intp)
+
+
+def by_columns(
+    masses: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
+    guess: FloatArray | float = 0.0,
+) -> ldp_polytope.Solution:
+    """Returns the projection of a user with (s,) masses and (s, n) costs.
+
+    The first arcs are chosen by a guess of the (s,) prices of the inputs. If the limit
+    of rounds is reached, the gap may be larger.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Appendix I; the demand edges are variables
+        with bounds.
+    """
+    arcs = _first_arcs(masses, cost - np.reshape(guess, (-1, 1)), polytope)
+    rounding = _ROUNDING * float(cost.max())
+    best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
+    rounds, alone = 0, False
+    while rounds < _MOST_ROUNDS:
+        rounds += 1
+        plan = linear_programs.cheapest_plan(arcs, masses, cost, polytope)
+        bound = ldp_polytope.lower_bound(masses, plan.prices, cost, polytope)
+        if bound > best_bound:
+            best_bound, best_prices = bound, plan.prices
+        if plan.value - best_bound <= relative_gap * plan.value + rounding:
+            break
+        reduced = cost - plan.potentials[:, np.newaxis] - plan.prices
+        grown = np.union1d(arcs, _wanted(reduced.ravel(), _ADDED * sum(cost.shape)))
+        if grown.size > arcs.size:
+            arcs = grown
+        elif alone:
+            break
+        else:  # Solve the arcs in use alone, to more digits.
+            arcs, alone = arcs[plan.amounts > 0], True
+    law = ldp_polytope.nearest(plan.held, polytope)
+    return ldp_polytope.Solution(law, best_prices, plan.value, rounds)
+
+
+def _wanted(reduced: FloatArray, most: int) -> IndexArray:
+    """Returns arcs whose reduced cost is below the absolute value of the least one."""
+    found = np.flatnonzero(reduced < -float(reduced.min()))
+    if found.size <= most:
+        return found
+    return np.asarray(found[np.argpartition(reduced[found], most)[:most]])
+
+
+def _first_arcs(
+    masses: FloatArray, reduced: FloatArray, polytope: ldp_polytope.LdpPolytope
+) -> IndexArray:
+    """Returns arcs i·n + j between near places, and those of a feasible plan."""
+    every = np.arange(reduced.size).reshape(reduced.shape)
+    middle = ldp_polytope.nearest(
+        np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
+    )
+    near = [
+        np.take_along_axis(every, _least(reduced, axis), axis).ravel()
+        for axis in (0, 1)
+    ]
+    return np.unique(np.concatenate([*near, _corner_arcs(masses, middle)]))
+
+
+def _least(table: FloatArray, axis: int) -> IndexArray:
+    """Returns the indices of the few least numbers along an axis."""
+    last = min(_EACH, np.size(table, axis)) - 1
+    return np.take(np.argpartition(table, last, axis), np.arange(last + 1), axis)
+
+
+def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:
+    """Returns the arcs of the north-west corner plan, a feasible plan."""
+    left, right = np.cumsum(masses), np.cumsum(demands)
+    starts = np.sort(np.concatenate([[0.0], left[:-1], right[:-1]]))
+    inputs = np.minimum(np.searchsorted(left, starts, side="right"), left.size - 1)
+    outputs = np.minimum(np.searchsorted(right, starts, side="right"), right.size - 1)
+    # Rounding at a tie may skip an arc, which its neighbors replace.
+    inputs = np.concatenate([inputs, inputs[1:]])
+    outputs = np.concatenate([outputs, outputs[:-1]])
+    return np.asarray(inputs * demands.size + outputs)
