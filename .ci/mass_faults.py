@@ -134,9 +134,9 @@ FAULTS = [
         "",
     ),
     Fault(
-        "pairs: both ends of Laplace noise are added to one atom once",
-        "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
-        "    masses[[0, -1]] += q_ends\n",
+        "pairs: what is above all cells of noise is left out",
+        "    masses[-1] += q_high\n",
+        "",
     ),
     Fault(
         "pairs: the upper share of a cell goes to its lower end",
@@ -145,7 +145,7 @@ FAULTS = [
     ),
     Fault(
         "pairs: outputs beyond the last of discrete noise left out",
-        "    probabilities[-1] /= -math.expm1(-parameter)\n",
+        "        masses[[0, -1]] /= -math.expm1(-self.parameter)\n",
         "",
     ),
     Fault(
@@ -215,7 +215,7 @@ FAULTS = [
     ),
     Fault(
         "amplification: 2 of t, a group's mean without its zero",
-        "    masses[0] += mean.zero_mass\n",
+        "        masses[0] += mean.zero_mass\n",
         "",
     ),
     Fault(

@@ -100,6 +100,5 @@ KNOWN = [
     Known(ext.SelectedStepsMatrixEvent(STRATEGY, 1.0, 1, 3, 2), "correlated"),
     Known(ext.WindowedAllocationEvent((1.0,), 1.0, 2, 1, 2, 0.5), "correlated"),
     Known(registered.DiscreteEvent((1, 2, 5), (3, 4, 1))),
-    Known(registered.ShuffledEvent((5, 2, 1), (1, 4, 3)), "laws/test_accountants.py"),
     Known(registered.SingleShiftEvent(), lambda epsilon: 0),
 ]

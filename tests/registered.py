@@ -36,11 +36,6 @@ class DiscreteEvent(dp_accounting.DpEvent):
     with_record: tuple[float, ...] = attr.ib(converter=tuple)
 
 
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class ShuffledEvent(DiscreteEvent):
-    """Represents the same; its user writes the outputs in the order they have here."""
-
-
 def laws(event: DiscreteEvent) -> tuple[list[Fraction], list[Fraction]]:
     """Returns the probabilities without the record, and with it, exactly."""
     return _law(event.without), _law(event.with_record)
@@ -61,7 +56,6 @@ class Discrete(mechanisms.Mechanism):
     """The pair of a `DiscreteEvent`, as its user would write it."""
 
     event: DiscreteEvent
-    is_sorted: bool = True
 
     def pairs(
         self, bound: Bound, accuracy: accuracy.Accuracy
@@ -71,7 +65,7 @@ class Discrete(mechanisms.Mechanism):
         largest = Fraction(math.exp(700.0))
         atoms, sinks = [], [Fraction(0), Fraction(0)]
         outputs = list(zip(p, q, strict=True))
-        for a, b in sorted(outputs, key=_by_ratio) if self.is_sorted else outputs:
+        for a, b in sorted(outputs, key=_by_ratio):
             if a and b and 1 / largest < a / b < largest:
                 atoms.append((float(a / b), float(b)))
             elif is_upper or not (a and b):
@@ -107,6 +101,3 @@ class SingleShiftEvent(dp_accounting.DpEvent):
 UNSHIFTED = mechanisms.LaplaceMixture(((0.0, 1.0),), ((0.0, 1.0),))
 ext.PLDAccountant.register(SingleShiftEvent, lambda event, reader: UNSHIFTED)
 ext.PLDAccountant.register(DiscreteEvent, lambda event, reader: Discrete(event))
-ext.PLDAccountant.register(
-    ShuffledEvent, lambda event, reader: Discrete(event, is_sorted=False)
-)

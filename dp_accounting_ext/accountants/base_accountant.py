@@ -20,6 +20,7 @@ from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
+CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 _Parts: TypeAlias = dict[interface.Mechanism, int]
 Accountant = TypeVar("Accountant", bound="Composing")
 
@@ -86,13 +87,7 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
             event_trees.event_tree(event)
         except (TypeError, ValueError):
             return False
-        try:
-            self._read(event)
-        except event_reader.UnsupportedError:
-            return False
-        except (TypeError, ValueError):
-            pass  # Bad fields are reported when the event is composed.
-        return True
+        return self._maybe_compose(event, 0, False) is None
 
     def compose(
         self: Accountant,
@@ -117,29 +112,37 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
         count = fields.positive_integer("count", count)
         event, count = event_trees.repeated(event, count)
         with _COMPOSING:
-            try:
-                group, parts, earlier = self._read(event)
-            except event_reader.UnsupportedError as error:
-                raise event_reader.refusal(event, error) from error
-            before = self._composed
-            if group != before.group:
-                before = self._plus(self._nothing(group), earlier, 1)
-            self._composed = self._plus(before, parts, count)
+            error = self._maybe_compose(event, count, True)
+            if error is not None:
+                raise event_reader.refusal(
+                    event, error.invalid_event, error.error_message
+                )
             self._ledger.compose(event, count)
         return self
 
-    def _read(
-        self, event: stock_dp_event.DpEvent
-    ) -> tuple[group_events.Group, _Parts, _Parts]:
-        """Returns the group that sees everything, and the parts of the event.
-
-        If the event makes the group larger, also the parts of what was composed before,
-        as the larger group sees them.
-        """
-        known = self._composed.group
-        group = known.joined(group_events.largest(event))
-        parts = self._parts(event, group)
-        return group, parts, self._parts(self.ledger, group) if group != known else {}
+    def _maybe_compose(
+        self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
+    ) -> CompositionErrorDetails | None:
+        """Composes an event if asked to; returns why it is not supported, or None."""
+        before = self._composed
+        try:
+            group = before.group.joined(group_events.largest(event))
+            parts = self._parts(event, group)
+            is_larger = group != before.group
+            earlier = self._parts(self.ledger, group) if is_larger else {}
+        except event_reader.UnsupportedError as error:
+            return CompositionErrorDetails(
+                invalid_event=error.event, error_message=error.message
+            )
+        except (TypeError, ValueError):
+            if do_compose:
+                raise
+            return None  # Bad fields are reported when the event is composed.
+        if do_compose:
+            if is_larger:
+                before = self._plus(self._nothing(group), earlier, 1)
+            self._composed = self._plus(before, parts, count)
+        return None
 
     def _parts(
         self, event: stock_dp_event.DpEvent, group: group_events.Group

@@ -42,12 +42,12 @@ class UnsupportedError(Exception):
 
 
 def refusal(
-    event: stock.DpEvent, error: UnsupportedError
+    event: stock.DpEvent, part: Any, message: str | None
 ) -> privacy_accountant.UnsupportedEventError:
-    """Returns the error that the stock accountant raises for an unsupported event."""
+    """Returns the error that the stock accountant raises for an unsupported part."""
     return privacy_accountant.UnsupportedEventError(
-        f"Unsupported event: {_shown(event)}. Error: [{error.message}] caused by "
-        f"subevent {_shown(error.event)}."
+        f"Unsupported event: {_shown(event)}. Error: [{message}] caused by subevent "
+        f"{_shown(part)}."
     )
 
 

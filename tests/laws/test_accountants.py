@@ -13,14 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lawful import MILD
 from lawful import accountant_of
-from lawful import assert_meet
 from lawful import brackets
 from lawful import cases
 from lawful import deltas
 from lawful import law
 import numpy as np
 import pytest
-import registered
 import tree_strategies
 
 import dp_accounting_ext as ext
@@ -195,22 +193,3 @@ def test_chances_of_everything_bound_chances_of_something(case, delta):
     assert accountant.get_epsilon_bounds(delta)[0] <= accountant.get_epsilon(0.0)
     least, _ = accountant.get_delta_bounds(accountant.get_epsilon(0.0))
     assert least == 0 or math.isinf(accountant.get_epsilon(0.0))
-
-
-@law
-@given(tree_strategies.few_outcomes(), st.randoms(), st.integers(1, 4), deltas)
-def test_outputs_of_a_registered_mechanism_have_no_order(event, shuffler, t, delta):
-    """Or their order is refused: it is never a reason for another answer."""
-    outputs = list(zip(event.without, event.with_record, strict=True))
-    shuffler.shuffle(outputs)
-    shuffled = registered.ShuffledEvent(*map(tuple, zip(*outputs, strict=True)))
-    one, other = (
-        accountant_of(ext.RandomAllocationEvent(each, 1, t), each)
-        for each in (event, shuffled)
-    )
-    try:
-        brackets(other, delta)
-    except ValueError as error:
-        assert "must be increasing" in str(error)
-    else:
-        assert_meet(one, other, delta)
