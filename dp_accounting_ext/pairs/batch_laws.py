@@ -1,27 +1,17 @@
 """The worst case of two laws over batches, from the distances between the batches.
 
-A batch of class k has probability p_k in the first dataset and q_k in the second, and
-outputs of the law b_k. Let f_d(v) be the largest probability of an event for outputs on
-a batch if the event has probability v on a batch at distance d. The divergence H_κ of
-the mixtures Σ p_k b_k and Σ q_k b_k is Σ c_k b_k(E) for some event E and c_k = p_k − κ
-q_k. As u_k = b_k(E) cannot differ by more than the distances allow, it is at most
+A batch of class k has probability p_k in the first dataset and q_k in the second. With
+f_d(v) the largest probability of an event for outputs on a batch, if it has probability
+v on a batch at distance d, and c_k = p_k − κ q_k, the divergence H_κ is at most
 
     V(κ) = max { Σ c_k u_k : 0 ≤ u_k ≤ 1, u_k ≤ f_d(u_l) for d = d_kl and all k ≠ l }.
 
-Some mechanism with these f attains this for every κ: its outputs are yes or no. So does
-noise, Gaussian or Laplace, on numbers z_k = F⁻¹(u_k), as |z_k − z_l| ≤ d_kl: this is a
-placement of the batches on a line.
-
-The program is concave, as the f are. Let I be the classes with c > 0, J those with c <
-0. The proof of an upper bound is any λ, ρ ≥ 0 on I × J with Σ_j λ_ij ≥ c_i and Σ_i ρ_ij
-≤ −c_j: then
-
-    V(κ) ≤ Σ λ_ij (u_i − u_j ρ_ij / λ_ij) ≤ Σ λ_ij h_d(ρ_ij / λ_ij),
-
-where h_d(t) = max_v f_d(v) − t v is the profile of two batches at distance d. Only this
-sum is used, with its rounding (`batch_programs.certified`): λ and ρ need not be exact.
-They change slowly with κ, so that those of some κ are interpolated for those in
-between. V is convex in κ. So chords make it a pair.
+Noise on batches that are placed on a line attains it. Let I be the classes with c > 0,
+J those with c < 0, and h_d(t) = max_v f_d(v) − t v, the profile of two batches at
+distance d. Any λ, ρ ≥ 0 on I × J with Σ_j λ_ij ≥ c_i and Σ_i ρ_ij ≤ −c_j prove that
+V(κ) ≤ Σ λ_ij h_d(ρ_ij / λ_ij). Only this sum is used (`batch_programs.certified`). λ
+and ρ are those of concave programs at some κ, and are interpolated in between. V is
+convex in κ. So chords make it a pair.
 
 Source:
     docs/mathematics.md, "Any two laws over batches"; https://arxiv.org/abs/2403.04867,
@@ -100,10 +90,9 @@ def mixture_and_common(
     """Returns upper pairs of batches at random distances and of a common batch.
 
     The first dataset's output is the mixture w₀ b₀ + Σ w_d b_d, the second one's is b₀.
-    So for any thresholds t_d, with t₀ = 1, the divergence at κ = Σ w_d t_d is at most Σ
-    w_d h_d(t_d). It is least if all t_d are slopes at one level of b₀. So the pair is
-    that of comonotone ratios Σ w_d Z_d. In the other direction, κ = 1 / Σ (w_d / t_d)
-    has the bound κ Σ w_d h_d(t_d) / t_d, which is least at one level of the outputs.
+    At κ = Σ w_d t_d, with t₀ = 1, the divergence is at most Σ w_d h_d(t_d), which is
+    least if all t_d are slopes at one level of b₀. In the other direction it is at most
+    κ Σ w_d h_d(t_d) / t_d at κ = 1 / Σ (w_d / t_d).
 
     Args:
         parts: Upper pairs of (b_d, b₀), with the weight of each.
