@@ -180,3 +180,18 @@ def test_the_minimum_of_profiles(sigma, one, other):
             found = least.of(direction).delta(epsilon, direction)
             each = [pair.delta(epsilon, direction) for pair in pairs]
             assert truth <= found <= min(each) * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("mean", [1e-3, 0.3, 3.0, 9.9])
+def test_a_symmetric_pair_is_above_bounds_that_are_not_convex(mean):
+    """Masses that are moved across one have all of their digits, at ratios of e^80."""
+    epsilons = np.linspace(0.0, mean**2 / 2 + 6 * mean, 40)
+    rng = np.random.default_rng(3)
+    truths = [gaussian.delta(mean, each, Bound.LOWER) for each in epsilons]
+    bounds = np.minimum(np.array(truths) * rng.uniform(1.001, 1.3, 40), 1.0)
+    pair = profile_pairs.symmetric(
+        np.exp(epsilons), np.maximum.accumulate(bounds[::-1])[::-1]
+    )
+    for direction in Direction:
+        found = pair.profile(direction).deltas(epsilons)
+        assert (found >= truths).all()
