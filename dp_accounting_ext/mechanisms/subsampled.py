@@ -232,12 +232,12 @@ class ZeroedSample(interface.OnePairMechanism):
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         shift = 1 / self.noise_multiplier
-        removed = gaussian.pair_beyond(
+        removed = gaussian.of_mixtures(
             _two_point(self.rate, 2 * shift),
             _two_point(self.rate, shift),
-            1.5 * shift,
             bound,
             tail_mass=accuracy.tail_mass,
+            start=1.5 * shift,
         )
         if bound is Bound.LOWER:
             return removed

@@ -1,27 +1,17 @@
 """The worst case of two laws over batches, from the distances between the batches.
 
-A batch of class k has probability p_k in the first dataset and q_k in the second, and
-outputs of the law b_k. Let f_d(v) be the largest probability of an event for outputs on
-a batch if the event has probability v on a batch at distance d. The divergence H_κ of
-the mixtures Σ p_k b_k and Σ q_k b_k is Σ c_k b_k(E) for some event E and c_k = p_k − κ
-q_k. As u_k = b_k(E) cannot differ by more than the distances allow, it is at most
+A batch of class k has probability p_k in the first dataset and q_k in the second. With
+f_d(v) the largest probability of an event for outputs on a batch, if it has probability
+v on a batch at distance d, and c_k = p_k − κ q_k, the divergence H_κ is at most
 
     V(κ) = max { Σ c_k u_k : 0 ≤ u_k ≤ 1, u_k ≤ f_d(u_l) for d = d_kl and all k ≠ l }.
 
-Some mechanism with these f attains this for every κ: its outputs are yes or no. So does
-noise, Gaussian or Laplace, on numbers z_k = F⁻¹(u_k), as |z_k − z_l| ≤ d_kl: this is a
-placement of the batches on a line.
-
-The program is concave, as the f are. Let I be the classes with c > 0, J those with c <
-0. The proof of an upper bound is any λ, ρ ≥ 0 on I × J with Σ_j λ_ij ≥ c_i and Σ_i ρ_ij
-≤ −c_j: then
-
-    V(κ) ≤ Σ λ_ij (u_i − u_j ρ_ij / λ_ij) ≤ Σ λ_ij h_d(ρ_ij / λ_ij),
-
-where h_d(t) = max_v f_d(v) − t v is the profile of two batches at distance d. Only this
-sum is used, with its rounding (`batch_programs.certified`): λ and ρ need not be exact.
-They change slowly with κ, so that those of some κ are interpolated for those in
-between. V is convex in κ. So chords make it a pair.
+Noise on batches that are placed on a line attains it. Let I be the classes with c > 0,
+J those with c < 0, and h_d(t) = max_v f_d(v) − t v, the profile of two batches at
+distance d. Any λ, ρ ≥ 0 on I × J with Σ_j λ_ij ≥ c_i and Σ_i ρ_ij ≤ −c_j prove that
+V(κ) ≤ Σ λ_ij h_d(ρ_ij / λ_ij). Only this sum is used (`batch_programs.certified`). λ
+and ρ are those of concave programs at some κ, and are interpolated in between. V is
+convex in κ. So chords make it a pair.
 
 Source:
     docs/mathematics.md, "Any two laws over batches"; https://arxiv.org/abs/2403.04867,
@@ -54,9 +44,10 @@ WEIGHT_ERROR = 7e-13
 _SAME = 2e-13
 
 # Tuning, all of these constants.
-# Neighboring κ at which programs are solved have values within this factor. The number
-# of rounds in which others are put between them.
-_FACTOR, _ROUNDS = 4.0, 5
+# Neighboring κ at which programs are solved have values within this factor. The share
+# of a value by which one that is interpolated may be larger. The number of rounds in
+# which other κ are put between them for either.
+_FACTOR, _INTERPOLATED, _ROUNDS = 4.0, 1e-3, 4
 # Programs are solved at no more values of κ than this number divided by the number of
 # pairs of classes.
 _MOST_SOLVED = 1 << 17
@@ -99,10 +90,9 @@ def mixture_and_common(
     """Returns upper pairs of batches at random distances and of a common batch.
 
     The first dataset's output is the mixture w₀ b₀ + Σ w_d b_d, the second one's is b₀.
-    So for any thresholds t_d, with t₀ = 1, the divergence at κ = Σ w_d t_d is at most Σ
-    w_d h_d(t_d). It is least if all t_d are slopes at one level of b₀. So the pair is
-    that of comonotone ratios Σ w_d Z_d. In the other direction, κ = 1 / Σ (w_d / t_d)
-    has the bound κ Σ w_d h_d(t_d) / t_d, which is least at one level of the outputs.
+    At κ = Σ w_d t_d, with t₀ = 1, the divergence is at most Σ w_d h_d(t_d), which is
+    least if all t_d are slopes at one level of b₀. In the other direction it is at most
+    κ Σ w_d h_d(t_d) / t_d at κ = 1 / Σ (w_d / t_d).
 
     Args:
         parts: Upper pairs of (b_d, b₀), with the weight of each.
@@ -313,7 +303,7 @@ class Laws:
         scale = max(float(found[0][1][0]), _SMALLEST_SCALE)
         for start, end in zip(starts, ends, strict=True):
             nodes = _Nodes(self, float(start), float(end))
-            nodes.fill(scale, tail_mass, is_turn=end < last)
+            nodes.fill(scale, tail_mass)
             found.append(nodes.bounds(tail_mass))
             if found[-1][1][-1] <= tail_mass:
                 break
@@ -360,19 +350,6 @@ class Laws:
         return kappas, bound
 
 
-def _arithmetic(first: FloatArray, second: FloatArray, share: FloatArray) -> FloatArray:
-    """Returns a mean of shares whose bound is at most a chord, but for rounding."""
-    return (1 - share) * first + share * second
-
-
-def _geometric(first: FloatArray, second: FloatArray, share: FloatArray) -> FloatArray:
-    """Returns a mean of shares that is far more exact where these change smoothly."""
-    logs = (np.log(np.maximum(each, floats.SMALLEST_MASS)) for each in (first, second))
-    low, high = logs
-    mean: FloatArray = np.exp((1 - share) * low + share * high)
-    return mean
-
-
 class _Nodes:
     """The κ = start + gap between two turns at which programs are solved.
 
@@ -395,26 +372,18 @@ class _Nodes:
         self.gaps, self.values, self.logs = np.empty((3, 0))
         self.gains, self.costs = np.empty((2, 0, *distances.shape))
 
-    def fill(self, scale: float, tail_mass: float, *, is_turn: bool) -> None:
+    def fill(self, scale: float, tail_mass: float) -> None:
         """Solves programs until what is interpolated is nearly as good.
 
         Args:
             scale: About the κ − 1 at which V falls.
             tail_mass: The value below which no other is of interest.
-            is_turn: Whether classes change sides at the end.
         """
         width = self.end - self.start
         first = _FIRST * min(scale, width)
         number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
-        gaps = np.geomspace(first, width, min(number, max(self._room() // 2, 8)))
-        if is_turn:
-            gaps = np.append(gaps[:-1], width - gaps[gaps < width / 2])
-        gaps = np.unique(gaps)
-        a, b, distances = self.laws.sides(self.start + gaps, self.inside)
-        _, values = batch_programs.start(a, b, distances, self.laws.curves)
-        tails = (values > 0) & (values < 1e-3 * tail_mass)
-        self._solve(gaps[: 1 + int(np.append(tails, True).argmax())])
-        self._cut(tail_mass)
+        number = min(number, max(self._room() // 2, 8))
+        self._solve(np.unique(np.geomspace(first, width, number)), tail_mass)
         for _ in range(_ROUNDS):
             falls = -np.diff(np.maximum(self.logs, math.log(tail_mass)))
             missing = np.ceil(falls / math.log(_FACTOR)).astype(np.int64) - 1
@@ -422,8 +391,7 @@ class _Nodes:
                 break
             ends = zip(self.gaps[:-1], self.gaps[1:], missing.clip(0), strict=True)
             more = [np.geomspace(low, high, n + 2)[1:-1] for low, high, n in ends]
-            self._solve(np.concatenate(more))
-            self._cut(tail_mass)
+            self._solve(np.concatenate(more), tail_mass)
         middles = np.sqrt(self.gaps[:-1]) * np.sqrt(self.gaps[1:])
         for _ in range(_ROUNDS):
             # The values at the first ones are the largest.
@@ -433,7 +401,7 @@ class _Nodes:
             between = self._interpolated(middles)
             self._solve(middles)
             at = np.searchsorted(self.gaps, middles)
-            bad = between > (1 + self.laws.curves.interpolated) * self.values[at]
+            bad = between > (1 + _INTERPOLATED) * self.values[at]
             bad &= self.logs[at] > math.log(tail_mass)
             bad &= self.values[at] > batch_programs.ZERO * self.values[0]
             beside = np.array([self.gaps[at - 1], self.gaps[at + 1]])
@@ -445,61 +413,54 @@ class _Nodes:
         effort = self.distances.size * self.laws.curves.effort
         return _MOST_SOLVED // effort - self.gaps.size
 
-    def _cut(self, tail_mass: float) -> None:
-        """Drops what is beyond the first value that is a tail."""
-        kept = 1 + int(np.append(self.values > tail_mass, False).argmin())
-        self.gaps, self.values = self.gaps[:kept], self.values[:kept]
-        self.logs = self.logs[:kept]
-        self.gains, self.costs = self.gains[:kept], self.costs[:kept]
-
-    def _solve(self, gaps: FloatArray) -> None:
+    def _solve(self, gaps: FloatArray, tail_mass: float = -math.inf) -> None:
+        """Solves more programs, and drops all beyond the first value in the tail."""
         a, b, distances = self.laws.sides(self.start + gaps, self.inside)
         curves = self.laws.curves
         found = batch_programs.solved(a, b, distances, curves)
         values = batch_programs.certified(
             a, b, distances, curves, found.gains, found.costs
         )
-        order = np.argsort(np.append(self.gaps, gaps), kind="stable")
-
-        def joined(old: FloatArray, new: FloatArray) -> FloatArray:
-            both: FloatArray = np.concatenate([old, new])[order]
-            return both
-
-        self.gaps, self.values = joined(self.gaps, gaps), joined(self.values, values)
         lost = batch_programs.ZERO * a.sum(axis=1)
         least = np.where(found.has_digits, 0.0, lost) + floats.SMALLEST_MASS
-        self.logs = joined(self.logs, np.log(np.maximum(values, least)))
-        self.gains = joined(self.gains, found.gains)
-        self.costs = joined(self.costs, found.costs)
+        logs = np.log(np.maximum(values, least))
+        order = np.argsort(np.append(self.gaps, gaps), kind="stable")
+        in_order = np.append(self.values, values)[order]
+        order = order[: 1 + int(np.append(in_order > tail_mass, False).argmin())]
+        self.gaps, self.values, self.logs, self.gains, self.costs = (
+            np.concatenate(each)[order]
+            for each in (
+                (self.gaps, gaps),
+                (self.values, values),
+                (self.logs, logs),
+                (self.gains, found.gains),
+                (self.costs, found.costs),
+            )
+        )
 
     def _interpolated(self, gaps: FloatArray) -> FloatArray:
-        """Returns bounds with shares between those of the nearest nodes."""
+        """Returns bounds with means of the shares of the nearest nodes.
+
+        They are at most the chords of the nodes' values, but for rounding.
+        """
         size = max(1, batch_programs.BLOCK // self.distances.size)
-        parts = np.array_split(gaps, 1 + gaps.size // size)
-        return np.concatenate([self._block(part) for part in parts])
-
-    def _block(self, gaps: FloatArray) -> FloatArray:
-        at = np.clip(np.searchsorted(self.gaps, gaps), 1, self.gaps.size - 1)
-        low, high = self.gaps[at - 1], self.gaps[at]
-        share = np.clip(np.log(gaps / low) / np.log(high / low), 0.0, 1.0)
-        share = share[:, np.newaxis, np.newaxis]
-
-        a, b, distances = self.laws.sides(self.start + gaps, self.inside)
-        first, second = self._shares(at - 1), self._shares(at)
         found = []
-        for mean in (_geometric, _arithmetic):
-            gains, costs = map(mean, first, second, (share, share))
-            gains /= gains.sum(axis=2, keepdims=True)
-            costs /= costs.sum(axis=1, keepdims=True)
+        for few in np.array_split(gaps, 1 + gaps.size // size):
+            at = np.clip(np.searchsorted(self.gaps, few), 1, self.gaps.size - 1)
+            low, high = self.gaps[at - 1], self.gaps[at]
+            share = np.clip(np.log(few / low) / np.log(high / low), 0.0, 1.0)
+            share = share[:, np.newaxis, np.newaxis]
+            gains, costs = (
+                (1 - share) * each[at - 1] + share * each[at]
+                for each in (self.gains, self.costs)
+            )
+            a, b, distances = self.laws.sides(self.start + few, self.inside)
             found.append(
                 batch_programs.certified(
                     a, b, distances, self.laws.curves, gains, costs
                 )
             )
-        return np.minimum(*found)
-
-    def _shares(self, at: IndexArray) -> tuple[FloatArray, FloatArray]:
-        return self.gains[at], self.costs[at]
+        return np.concatenate(found)
 
     def bounds(self, tail_mass: float) -> tuple[FloatArray, FloatArray]:
         """Returns κ and bounds, at the nodes and between them."""

@@ -4,9 +4,8 @@ The program is that of `batch_laws`,
 
     max Σ a_i u_i − Σ b_j u_j    with u_i ≤ f_d(u_j) for d = d_ij and all i, j,
 
-with a_i = c_i for the classes i in I, and b_j = −c_j for j in J. It is solved by a
-barrier method in floats, for many κ at once. What is used is `certified`: a closed form
-that is a bound for any λ and ρ.
+where a_i = c_i and b_j = −c_j. A barrier method solves it in floats, for many κ at
+once. What is used is `certified`: a closed form that is a bound for any λ and ρ.
 """
 
 from typing import NamedTuple

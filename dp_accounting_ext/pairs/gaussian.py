@@ -56,6 +56,7 @@ def of_mixtures(
     *,
     tail_mass: float,
     rest: tuple[float, float] = (0.0, 0.0),
+    start: float | None = None,
     cells: int = accuracy.CELLS,
 ) -> dominating_pair.DominatingPair:
     """Returns a certified pair of two mixtures of shifted Gaussians.
@@ -73,6 +74,10 @@ def of_mixtures(
         tail_mass: The probability outside of the grid at either end, at least 1e-300.
         rest: The probabilities that the weights of P and of Q leave out. The shifts
             that are left out may have any size.
+        start: A value of the noise from which on the ratio increases, if shifts of Q
+            may be above zero. Below it the ratio is at most that at `start`, which is
+            one up to rounding. An upper pair holds everything below in its first atom,
+            and bounds H_κ(P‖Q) for κ ≥ 1 alone.
         cells: The number of cells in a scale of what the pair is composed to.
 
     Returns:
@@ -81,51 +86,21 @@ def of_mixtures(
         apart it is the trivial pair.
 
     Raises:
-        ValueError: If a shift of P is negative, or one of Q positive.
+        ValueError: If a shift of P is negative, or one of Q positive, and `start` is
+            None.
 
     Source:
         Zhu et al. 2022, https://arxiv.org/abs/2106.08567, for pairs;
         Doroshenko et al. 2022, https://arxiv.org/abs/2207.04380, for splitting.
     """
-    shifts.check_order(p, q)
-    return _pair_of(p, q, bound, tail_mass, -math.inf, rest, cells)
-
-
-def pair_beyond(
-    p: Shifts, q: Shifts, start: float, bound: Bound, *, tail_mass: float
-) -> dominating_pair.DominatingPair:
-    """Returns a certified pair of mixtures whose ratio increases only from a point on.
-
-    Args:
-        p: The law P, with shifts of at least 0.
-        q: The law Q, with shifts of at least 0, none above the highest shift of P.
-        start: A value of the noise from which on the ratio increases. Below it the
-            ratio is at most that at `start`, which is one up to rounding.
-        bound: The side. An upper pair bounds H_κ(P‖Q) for κ ≥ 1, and nothing else: its
-            first atom holds everything below `start`. A lower pair bounds all
-            divergences in either direction, as a merging does.
-        tail_mass: As in `of_mixtures`.
-    """
-    if bound is Bound.LOWER:
-        start = -math.inf
-    return _pair_of(p, q, bound, tail_mass, start)
-
-
-def _pair_of(
-    p: Shifts,
-    q: Shifts,
-    bound: Bound,
-    tail_mass: float,
-    start: float,
-    rest: tuple[float, float] = (0.0, 0.0),
-    cells: int = accuracy.CELLS,
-) -> dominating_pair.DominatingPair:
-    """Returns the pair of the cells of the noise above `start`."""
+    if start is None:
+        shifts.check_order(p, q)
     reach = max(p)[0] - min(q)[0]
     if reach > _LONGEST_REACH:
         return dominating_pair.trivial_pair(bound)
     low, high = _ends(p, q, float(special.ndtri(tail_mass)))
-    low = max(low, start)
+    if start is not None and bound is Bound.UPPER:
+        low = max(low, start)
     if not low < high:
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
@@ -173,6 +148,9 @@ def _pair_of(
         ("Q, below", _below(q, noise[1]), zero_mass + float(masses[:2].sum())),
     ):
         conservation.check_held(law, held, tail, slack)
+    if start is not None:
+        # Below `start` the ratio is at most one.
+        edges[0] = min(edges[0], 1.0)
     return dominating_pair.DominatingPair(
         edges,
         masses,

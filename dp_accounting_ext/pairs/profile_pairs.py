@@ -323,9 +323,10 @@ def _without_negative(
     low, high = middle - 1, middle + 1
     while low >= 0 and high < places.size:
         between = slice(low + 1, high)
-        share = (places[high] - places[between]) / (places[high] - places[low])
-        at_low = masses[low] + float((share * masses[between]).sum())
-        at_high = masses[high] + float(((1 - share) * masses[between]).sum())
+        # Each share has all its digits, as masses may be multiplied by large ratios.
+        moved = masses[between] / (places[high] - places[low])
+        at_low = masses[low] + float(((places[high] - places[between]) * moved).sum())
+        at_high = masses[high] + float(((places[between] - places[low]) * moved).sum())
         if min(at_low, at_high) >= 0:
             kept = np.append(np.arange(low + 1), np.arange(high, places.size))
             found = masses.copy()

@@ -42,11 +42,9 @@ class Curves(abc.ABC):
     """What is known of outputs on two batches, by their distance d > 0.
 
     Attributes:
-        interpolated: The share of a value by which those between others may be larger.
         effort: About how many times as long a program takes as for Gaussian noise.
     """
 
-    interpolated: ClassVar[float] = 1e-4
     effort: ClassVar[int] = 1
 
     @abc.abstractmethod
@@ -110,7 +108,6 @@ class NoiseCurves(Curves):
 class GaussianCurves(NoiseCurves):
     """N(x, 1) and N(y, 1), with |x − y| = d."""
 
-    interpolated = 1e-5
     reach = 37.0
 
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:

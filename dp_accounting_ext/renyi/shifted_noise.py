@@ -108,11 +108,8 @@ def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
 def binomial(members: int, rate: float, noise: float) -> Mixture:
     """Returns the noise around a binomial number of members, over its deviation σ.
 
-    With x = e^{z/σ}, its density over that of N(0, 1) is the polynomial Σ_i Binom(i)
-    e^{−i²/2σ²} x^i. All its zeros are negative. Proof: the zeros of Σ Binom(i) x^i are
-    negative. With D = x d/dx and 1/a above the degree, the operators 1 − aD and 1 + aD
-    keep zeros negative by Rolle's theorem. So does their product 1 − a² D², and so does
-    e^{−cD²}, which is the limit of (1 − c D²/n)^n.
+    Its density over that of N(0, 1) is a polynomial in e^{z/σ}, all zeros of which are
+    negative (docs/mathematics.md, "Rényi divergences").
 
     Args:
         members: The number of members.

@@ -32,21 +32,10 @@ def poisson_rdp(
     Guarantees:
         No entry is below the divergence of M from Q, nor that of Q from M.
 
-        The first is the binomial expansion of E_Q[(1 − q + q Z)^α]. For the second let
-        f(z) = m^{1−α}, g(z) = m^α and k(z) = z (1 − q + q/z)^α, m = 1 − q + q z. E_Q g
-        and E_Q k = E_P[(1 − q + q dQ/dP)^α] are both at most the sum. So is E_Q f, for
-        f ≤ λ g + (1 − λ) k + c (z − 1) with λ = 3 (1 − q) / (3 (1 − q) + (2α − 1) q):
-        both sides agree at z = 1 to the first derivative by the choice of c, and the
-        second derivatives over α (α − 1) q² are m^{−α−1} on the left and
-        λ m^{α−2} + (1 − λ) z^{−3} (1 − q + q/z)^{α−2} on the right. By the inequality
-        of weighted means the quotient right over left is at least e^E, where
-        E = (λ (2α − 1) + (1 − λ)(α + 1)) log m
-        + (1 − λ) ((α − 2) log(1 − q + q/z) − 3 log z) is convex in log z for α ≥ 2, and
-        by the choice of λ has its minimum, 0, at z = 1.
-
     Source:
         The first direction at integer orders: Zhu and Wang 2019, Poisson subsampled
-        Rényi differential privacy.
+        Rényi differential privacy. The other one: docs/mathematics.md, "Rényi
+        divergences" (ours).
     """
     rate = sampling_probability
 
@@ -74,31 +63,13 @@ def without_replacement_rdp(
 ) -> FloatArray:
     """Returns the RDP of a mechanism on a batch of fixed size, if a record is replaced.
 
-    Let a, p and p′ be the laws of the mechanism on a batch without the record, with it,
-    and with the record that replaces it. Any two of these batches differ in one record.
-    By joint convexity it suffices to bound the divergence of M = (1 − γ) a + γ p from
-    M′ = (1 − γ) a + γ p′.
-
     Args:
         orders: Rényi orders α ≥ 1, inf included.
         curve: The mechanism's RDP ε(α) at orders, of batches that differ in a record.
         sampling_fraction: The batch size over the dataset size, γ.
 
     Guarantees:
-        No entry is below the truth. At integer orders Ψ − 1 = A + B, where A is
-        α (α − 1) ∫₁ κ^{α−2} H_κ(M‖M′) dκ and B is the same of κ^{−α−1} H_κ(M′‖M). With
-        κ = 1 + γ u and β = γ + (1 − γ)/(1 + u),
-
-            H_κ(M‖M′) ≤ γ (1 − β) H_{1+u}(p‖a) + γ β H_{1+u}(p‖p′)
-
-        by advanced joint convexity. As 1 − β ≤ 1 − γ, A is at most
-        S + (1 − γ) α (α − 1) γ² ∫ (1 + γ u)^{α−2}/(1 + u) H_{1+u}(p‖p′) du. Here S is
-        Ψ − 1 of a Poisson sample (see `poisson_rdp`), and the integral of
-        (1 + u)^{j−1} H_{1+u} is at most (e^{j ε(j+1)} − 1)/(j (j + 1)), or ε(1) for
-        j = 0: a sum of positive terms again. As κ^{−α−1} is at most one and at most
-        1/(c (1 + u)), with c the smaller of 1 and (α + 1) γ, B is at most C(α, 2) γ²
-        times min(e^{ε(2)} − 1, 2 ε(1)/c) + 2 (1 − γ) ε(1). It is at most (α − 1) γ,
-        too.
+        No entry is below the truth.
 
     Source:
         docs/mathematics.md, "Rényi divergences" (ours);

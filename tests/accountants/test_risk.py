@@ -255,13 +255,24 @@ def _gaussian_delta(mu, epsilon):
     return ends[0] - mpmath.exp(epsilon) * ends[1]
 
 
+def _epsilons_of(order, divergence, delta):
+    """The smaller of two conversions: by all of the moment, and by its excess."""
+    slope = order - 1
+    spread = mpmath.log1p(-1 / order)
+    of_moment = divergence + spread - mpmath.log(delta * order) / slope
+    excess = mpmath.expm1(slope * divergence) / (order * delta)
+    log_z = mpmath.log1p(excess) / slope
+    ratio = mpmath.expm1(order * log_z) / mpmath.expm1(slope * log_z)
+    return min(of_moment, mpmath.log(ratio) + spread)
+
+
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(1.0, 1e-5), (0.01, 1e-3), (20.0, 1e-10), (499.0, 1e-6)]
 )
 def test_the_largest_parameters_are_between_what_is_enough_and_what_is_not(
     epsilon, delta
 ):
-    """By the closed δ of Gaussian noise, and by the conversion of 2004.00010."""
+    """By the closed δ of Gaussian noise, and by conversions of divergences."""
     with mpmath.workdps(50):
         enough, short = risk.largest_mu(epsilon, delta)
         assert _gaussian_delta(enough, epsilon) <= delta
@@ -270,11 +281,7 @@ def test_the_largest_parameters_are_between_what_is_enough_and_what_is_not(
         enough, short = risk.largest_rho(epsilon, delta)
         assert delta < _gaussian_delta(mpmath.sqrt(2 * short), epsilon)
         orders = 1 + mpmath.mpf(epsilon) / enough / 2 * np.geomspace(0.05, 5, 4001)
-        found = min(
-            (a - 1) * (a * enough - epsilon)
-            - mpmath.log(a - 1)
-            + a * mpmath.log1p(-1 / a)
-            for a in orders
-        )
-        assert found <= mpmath.log(delta) + 1e-3
+        nearly = delta * mpmath.exp(1e-3)
+        found = min(_epsilons_of(a, a * enough, nearly) for a in orders)
+        assert found <= epsilon
         assert short < enough * (2 if epsilon < 0.1 else 1.25)

@@ -180,3 +180,16 @@ def test_the_minimum_of_profiles(sigma, one, other):
             found = least.of(direction).delta(epsilon, direction)
             each = [pair.delta(epsilon, direction) for pair in pairs]
             assert truth <= found <= min(each) * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize(("mean", "seed"), [(1e-3, 1), (0.3, 1), (9.0, 5), (9.0, 9)])
+def test_a_symmetric_pair_is_above_bounds_that_are_not_convex(mean, seed):
+    """Masses that are moved across one have all of their digits, at ratios of e^80."""
+    rng = np.random.default_rng(seed)
+    largest = np.log10(mean**2 / 2 + 6 * mean)
+    epsilons = np.append(0.0, np.sort(10.0 ** rng.uniform(-5, largest, 100)))
+    truths = [gaussian.delta(mean, each, Bound.LOWER) for each in epsilons.tolist()]
+    bounds = np.minimum(truths * rng.uniform(1.0, 1.3, len(truths)), 1.0)
+    pair = profile_pairs.symmetric(np.exp(epsilons), np.minimum.accumulate(bounds))
+    for direction in Direction:
+        assert (pair.profile(direction).deltas(epsilons) >= truths).all()
