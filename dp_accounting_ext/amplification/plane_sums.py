@@ -216,7 +216,6 @@ class Window:
 
     Attributes:
         rows: (m,) values of the first sum, one for each coarse row.
-        row_step: The distance of two of these values.
         columns: (n,) values of the second sum, no larger than the true ones.
         masses: (m, n) masses of the rows and columns.
         mass_error: Bound on the relative error of the masses, besides that of the
@@ -236,7 +235,6 @@ class Window:
         self.masses = self._law.masses(grid.tent(), first, height=grid.height)
         rows = first + np.arange(self.masses.shape[0], dtype=np.float64)
         self.rows: FloatArray = grid.coarse_step * rows
-        self.row_step = grid.coarse_step
         columns = np.arange(grid.columns, dtype=np.float64)
         self.columns: FloatArray = grid.column_step * columns
         self.mass_error = self._law.mass_error

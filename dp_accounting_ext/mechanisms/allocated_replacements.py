@@ -73,11 +73,12 @@ def _replaced_draws(
     below = chain
     if step is not None and is_one and not step.infinity_mass:
         below = ReplacedDraws(mechanism, step)
-    # Tuning: if some blocks have a single step, in which the record certainly takes
-    # part, the chain is up to 9 % smaller (4 of 6 steps). Otherwise it never was.
-    is_dense = 2 * mechanism.num_selected > mechanism.num_steps
-    above = chain if is_dense else compositions.compose(blocks)
-    return known_bounds.between(below, above)
+    above = [compositions.compose(blocks)]
+    if 2 * mechanism.num_selected > mechanism.num_steps:
+        # In blocks of a single step the record certainly takes part, so that the chain
+        # may be smaller: by up to 9 % (4 of 6 steps).
+        above.append(chain)
+    return known_bounds.between(below, *above)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,14 +195,8 @@ class LeaveAndJoin(Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        fewer, more = sorted((self.removed, self.inserted))
-        larger = self._one_way(more, fewer, accuracy)
-        # The smaller number is rounded up to an even one, so that two splits share one
-        # computation. This direction is not the one that matters.
-        is_odd = fewer % 2 == 1 and 2 < 2 * fewer <= more
-        smaller = self._one_way(fewer + is_odd, more, accuracy)
-        is_fewer = self.inserted == fewer
-        remove, add = (larger, smaller) if is_fewer else (smaller, larger)
+        remove = self._one_way(self.removed, self.inserted, accuracy)
+        add = self._one_way(self.inserted, self.removed, accuracy)
         return DirectedPairs(remove, dominating_pair.dual(add))
 
     def _one_way(self, leave: int, join: int, accuracy: Accuracy) -> DominatingPair:
