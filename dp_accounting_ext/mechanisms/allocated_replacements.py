@@ -89,11 +89,13 @@ class AllocatedGroup(Mechanism):
         inner: The mechanism with one of the members, against that without it.
         members: The number of members who leave, at least 2.
         allocation: The steps, all of which are Gaussian.
+        is_rough: Whether the upper bound is that of the theorem alone, in a rough form.
     """
 
     inner: Mechanism
     members: int
     allocation: Allocation
+    is_rough: bool = False
 
     @property
     def has_theorem(self) -> bool:
@@ -103,7 +105,9 @@ class AllocatedGroup(Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return group_scores.lower_pairs(self.allocation, self.members, accuracy)
-        known = interface.pairs_of(self._chain, bound, accuracy)
+        known = DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        if not self.is_rough:
+            known = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
             return known
         remove = group_counts.upper_pair(
@@ -111,6 +115,7 @@ class AllocatedGroup(Mechanism):
             self.members,
             known.remove,
             accuracy,
+            is_rough=self.is_rough,
         )
         return DirectedPairs(remove, known.add)
 
@@ -151,28 +156,6 @@ class AllocatedGroup(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class LeavingQuickly(Mechanism):
-    """Members who leave, bounded by a rough form of the theorem, in one direction.
-
-    Attributes:
-        members: The number of members who leave.
-        allocation: The steps of each member, all of which are equal.
-    """
-
-    members: int
-    allocation: Allocation
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        nothing = dominating_pair.trivial_pair(bound)
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(nothing)
-        remove = group_counts.upper_pair(
-            self.allocation, self.members, nothing, accuracy, is_rough=True
-        )
-        return DirectedPairs(remove, nothing)
-
-
-@dataclasses.dataclass(frozen=True)
 class LeaveAndJoin(Mechanism):
     """An upper bound for random allocation that some members leave and others join.
 
@@ -207,7 +190,9 @@ class LeaveAndJoin(Mechanism):
             join: The number of members who join.
             accuracy: What the pair is for.
         """
-        leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
+        leaving = self.inner
+        if leave > 1:
+            leaving = AllocatedGroup(self.inner, leave, self.allocation, is_rough=True)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
         first = chained_pairs.reduced(first, _FEW_ATOMS)
         finer, before = accuracy.tail_mass, math.inf
