@@ -15,90 +15,101 @@ from collections.abc import Iterator
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
+from typing import NamedTuple
 
-import faults
-from faults import fault
-
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = "dp_accounting_ext"
 REFUSED = "refused: "
+
+
+class Fault(NamedTuple):
+    """A change of the code: the one place that has an old text gets a new one."""
+
+    name: str
+    old: str
+    new: str
+
+
 FAULTS = [
     # The kernel.
-    fault(
+    Fault(
         "kernel: cells one to the left",
         "    floors = np.floor(places)\n    above = places - floors\n",
         "    above = places - np.floor(places)\n    floors = np.floor(places) - 1\n",
     ),
-    fault(
+    Fault(
         "kernel: the shares of a split swapped",
         "np.concatenate([lower * masses, upper * masses], axis=1)\n",
         "np.concatenate([upper * masses, lower * masses], axis=1)\n",
     ),
-    fault(
+    Fault(
         "kernel: the shares of a loss linear, not exponential",
         "        lower, upper = 1 - above, above\n"
         "        if atoms.axis is Axis.LOSS:\n",
         "        lower, upper = 1 - above, above\n        if False:\n",
     ),
-    fault(
+    Fault(
         "kernel: what both terms have below is counted once",
         "twice = mine and (mine[0], 2 * mine[1])\n",
         "twice = mine\n",
     ),
-    fault(
+    Fault(
         "kernel: a binary digit of the count passed over",
         '        if digit == "1":\n            while law.step < total.step:\n',
         "        if False:\n            while law.step < total.step:\n",
     ),
-    fault(
+    Fault(
         "kernel: what meets on a level is overwritten",
         "    out[:, begin - first : begin - first + y.shape[1]] += y\n",
         "    out[:, begin - first : begin - first + y.shape[1]] = y\n",
     ),
-    fault(
+    Fault(
         "kernel: the last cell of a piece left out",
         "piece[:, first : last + 1]\n",
         "piece[:, first : max(last, first + 1)]\n",
     ),
-    fault(
+    Fault(
         "kernel: tails are cut off without a sink",
         "        infinity_mass=atoms.infinity_mass,\n"
         "        zero_mass=atoms.zero_mass,\n",
         "",
     ),
-    fault(
+    Fault(
         "kernel: an infinite loss of a sum without the other's",
         "            - one.infinity_mass * other.infinity_mass\n",
         "            - other.infinity_mass\n",
     ),
-    fault(
+    Fault(
         "kernel: Q's sink of a sum of ratios without the other's",
         "        if zero_mass:\n            infinity_mass += one.zero_mass"
         " * other.mean() + other.zero_mass * one.mean()\n",
         "",
     ),
-    fault(
+    Fault(
         "kernel: equal values of a sum overwritten",
         "    rows = np.add.reduceat(rows, starts, axis=1)\n",
         "    rows = rows[:, starts]\n",
     ),
-    fault(
+    Fault(
         "kernel: losses 1e-7 too small",
         "values, rows = losses, np.array([p, p])\n",
         "values, rows = losses - 1e-7, np.array([p, p])\n",
     ),
-    fault(
+    Fault(
         "kernel: the mean of t ratios divided by t + 1",
         "np.log(ratios) - math.log(count)\n",
         "np.log(ratios) - math.log(count + (count > 1))\n",
     ),
-    fault(
+    Fault(
         "kernel: P's masses of t steps over t + 1",
         "p[~zero] / count, q",
         "p[~zero] / (count + (count > 1)), q",
     ),
-    fault(
+    Fault(
         "kernel: what a sum's pair cannot hold goes nowhere",
         "        infinity_mass += float((p_masses[~kept] + floats.RARE).sum())"
         " * (1 + 1e-9)\n"
@@ -106,133 +117,133 @@ FAULTS = [
         " * (1 + 1e-9)\n",
         "        pass\n",
     ),
-    fault(
+    Fault(
         "kernel: what is carried over 16 nats of a profile is lost",
         "        carried *= math.exp(top - reference) if high < losses.size else 0.0\n",
         "        carried *= 0.0\n",
     ),
     # Pairs.
-    fault(
+    Fault(
         "pairs: a tail of Gaussian noise forgotten by its maker, P's",
         "max(p_high - float(edges[-1]) * q_high, 0.0) + 4 * mass_error * p_high\n",
         "0.0\n",
     ),
-    fault(
+    Fault(
         "pairs: a tail of Gaussian noise forgotten by its maker, Q's",
         "    masses[-1] += q_high\n",
         "",
     ),
-    fault(
+    Fault(
         "pairs: both ends of Laplace noise are added to one atom once",
         "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
         "    masses[[0, -1]] += q_ends\n",
     ),
-    fault(
+    Fault(
         "pairs: the upper share of a cell goes to its lower end",
         "    at_ends[1:] += raised\n",
         "    at_ends[:-1] += raised\n",
     ),
-    fault(
+    Fault(
         "pairs: outputs beyond the last of discrete noise left out",
         "    probabilities[-1] /= -math.expm1(-parameter)\n",
         "",
     ),
-    fault(
+    Fault(
         "pairs: a chain has the gains of the next stretch",
         "gains[np.searchsorted(gain_ends, ends)]\n",
         "gains[np.searchsorted(gain_ends, ends, 'right')]\n",
     ),
     # Amplification.
-    fault(
+    Fault(
         "amplification: a sample forgets outputs that only Q has",
         "        masses = np.append(zero_mass, masses)\n        zero_mass = 0.0\n"
         "    infinity_mass = sampling_probability",
         "        masses = np.append(0.0, masses)\n        zero_mass = 0.0\n"
         "    infinity_mass = sampling_probability",
     ),
-    fault(
+    Fault(
         "amplification: a sample's ratios a billionth too small",
         "(1 - sampling_probability) + sampling_probability * pair.ratios\n",
         "(1 - sampling_probability) * (1 - 1e-9)"
         " + sampling_probability * pair.ratios\n",
     ),
-    fault(
+    Fault(
         "amplification: replaced records, the share of a cell's upper end lost",
         "    masses[1:] += base * share\n",
         "    masses[1:] = base * share\n",
     ),
-    fault(
+    Fault(
         "amplification: replaced records, what is below all cells lost",
         "    masses[0] += float(special.ndtr(noise.ends[0])) * _BELOW\n",
         "",
     ),
-    fault(
+    Fault(
         "amplification: replaced records, terms a millionth too small",
         "        np.maximum.accumulate(weight * (terms + off)),\n",
         "        np.maximum.accumulate(weight * (terms + off) - 1e-6 * weight),\n",
     ),
-    fault(
+    Fault(
         "amplification: k of t, fine rows of a coarse one overlap",
         "np.concatenate([upper[1:], lower])\n",
         "np.concatenate([upper[1:], lower[:-1], [0.0]])\n",
     ),
-    fault(
+    Fault(
         "amplification: k of t, steps without the record left out",
         "(self.masses, others)]\n",
         "(self.masses, others - 1)]\n",
     ),
-    fault(
+    Fault(
         "amplification: k of t, a step's row shares swapped",
         "np.stack([lower, upper])\n",
         "np.stack([upper, lower])\n",
     ),
-    fault(
+    Fault(
         "amplification: k of t, shares of cells that meet are overwritten",
         "        law = sums.gather(cells, weights, self._occupied.size * shape[0])\n",
         "        law = np.zeros(self._occupied.size * shape[0])\n"
         "        law[cells] = weights\n",
     ),
-    fault(
+    Fault(
         "amplification: k of t, a window that begins a row too low",
         "np.roll(found, -(first % coarse), axis=0)\n",
         "np.roll(found, -(first % coarse) - 1, axis=0)\n",
     ),
-    fault(
+    Fault(
         "amplification: k of t, cells shared between two nodes lose one",
         "(shares * masses).ravel())\n",
         "(shares * masses * [[1.0], [0.0]]).ravel())\n",
     ),
-    fault(
+    Fault(
         "amplification: 2 of t, a group's mean without its zero",
         "    masses[0] += mean.zero_mass\n",
         "",
     ),
-    fault(
+    Fault(
         "amplification: 2 of t, the upper node of H has the shares of the lower one",
         "((cells, lower), (cells + 1, upper)):\n",
         "((cells, lower), (cells + 1, lower)):\n",
     ),
-    fault(
+    Fault(
         "amplification: groups, what is below all cells lost",
         "        masses[0] += floats.raised(float(special.ndtr(self.cells.ends[0])))\n",
         "",
     ),
-    fault(
+    Fault(
         "amplification: groups, the upper shares of cells lost",
         "        masses[1:] += self.cells.masses[0] * share\n",
         "        masses[1:] = self.cells.masses[0] * share\n",
     ),
-    fault(
+    Fault(
         "amplification: matrices, moves below the lowest state lost",
         "    matrix[:, 0] += below\n",
         "",
     ),
-    fault(
+    Fault(
         "amplification: matrices, the upper ends of states' cells lost",
         "    matrix[:, 1:] += high\n",
         "    matrix[:, 1:] += (1 - 1e-6) * high\n",
     ),
-    fault(
+    Fault(
         "amplification: matrices, the upper ends of sums' cells lose a millionth",
         "        shares = np.concatenate([probabilities - upper, upper], axis=2)\n",
         "        shares = np.concatenate(\n"
@@ -329,6 +340,21 @@ def ask(*, every: bool) -> None:
     print(json.dumps(found))
 
 
+def place_of(folder: pathlib.Path, chosen: Fault) -> tuple[pathlib.Path, str]:
+    """Returns the file that has the old text of a fault, and the code in it.
+
+    Raises:
+        ValueError: If there is no such place, or if there are several.
+    """
+    texts = {path: path.read_text() for path in (folder / PACKAGE).rglob("*.py")}
+    found = [
+        path for path, text in texts.items() for _ in range(text.count(chosen.old))
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{chosen.name}: {len(found)} places, not one.")
+    return found[0], texts[found[0]]
+
+
 def asked(folder: pathlib.Path, *, every: bool) -> dict[str, list[float] | str]:
     """Returns the answers of the package in a folder, as `ask` prints them."""
     done = subprocess.run(
@@ -379,7 +405,8 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        faults.copied(folder)
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=ignore)
         usual = asked(folder, every=options.all)
         print("| fault | |\n|---|---|")
         wrong = any(isinstance(answer, str) for answer in usual.values())
@@ -387,10 +414,10 @@ def main() -> int:
         for chosen in FAULTS:
             if options.only not in chosen.name:
                 continue
-            before = faults.put_in(folder, chosen)
+            path, code = place_of(folder, chosen)
+            path.write_text(code.replace(chosen.old, chosen.new))
             is_refused, text = told(asked(folder, every=options.all), usual)
-            for path, code in before.items():
-                path.write_text(code)
+            path.write_text(code)
             wrong |= not is_refused and chosen.name not in NOT_SEEN
             print(f"| {chosen.name} | {text} |", flush=True)
     return int(wrong)

@@ -1,6 +1,7 @@
 """The house rules: imports point one way, results have one home each."""
 
 import ast
+import functools
 import pathlib
 import re
 
@@ -37,8 +38,18 @@ def home(path):
     return parts[0].removesuffix(".py")
 
 
+@functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    return set(_imports(path))
+
+
+def _imports(path):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             if node.module.split(".")[0] != "dp_accounting_ext":
                 continue
@@ -47,6 +58,7 @@ def imports(path):
                 yield ([*inner, name.name] if inner else [name.name])[0]
 
 
+@functools.cache
 def modules():
     return sorted(PACKAGE.rglob("*.py"))
 
@@ -83,12 +95,12 @@ def test_correlated_noise_is_a_house_of_its_own():
     entries = {"__init__", "command_line", "integrations", "studies"}
     for path in modules():
         if home(path) not in {"correlated"} | entries:
-            assert "correlated" not in set(imports(path)), path
+            assert "correlated" not in imports(path), path
 
 
 def test_the_kernel_knows_no_mechanism():
     for path in (PACKAGE / "kernel").glob("*.py"):
-        assert set(imports(path)) <= {"kernel", "common_types"}
+        assert imports(path) <= {"kernel", "common_types"}
 
 
 def test_a_second_opinion_shares_nothing_but_the_events():
@@ -96,7 +108,7 @@ def test_a_second_opinion_shares_nothing_but_the_events():
     events = r" import dp_event|\.wpm import sampling_event"
     allowed = rf"dp_accounting_ext(\.verify(\.\w+)*|{events})"
     for path in (PACKAGE / "verify").glob("*.py"):
-        assert set(imports(path)) <= {"verify", "dp_event", "wpm"}, path
+        assert imports(path) <= {"verify", "dp_event", "wpm"}, path
         for line in re.findall(
             r"^\s*(?:from|import) dp_accounting_ext.*", path.read_text(), re.M
         ):
@@ -111,6 +123,7 @@ def test_only_the_adapter_reads_private_fields_of_dp_accounting():
             assert not found, path
 
 
+@functools.cache
 def documented_functions():
     """Qualified names of functions and classes whose docstring cites a source."""
     found = {}
@@ -118,8 +131,7 @@ def documented_functions():
     homes |= {path: BENCHMARKS for path in sorted(BENCHMARKS.glob("papers/*.py"))}
     for path, home_of in homes.items():
         name = ".".join(path.relative_to(home_of).with_suffix("").parts)
-        tree = ast.parse(path.read_text())
-        stack = [(node, "") for node in tree.body]
+        stack = [(node, "") for node in tree_of(path).body]
         while stack:
             node, prefix = stack.pop()
             if not isinstance(node, ast.FunctionDef | ast.ClassDef):

@@ -99,21 +99,18 @@ def held(name):
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_nothing_shows_as_its_address_or_as_a_dump_of_numbers(name):
+def test_what_is_held_shows_itself(name):
+    """Not as its address or a dump of numbers; to a notebook as a table or picture."""
     shown = repr(held(name))
     assert " object at 0x" not in shown
     assert len(re.findall(NUMBER, shown)) <= MOST_NUMBERS
-
-
-@pytest.mark.parametrize("name", sorted(HELD.keys() - {"cost"}))
-def test_a_notebook_shows_a_table_or_a_picture(name):
-    shown = held(name)._repr_html_()
-    root = parsed(shown)
-    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
-    assert tags & {"table", "svg"}
-    for table in root.iter("table"):
-        widths = {len(list(row)) for row in table.iter("tr")}
-        assert len(widths) == 1, "rows differ in length"
+    if name != "cost":
+        root = parsed(held(name)._repr_html_())
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert tags & {"table", "svg"}
+        for table in root.iter("table"):
+            widths = {len(list(row)) for row in table.iter("tr")}
+            assert len(widths) == 1, "rows differ in length"
 
 
 def test_cells_are_text_and_never_markup():

@@ -80,6 +80,7 @@ def test_what_it_prints(capsys):
     assert first.count("[") == 3
 
 
+@pytest.mark.nightly
 def test_the_gallerys_pictures_are_drawn(tmp_path, capsys):
     gallery = example("gallery")
     # Few large batches, for which the same curves cost less.
@@ -92,6 +93,7 @@ def test_the_gallerys_pictures_are_drawn(tmp_path, capsys):
     assert "wrote" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_a_small_city(capsys, tmp_path):
     matplotlib.use("Agg")
     picture = tmp_path / "city.png"

@@ -198,7 +198,9 @@ def test_threads_that_compose_lose_no_run():
     assert again.get_epsilon(1e-6) == accountant.get_epsilon(1e-6)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize(
+    "method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)]
+)
 def test_processes_have_the_answers_of_one(method):
     expected = [query(event) for event in SHARED]
     context = multiprocessing.get_context(method)

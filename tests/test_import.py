@@ -60,8 +60,6 @@ def test_it_loads_nothing_but_itself():
     ours = {name for name in loaded if name.split(".")[0] == "dp_accounting_ext"}
     foreign = {name.split(".")[0] for name in loaded} - {"dp_accounting_ext"}
     assert foreign <= sys.stdlib_module_names
-    # A module an idea, each of a hundred lines or so: what they cost is tested above.
-    assert len(ours) <= 110
     assert not {name.split(".")[-1] for name in ours} & SOLVERS
 
 

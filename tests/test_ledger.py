@@ -17,7 +17,7 @@ def ledger(monkeypatch):
     return importlib.import_module("ledger")
 
 
-@pytest.mark.parametrize("sample", [12, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("sample", [6, pytest.param(60, marks=pytest.mark.nightly)])
 def test_answers_are_those_of_a_sample_of_rows(ledger, capsys, sample):
     rows = [row for row in ledger.rows() if row.seconds <= QUICK]
     code = ledger.beside.Revision(CI.parent)

@@ -5,7 +5,6 @@ import functools
 import io
 import os
 import pathlib
-import pickle
 import re
 import shlex
 import subprocess
@@ -14,7 +13,6 @@ import sys
 import command_runner
 import pytest
 
-import dp_accounting_ext as ext
 from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.verify import verification
@@ -64,27 +62,6 @@ def test_there_are_pages():
     assert {page.stem for page in PAGES} >= WITHOUT_PYTHON
 
 
-ANSWERS = {}
-
-
-@pytest.fixture
-def answers_once(monkeypatch):
-    """What two pages ask of the same run is computed once."""
-    for name in ("get_epsilon", "get_epsilon_bounds", "get_true_positive_rate_bounds"):
-        compute = getattr(ext.PLDAccountant, name)
-
-        def answer(accountant, asked, name=name, compute=compute):
-            try:
-                question = pickle.dumps((name, accountant, asked))
-            except pickle.PicklingError:  # Of an event that the page defines.
-                return compute(accountant, asked)
-            if question not in ANSWERS:
-                ANSWERS[question] = compute(accountant, asked)
-            return ANSWERS[question]
-
-        monkeypatch.setattr(ext.PLDAccountant, name, answer)
-
-
 def at_night(values, quick):
     """Returns values to test, of which all but the quick ones only run at night."""
     nightly = pytest.mark.nightly
@@ -98,7 +75,7 @@ FIRST = {ROOT / "README.md", ROOT / "docs" / "index.md"}
 @pytest.mark.parametrize(
     "page", at_night(PAGES, FIRST.__contains__), ids=lambda page: page.stem
 )
-def test_every_python_block_runs(page, own_table, answers_once):
+def test_every_python_block_runs(page, own_table):
     assert bool(blocks(page, "python")) == (page.stem not in WITHOUT_PYTHON)
     run_python(page)
 

@@ -629,8 +629,7 @@ def divergences_of_pairs():
 
 def divergences_of_shifts():
     p = shifted_noise.mixture(((0.0, 0.7), (1.0, 0.3)))
-    pair = shifted_noise.Pair(p, shifted_noise.mixture(((0.0, 1.0),)))
-    (found,) = shifted_noise.rdp([2.0], pair)
+    (found,) = shifted_noise.rdp([2.0], p, shifted_noise.mixture(((0.0, 1.0),)))
     a, b = mpf(0.7), mpf(0.3)
     truth = mpmath.log(a**2 + 2 * a * b + b**2 * mpmath.e)
     # Raised by what it may err by: what that is off by.

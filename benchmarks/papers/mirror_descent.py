@@ -35,14 +35,15 @@ def mirror_descent_base_measure(
     largest = max(float(paid.matrix().max()), np.finfo(float).tiny)
     least, most = math.exp(-epsilon / 2), math.exp(epsilon / 2)
     pace = math.sqrt(2 * (1 + math.log(size)) / steps)
-    points = worst_cases.PointCosts(paid, epsilon)
+    every = np.arange(paid.shape[0])
     current = np.full(size, most / size)
     total = np.zeros(size)
     for _ in range(steps):
         total += current
         scaled = most * current
-        row = np.array([np.argmax(points.values(scaled))])
-        slope = most * points.tangents(scaled, row)[1][0]
+        reached = worst_cases.point_costs(scaled, paid, epsilon, every)
+        row = np.array([reached.argmax()])
+        slope = most * worst_cases.tangents(scaled, paid, epsilon, row)[1][0]
         current = current * np.exp(-pace / (most * largest) * slope)
         mass = float(current.sum())
         current *= min(max(mass, least), most) / mass

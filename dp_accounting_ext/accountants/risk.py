@@ -14,6 +14,7 @@ knows all other records.
 import bisect
 from collections.abc import Callable
 from collections.abc import Sequence
+import functools
 import math
 import textwrap
 from typing import Any
@@ -55,6 +56,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 Bounds = tuple[float, float]
+_checked = functools.partial(pld_accountant.checked, "accountant")
 
 # Certified: a bound on the relative error of a quotient of a few products, and on the
 # change of a success probability by the rounding of a logarithm, for each nat of the
@@ -112,10 +114,11 @@ def _parameter(
 ) -> interface.Mechanism:
     """Reads a mechanism of which only μ or only ρ is known.
 
-    The mechanism below is Gaussian. Its noise is 1 / μ or 1 / √(2ρ), and its mean is
-    one over the noise. At most a root, two quotients and a product are rounded, by
-    2^-53 each, and the root halves an error before it. So with an allowance of four
-    times as much, its μ is at most the known one, and that above is at least it.
+    The Gaussian mechanism with the noise 1 / μ, or 1 / √(2ρ), has this parameter, and
+    its mean is one over the noise. Two quotients, a root (which halves the error of its
+    argument) and a product are rounded, by 2^-53 each: together by less than four times
+    as much. So with noise that is larger by this the mechanism is a lower bound; and
+    with noise that is smaller by this it is an upper bound, if μ is known.
     """
     reader.require_own_relation(event)
     is_mu = isinstance(event, GaussianParameterEvent)
@@ -454,10 +457,6 @@ def in_words(
 def _up(bounds: Bounds) -> str:
     """Returns the upper bound, rounded up to three digits."""
     return f"{float(decimals.rounded_up(bounds[1], _DIGITS)):g}"
-
-
-def _checked(accountant: Any) -> pld_accountant.PLDAccountant:
-    return pld_accountant.checked("accountant", accountant)
 
 
 def _inside(name: str, value: float) -> float:

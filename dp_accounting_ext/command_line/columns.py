@@ -88,7 +88,7 @@ def points(table: tables.Table, options: Options) -> tuple[Places, int]:
             has a cell that is not a number.
     """
     chosen, are_degrees = _coordinates(table, "columns", options, None)
-    rows, numbers, header, dropped = _placed(table, chosen, [], options)
+    rows, numbers, header, dropped = _placed(table, chosen, options)
     left = [at for at in _unindexed(rows) if at not in chosen]
     names = [at for at in left if rows.header[at].casefold() == "name"]
     names += [at for at in left if not rows.has_number(at)]
@@ -104,9 +104,8 @@ def trace(table: tables.Table, places: Places, options: Options) -> Data:
         ValueError: As for `points`.
     """
     chosen, _ = _coordinates(table, "data_columns", options, places)
-    users = _users(table, options)
-    rows, numbers, _, dropped = _placed(table, chosen, users, options)
-    return Data(numbers, rows.texts(users[0]) if users else [], dropped)
+    rows, numbers, _, dropped = _placed(table, chosen, options)
+    return Data(numbers, _labels(rows, options), dropped)
 
 
 def array(table: tables.Table) -> FloatArray:
@@ -156,7 +155,7 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
     users, header = _users(table, options), table.header
     if options.columns is not None:
         chosen = _named(table, "data_columns", options.columns, 2)
-        return _by_name(table, chosen, places, users, options)
+        return _by_name(table, chosen, places, options)
     names, left = set(places.names) - {""}, _unindexed(table)
     if 0 not in left:  # Numbers of rows, unless they are names.
         rows = table.texts(0)
@@ -166,10 +165,10 @@ def masses(table: tables.Table, places: Places, options: Options) -> Data:
     values = [at for at in left if table.has_number(at)]
     wide = [at for at in left if header[at] in names]
     if wide:
-        return _by_column(table, wide, values, places, users, options)
+        return _by_column(table, wide, values, places, options)
     chosen = _name_and_count(table, left, values, places)
     if chosen:
-        return _by_name(table, chosen, places, users, options)
+        return _by_name(table, chosen, places, options)
     is_array = not any(header) or tables.counts([header[at] for at in values])
     if users or not (is_array or len(left) == 1) or len(left) > len(values) + 1:
         remedy = "name the places as the other file does"
@@ -279,6 +278,11 @@ def _users(table: tables.Table, options: Options) -> list[int]:
     return [] if options.user is None else _named(table, "user", options.user, 1)
 
 
+def _labels(table: tables.Table, options: Options) -> list[str]:
+    """Returns the user of each row; nothing if no column has users."""
+    return [user for at in _users(table, options) for user in table.texts(at)]
+
+
 def _coordinates(
     table: tables.Table, option: str, options: Options, like: Places | None
 ) -> tuple[list[int], bool]:
@@ -351,10 +355,10 @@ def _alike(table: tables.Table, values: list[int], like: Places | None) -> list[
 
 
 def _placed(
-    table: tables.Table, chosen: list[int], users: list[int], options: Options
+    table: tables.Table, chosen: list[int], options: Options
 ) -> tuple[tables.Table, FloatArray, list[str], int]:
     """Returns rows with coordinates, these, their names, and how many have none."""
-    drop = options.drop_missing
+    users, drop = _users(table, options), options.drop_missing
     if len(chosen) > 1 or not _is_shape(table, chosen[0]):
         rows, dropped = _complete(table, chosen, users, drop)
         return rows, numbers(rows, chosen), [rows.header[at] for at in chosen], dropped
@@ -393,27 +397,21 @@ def _name_and_count(
 
 
 def _by_name(
-    table: tables.Table,
-    chosen: list[int],
-    places: Places,
-    users: list[int],
-    options: Options,
+    table: tables.Table, chosen: list[int], places: Places, options: Options
 ) -> Data:
     """Returns masses by a column of names and, if there is one, of counts."""
-    name, *counts = chosen
-    names = places.others.get(table.header[name], places.names)
-    _check_names(table, names)
+    (name, *counts), users = chosen, _users(table, options)
+    index = _index(table, places.others.get(table.header[name], places.names))
     rows, dropped = _complete(table, counts, [name, *users], options.drop_missing)
-    index = {word: at for at, word in enumerate(names)}
     where = [index.get(word, -1) for word in rows.texts(name)]
     if -1 in where:
         raise rows.error("a name that no place has", where.index(-1), name)
-    who = rows.texts(users[0]) if users else [""] * len(where)
+    who = _labels(rows, options) or [""] * len(where)
     if counts and len(set(zip(who, where, strict=True))) < len(where):
         remedy = "add its counts up, or name the column of users by --user"
         raise rows.error("a name twice", remedy=remedy)
     weights = _column(rows, counts[0]) if counts else 1.0
-    matrix, labels = per_user(who, where, len(names), weights)
+    matrix, labels = per_user(who, where, len(index), weights)
     return Data(matrix if users else matrix.toarray()[0], labels * len(users), dropped)
 
 
@@ -422,31 +420,32 @@ def _by_column(
     wide: list[int],
     values: list[int],
     places: Places,
-    users: list[int],
     options: Options,
 ) -> Data:
     """Returns masses by the names of columns, each row of which is a user."""
-    _check_names(table, places.names)
+    index = _index(table, places.names)
     for at in values:
         if at not in wide and table.header[at] not in _UNNAMED:
             remedy = f"if it has users, write --user {at + 1}"
             raise table.error("a name that no place has", column=at, remedy=remedy)
-    where = [list(places.names).index(table.header[at]) for at in wide]
+    where = [index[table.header[at]] for at in wide]
+    users = _users(table, options)
     rows, dropped = _complete(table, wide, users, options.drop_missing)
-    labels = rows.texts(users[0]) if users else []
+    labels = _labels(rows, options)
     if len(set(where)) < len(where) or len(set(labels)) < len(labels):
         what = "two rows of one user" if labels else "two columns of one name"
         raise rows.error(what, remedy="add them up")
-    matrix = np.zeros((len(rows.frame), len(places.names)))
+    matrix = np.zeros((len(rows.frame), len(index)))
     matrix[:, where] = numbers(rows, wide)
     return Data(matrix if users or len(matrix) > 1 else matrix[0], labels, dropped)
 
 
-def _check_names(table: tables.Table, names: Sequence[str]) -> None:
-    """Checks that each place has a name of its own."""
-    if not names or len(set(names)) < len(names):
-        raise table.error(
-            "names, but places share some" if names else "names, but places have none",
-            remedy="name the columns of costs, or the lines of points; or write a mass "
-            "for each place, in their order, without names",
-        )
+def _index(table: tables.Table, names: Sequence[str]) -> dict[str, int]:
+    """Returns the place of each name, if each place has a name of its own."""
+    index = {name: at for at, name in enumerate(names)}
+    if not names or len(index) < len(names):
+        remedy = "name the columns of costs, or the lines of points; or write a mass "
+        remedy += "for each place, in their order, without names"
+        kind = "share some" if names else "have none"
+        raise table.error(f"names, but places {kind}", remedy=remedy)
+    return index

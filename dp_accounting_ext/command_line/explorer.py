@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import html
 from typing import Any
+import unicodedata
 
 import numpy as np
 
@@ -52,12 +53,7 @@ p { position: absolute; width: 1px; height: 1px; overflow: hidden; }
 """
 _WAITED_FOR = "…"
 _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
-# Of the names at the curves: curves above this level at the left end have theirs there,
-# the others at this point; the factor between a curve and the name below it.
-_FLAT, _NAMED_AT, _GAP = 1e-2, 14, 2.4
-_GUESSING = "#6B7280"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 # On a telephone the page is as wide as the screen.
 _PAGE = """{% extends base %}
 {% block preamble %}<meta name="viewport" content="width=device-width"><style>
@@ -139,12 +135,8 @@ def written(value: float) -> str:
 
 def spoken(value: float) -> str:
     """Returns a number in words that are read aloud: "10 to the minus 6"."""
-    factor, power, exponent = written(value).rpartition("10⁻")
-    if not power:
-        return written(value)
-    return (
-        f"{factor.replace('·', 'times')}10 to the minus {exponent.translate(_DIGITS)}"
-    )
+    words = unicodedata.normalize("NFKC", written(value))  # 10⁻⁶ becomes 10−6.
+    return words.replace("10−", "10 to the minus ").replace("·", "times")
 
 
 def heading_of(run: training_run.TrainingRun, target: float | None) -> str:
@@ -256,8 +248,7 @@ class Page:
         parts = [panel.pane.HTML("", stylesheets=[_STYLE], **wide) for _ in range(4)]
         head, self._table, self._quote, self._same = parts
         head.object = "<h1>What a run promises</h1>DP-SGD, by certified bounds."
-        figure, self._sources, self._names = _figure()
-        self._drawn: dict[str, curves.Points] = {}
+        figure, self._sources = _figure()
         controls = [self._given, *self._sliders.values(), self._quoted]
         shown = [self._table, figure, self._quote, self._same]
         boxes = [
@@ -347,29 +338,11 @@ class Page:
 
     def _draw(self, scheme: str, curve: curves.Points | str) -> None:
         data: dict[str, Any] = _NO_POINTS
-        self._drawn.pop(scheme, None)
         if not isinstance(curve, str):
-            self._drawn[scheme] = rates, lower, upper = curve
+            rates, lower, upper = curve
             data = {"x": rates, "upper": upper, "name": [scheme] * _POINTS}
             data["lower"] = np.maximum(lower, 1e-300)
         self._sources[scheme].data = data
-        self._names.data = names_of(self._drawn)
-
-
-def names_of(drawn: Mapping[str, curves.Points]) -> dict[str, list[Any]]:
-    """Returns the names of curves and where they are: below, and not on each other."""
-    named: dict[str, list[Any]] = {"x": [2e-5], "y": [7e-6]}
-    named |= {"text": ["guessing"], "color": [_GUESSING]}
-    room: dict[int, float] = {}
-    for scheme, (rates, _, upper) in sorted(
-        drawn.items(), key=lambda item: -float(item[1][2][0])
-    ):
-        at = 1 if upper[0] >= _FLAT else _NAMED_AT
-        room[at] = min(float(upper[at]), room.get(at, 1.0)) / _GAP
-        place = float(rates[at]), room[at], scheme, curves.STYLES[scheme]["color"]
-        for column, value in zip(named.values(), place, strict=True):
-            column.append(value)
-    return named
 
 
 def _stops(low: int, high: int, value: float) -> list[float]:
@@ -421,8 +394,8 @@ def _tell_of_the_end(document: Any) -> None:
         document.config.notify_connection_status = False
 
 
-def _figure() -> tuple[Any, dict[str, Any], Any]:
-    """Returns an empty picture of trade-off curves, their data, and their names."""
+def _figure() -> tuple[Any, dict[str, Any]]:
+    """Returns an empty picture of trade-off curves, and their data."""
     from bokeh import models
     from bokeh import plotting
 
@@ -435,16 +408,15 @@ def _figure() -> tuple[Any, dict[str, Any], Any]:
     tips = [("", "@name"), ("false positives", "@x"), ("members found", "@upper")]
     figure.add_tools(models.HoverTool(tooltips=tips))
     guessing = ends["x_range"], ends["x_range"]
-    figure.line(*guessing, color="#B9BEC6")
+    figure.line(*guessing, color="#B9BEC6", legend_label="guessing")
     sources, dashes = {}, {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
     for scheme, style in curves.STYLES.items():
         of = {"source": models.ColumnDataSource(_NO_POINTS), "color": style["color"]}
         figure.varea("x", "lower", "upper", alpha=0.2, **of)
         line = {"line_dash": dashes[style["linestyle"]], "line_width": 2, **of}
-        figure.line("x", "upper", **line)
+        figure.line("x", "upper", legend_label=scheme, **line)
         sources[scheme] = of["source"]
-    names = models.ColumnDataSource(names_of({}))
-    style = {"text_font_size": "12px", "text_baseline": "middle"}
-    ground = {"background_fill_color": "white", "background_fill_alpha": 0.8}
-    figure.text("x", "y", "text", text_color="color", source=names, **style, **ground)
-    return figure, sources, names
+    # No curve is below that of guessing.
+    figure.legend.update(location="bottom_right", label_text_font_size="12px")
+    figure.legend.update(glyph_width=36, border_line_color=None)
+    return figure, sources

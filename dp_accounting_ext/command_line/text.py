@@ -19,8 +19,7 @@ from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
 
 WIDTH = 80
-# Tuning: the time that is left is estimated once this many are done.
-_FEW = 5
+_FEW = 5  # The time that is left is estimated once so many items are done.
 T = TypeVar("T")
 
 
@@ -88,7 +87,7 @@ class Progress:
             return f"{self._words}, {_duration(seconds)}"
         done, total = self._count
         line = f"{done} of {total} {self._words}, {_duration(seconds)}"
-        if done >= _FEW:  # From fewer, the estimate would be poor.
+        if done >= _FEW:
             line += f", about {_duration(seconds / done * (total - done))} left"
         return line
 

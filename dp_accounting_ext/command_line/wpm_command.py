@@ -332,7 +332,8 @@ def _places(
     """Returns the places of inputs and of outputs, and costs if these are given."""
     if options.points is not None:
         table = _table(options, "points")
-        places, dropped = columns.points(table, _of_table(options, options.columns))
+        of_points = _of_table(options, options.columns)._replace(user=None)
+        places, dropped = columns.points(table, of_points)
         _tell(dropped, table)
         return places, places, None
     for name in ("trace", "public_trace", "metric", "order", "columns"):

@@ -32,7 +32,6 @@ import numpy as np
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.integrations import jax_noise
 from dp_accounting_ext.integrations import jax_strategies
 from dp_accounting_ext.integrations.jax_strategies import from_strategy as from_strategy
 from dp_accounting_ext.validation import fields
@@ -285,7 +284,7 @@ class StrategyAccountant(displays.Displayed):
                 f"{type(planned).__name__} with noise_multiplier "
                 f"{self.noise_multiplier:g}: take the noise and matrix of the plan."
             )
-        jax_noise.refuse_other_noise(
+        jax_strategies.refuse_other_noise(
             plan.noise_addition_transform,
             self._column(),
             self.noise_multiplier * _clip(plan),

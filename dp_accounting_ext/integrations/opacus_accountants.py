@@ -3,7 +3,6 @@
 import abc
 import bisect
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
 import functools
 import itertools
@@ -47,7 +46,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         beforehand.
     """
 
-    kind = opacus_loaders.Kind.POISSON
+    kind, _mechanism = opacus_loaders.Kind.POISSON, "certified"
     neighboring_relation = NeighborRel.ADD_OR_REMOVE_ONE
 
     def __init__(self) -> None:
@@ -228,7 +227,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
     @classmethod
     def mechanism(cls) -> str:
         """Returns the name in Opacus' registry, and in checkpoints."""
-        return "certified"
+        return cls._mechanism
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and marks of the draws."""
@@ -266,18 +265,13 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 f"load_state_dict({{**state_dict, 'mechanism': 'certified'}}), where "
                 f"state_dict = checkpoint['privacy_accountant_state_dict']."
             )
-        before = self._history, self._is_planned
+        ran = [] if self._is_planned else self._history
         seen = fields.sequence("seen", state_dict.get("seen", []))
-        try:
-            super().load_state_dict(state_dict)
-            self._history = _checked_history(self._history)
-            self._is_planned = False
-        except (TypeError, ValueError):
-            self._history, self._is_planned = before
-            raise
+        super().load_state_dict(state_dict)  # It sets the history, which is checked.
+        self._is_planned = False
         self.watched.seen |= set(map(str, seen))
-        forgotten, is_planned = sum(steps for *_, steps in before[0]), before[1]
-        if forgotten and not is_planned and self._history != before[0]:
+        forgotten = sum(steps for *_, steps in ran)
+        if forgotten and self._history != ran:
             warnings.warn(
                 f"load_state_dict forgets {forgotten} steps that ran: ε is that of the "
                 f"checkpoint alone. Where these steps were looked at, as to choose the "
@@ -380,8 +374,8 @@ class _EpochAccountant(CertifiedAccountant):
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
         """Returns the event of an epoch whose first steps ran, with these noises."""
 
-    def _epochs(self) -> Iterator[tuple[int, list[tuple[float, int]]]]:
-        """Yields each epoch's steps, and the noise of those that ran."""
+    def _epochs(self) -> list[tuple[int, list[tuple[float, int]]]]:
+        """Returns each epoch's steps, and the noise of those that ran."""
         epochs: list[tuple[int, list[tuple[float, int]]]] = []
         done = room = 0
         for noise, rate, steps in self._counted:
@@ -402,7 +396,7 @@ class _EpochAccountant(CertifiedAccountant):
                 epochs[-1][1].append((noise, min(stops) - done))
                 room -= min(stops) - done
                 done = min(stops)
-        return iter(epochs)
+        return epochs
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and where draws began."""
@@ -434,7 +428,7 @@ class BallsAndBinsAccountant(_EpochAccountant):
     a loader of `balls_and_bins` does. Everything else is as for `CertifiedAccountant`.
     """
 
-    kind = opacus_loaders.Kind.BALLS_AND_BINS
+    kind, _mechanism = opacus_loaders.Kind.BALLS_AND_BINS, "balls_and_bins"
 
     @staticmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
@@ -447,11 +441,6 @@ class BallsAndBinsAccountant(_EpochAccountant):
         if counts == [num_steps]:
             return dp_event.RandomAllocationEvent(events[0], 1, num_steps)
         return dp_event.ScheduledAllocationEvent(events, counts, num_steps)
-
-    @classmethod
-    def mechanism(cls) -> str:
-        """Returns the name in Opacus' registry, and in checkpoints."""
-        return "balls_and_bins"
 
 
 class ShuffledAccountant(_EpochAccountant):
@@ -468,7 +457,7 @@ class ShuffledAccountant(_EpochAccountant):
         known.
     """
 
-    kind = opacus_loaders.Kind.SHUFFLED
+    kind, _mechanism = opacus_loaders.Kind.SHUFFLED, "shuffled"
     neighboring_relation = NeighborRel.REPLACE_ONE
 
     @staticmethod
@@ -476,11 +465,6 @@ class ShuffledAccountant(_EpochAccountant):
         del num_steps
         # Gaussian noise dominates Gaussian noise of a larger scale.
         return stock.GaussianDpEvent(min(noise for noise, _ in runs))
-
-    @classmethod
-    def mechanism(cls) -> str:
-        """Returns the name in Opacus' registry, and in checkpoints."""
-        return "shuffled"
 
 
 def _steps_of_epoch(rate: float) -> int:

@@ -15,11 +15,9 @@ from typing import Any
 import torch
 
 # Tuning: the relative amount by which the norm of a sum may exceed the sum of its
-# clips, as gradients are summed in single or half precision.
-_ROUNDING = 1e-2
-# Tuning: the relative difference of two clips that are meant to be equal. Opacus
-# computes the clip of all layers in single precision.
-_SAME = 1e-6
+# clips, as gradients are summed in single or half precision; and the difference of two
+# clips that are meant to be equal, as those of layers are added up in single precision.
+_ROUNDING, _SAME = 1e-2, 1e-6
 
 
 @dataclasses.dataclass

@@ -158,8 +158,7 @@ class GaussianMixture(_ShiftMixture):
         q = shifted_noise.mixture(tuple((-shift, weight) for shift, weight in self.q))
         error = shifts.weight_error(self.p) + shifts.weight_error(self.q)
         values = np.maximum(
-            shifted_noise.rdp(orders, shifted_noise.Pair(p, q)),
-            shifted_noise.rdp(orders, shifted_noise.Pair(q, p)),
+            shifted_noise.rdp(orders, p, q), shifted_noise.rdp(orders, q, p)
         )
         # An error of the weights is a factor of Z, so that it also changes Z^α.
         finite = np.minimum(np.array(orders), ratio_moments.HIGHEST_ORDER)

@@ -23,9 +23,9 @@ from dp_accounting_ext.renyi import conversion
 
 Accuracy = interface.Accuracy
 # Tuning: the orders, a factor of 1.023 apart, so that δ = 1e-25 is at most 1 % too
-# large; and the places of the profile.
+# large; and the number of δ between which the profile is a line.
 ORDERS = tuple(float(1 + x) for x in np.geomspace(1e-3, 1e9, 1201))
-_POINTS = 3000
+_POINTS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,23 +160,19 @@ def dominating_pair_of(
     orders, values = orders[np.isfinite(values)], values[np.isfinite(values)]
     if not orders.size:
         return dominating_pair.trivial_pair(Bound.UPPER)
-    # Beyond this, δ may go to the sinks, or masses of Q do not fit a float.
-    low, reach = 0.0, floats.LARGEST_LOSS
-    for _ in range(60):
-        middle = (low + reach) / 2
-        found = conversion.log_deltas(orders, values, np.array([middle])).min()
-        if found <= max(math.log(tail_mass), middle - 640):
-            reach = middle
-        else:
-            low = middle
-    epsilons = np.linspace(0.0, max(reach, 1e-14), _POINTS)
-    # A few places at a time, with all orders.
-    logs = np.concatenate(
+    if not values.any():
+        return dominating_pair.identity_pair(Bound.UPPER)
+    deltas = np.geomspace(1.0, tail_mass, _POINTS)
+    # A few at a time, with all orders.
+    epsilons = np.concatenate(
         [
-            conversion.log_deltas(orders, values, part[:, np.newaxis]).min(axis=1)
-            for part in np.array_split(epsilons, 12)
+            conversion.epsilons(orders, values, part[:, np.newaxis]).min(axis=1)
+            for part in np.array_split(deltas, 12)
         ]
     )
-    if np.isneginf(logs[0]):
-        return dominating_pair.identity_pair(Bound.UPPER)
-    return profile_pairs.symmetric(np.exp(epsilons), np.exp(logs))
+    epsilons = np.maximum.accumulate(epsilons)
+    # Where κ or masses of Q do not fit a float, δ may go to the sinks. Of several δ at
+    # κ = 1 the last is the smallest.
+    kept = (epsilons <= floats.LARGEST_LOSS) & (np.log(deltas) - epsilons > -640)
+    kept[: np.count_nonzero(epsilons == 0) - 1] = False
+    return profile_pairs.symmetric(np.exp(epsilons[kept]), deltas[kept])

@@ -33,7 +33,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.renyi import group_subsampling
+from dp_accounting_ext.renyi import shifted_noise
 
 Coupled = batches.Coupled
 Mechanism = interface.Mechanism
@@ -200,9 +200,7 @@ class Poisson(Scheme):
         if noise is None:
             return None
         rate = self.rate
-        return lambda orders, size: group_subsampling.group_rdp(
-            orders, size, rate, noise
-        )
+        return lambda orders, size: shifted_noise.group_rdp(orders, size, rate, noise)
 
 
 # Every batch is the whole dataset.

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy import special
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
@@ -27,6 +26,9 @@ DominatingPair = dominating_pair.DominatingPair
 # Tuning: with this number of cells, splitting moves ε of a composition by a relative
 # 1e-7.
 _CELLS = 1 << 12
+# Tuning: the larger losses of two outcomes over ε, for bounds from below. The last one
+# is for few runs.
+_SHARES = (0.5, 0.625, 0.75, 0.875, 1 - 2.0**-10)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,17 +48,16 @@ class ExponentialMechanism(interface.OnePairMechanism):
     epsilon: float
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        """Returns the pair of the worst mechanism, or of two outcomes (lower).
+        """Returns the pair of the worst mechanism, or of losses ±ε/2 (lower).
 
         With E = e^{−ε} and E ≤ κ ≤ 1/E, the largest divergence over t is
         H_κ = (1 − √(κE))² / (1 − E). This is convex in κ, and so the profile of a pair:
-        Q(Z > κ) = (√(E/κ) − E) / (1 − E). Its cells are split between their ends. The
-        two outcomes have losses ±ε/2.
+        Q(Z > κ) = (√(E/κ) − E) / (1 − E). Its cells are split between their ends.
         """
         if self.epsilon > floats.LARGEST_LOSS:
             return dominating_pair.trivial_pair(bound)
         if bound is Bound.LOWER:
-            return _two_outcomes(special.expit(-self.epsilon / 2))
+            return _TwoOutcomes(self.epsilon, 0.5).pair(bound, accuracy)
         # Each cell is at most a hundredth of a nat wide.
         number = max(_CELLS, math.ceil(200 * self.epsilon))
         losses = np.linspace(-self.epsilon, self.epsilon, number + 1)
@@ -112,13 +113,44 @@ class ExponentialMechanism(interface.OnePairMechanism):
         return float(ratio_moments.of_outcomes([order], (high, low), losses)[0])
 
     def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
+        """Returns itself and its divergences, or else two outcomes for each of some t.
+
+        In any number of runs, all of them may have two outcomes of the same losses.
+        """
         if bound is Bound.LOWER:
-            return [{self: 1}]
+            return [{_TwoOutcomes(self.epsilon, share): 1} for share in _SHARES]
         values, _ = self.rdp(renyi_bounded.ORDERS)
         return [{self: 1}, {renyi_bounded.RenyiBounded.of(values): 1}]
 
     def claims(self) -> interface.Claims:
         return interface.Claims(self.epsilon, is_symmetric=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _TwoOutcomes(interface.OnePairMechanism):
+    """An exponential mechanism with two outcomes, whose losses are t and t − ε.
+
+    With e_x = e^x − 1, their probabilities are e_{t−ε} / e_{−ε} and e_t / e_ε under P,
+    and e_{ε−t} / e_ε and e_{−t} / e_{−ε} under Q. The scores decide what t is.
+
+    Attributes:
+        epsilon: ε, at most 690.
+        share: t / ε, a sum of a few powers of two.
+    """
+
+    epsilon: float
+    share: float
+
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
+        whole = self.epsilon
+        if bound is Bound.UPPER or whole > floats.LARGEST_LOSS:
+            return dominating_pair.trivial_pair(bound)
+        high, low = whole * self.share, whole * (1 - self.share)
+        up, down = math.expm1(whole), math.expm1(-whole)
+        p = math.expm1(-low) / down, math.expm1(high) / up
+        q = math.expm1(low) / up, math.expm1(-high) / down
+        error = 16 * floats.UNIT_ROUNDOFF * (1 + whole)
+        return output_pairs.of_probabilities(p, q, bound, error=error)
 
 
 def _two_outcomes(lie: float) -> DominatingPair:

@@ -65,8 +65,8 @@ _BINOMIAL_ERROR = 1e-9
 _LEAST_PROBABILITY = 1e-290
 # Tuning: for the noisy number of others, the width of its cells, and how far the cells
 # extend beyond the sizes that matter, both in standard deviations of the noise; and the
-# largest noise at which this number is used.
-_CELL, _BEYOND, _MOST_NOISE = 0.5, 3.0, 20.0
+# least and the largest noise at which this number is used.
+_CELL, _BEYOND, _LEAST_NOISE, _MOST_NOISE = 0.5, 3.0, 1e-3, 20.0
 # Tuning: for a group of more members than the first number, the number of members who
 # leave or join is rounded to a multiple of its size / `_PARTS`, and at most
 # `_MOST_INTERVALS` intervals of the number of others are distinguished. For batches of
@@ -310,7 +310,7 @@ def _noise_released(
     if scheme.is_never_cut():
         return _others_released(scheme, size, removed, inserted)
     most, reach, edges = scheme.batch_size, 0.0, np.zeros(0)
-    if 0 < noise <= _MOST_NOISE:
+    if _LEAST_NOISE <= noise <= _MOST_NOISE:
         # Numbers of others that leave little room for members matter most.
         last = min(size, 4) / noise + _BEYOND
         edges = noise * np.arange(-_BEYOND, last + _CELL, _CELL)

@@ -21,11 +21,14 @@ from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
+_CERTAIN = known_bounds.NonPrivate()
 # Larger means of the number of runs are refused.
 _LARGEST_MEAN = 2.0**53
 
 
-def noise(make: Callable[[float], interface.Mechanism]) -> event_reader.Builder:
+def additive(
+    make: Callable[[float], interface.Mechanism],
+) -> event_reader.Builder:
     """Returns the builder of noise on a sum, from its noise multiplier."""
 
     def read(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
@@ -33,9 +36,6 @@ def noise(make: Callable[[float], interface.Mechanism]) -> event_reader.Builder:
         return make(multiplier / _norms_moved(reader)) if multiplier else _CERTAIN
 
     return read
-
-
-_CERTAIN = known_bounds.NonPrivate()
 
 
 def _norms_moved(reader: event_reader.Reader) -> int:

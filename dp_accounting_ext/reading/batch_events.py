@@ -44,12 +44,7 @@ _MOST_DRAWS = 100_000
 def scheme_of(event: stock.DpEvent) -> tuple[sampling.Scheme, stock.DpEvent]:
     """Reads how an event draws batches, and returns the event that runs on them.
 
-    Args:
-        event: Any event; one that draws no batches runs on the whole dataset.
-
-    Raises:
-        TypeError, ValueError: If a field of the sampling has the wrong type or is out
-            of range.
+    An event that draws no batches runs on the whole dataset.
     """
     if isinstance(event, POISSON_SAMPLES):
         rate = fields.sampling_probability(event.sampling_probability)
@@ -111,12 +106,14 @@ def noise_of(event: stock.DpEvent) -> batch_mechanisms.Noise:
     return batch_mechanisms.Noise(0.0)
 
 
-def truncated(
-    event: stock.TruncatedSubsampledGaussianDpEvent, reader: event_reader.Reader
+def noise_on_batches(
+    event: stock.DpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads a Poisson sample of a Gaussian, cut to a largest batch."""
-    scheme, noise = scheme_of(event)
-    return scheme.one(noise_of(noise), reader.neighboring_relation)
+    """Reads noise, or nothing, on a batch that an event draws."""
+    scheme, inner = scheme_of(event)
+    if isinstance(inner, stock.NoOpDpEvent):
+        return compositions.NO_OP
+    return scheme.one(noise_of(inner), reader.neighboring_relation)
 
 
 def poisson_sampled(
@@ -132,9 +129,7 @@ def poisson_sampled(
             return known_bounds.between(less, more)
         if isinstance(event.event, NOISES):
             # A replaced record moves from one end of its range to the other.
-            if isinstance(event.event, stock.NoOpDpEvent):
-                return compositions.NO_OP
-            return sampling.Poisson(rate).one_replaced(noise_of(event.event))
+            return noise_on_batches(event, reader)
         reader.require(
             event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
         )
@@ -195,13 +190,11 @@ def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mecha
     if is_empty(event):
         return compositions.NO_OP
     scheme = _fixed_size(event)
-    if not isinstance(event.event, NOISES):
-        if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
-            return _zeroed_in_batch_of_any(event, scheme, reader)
-        return _batch_of_any(event, scheme, reader)
-    if isinstance(event.event, stock.NoOpDpEvent):
-        return compositions.NO_OP
-    return scheme.one(noise_of(event.event), reader.neighboring_relation)
+    if isinstance(event.event, NOISES):
+        return noise_on_batches(event, reader)
+    if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
+        return _zeroed_in_batch_of_any(event, scheme, reader)
+    return _batch_of_any(event, scheme, reader)
 
 
 def _batch_of_any(

@@ -270,20 +270,14 @@ def check_counts(
     known: Container[interface.Mechanism] = (),
     num_known: int = 0,
 ) -> int:
-    """Checks that no mechanism runs too often, and that not too many are composed.
+    """Returns the number of different mechanisms, Gaussian and scheduled ones aside.
 
-    Args:
-        counts: Mechanisms, with the number of all runs of each.
-        known: The mechanisms that were counted before.
-        num_known: Their number, Gaussian and scheduled ones aside.
-
-    Returns:
-        The number of all mechanisms that are neither Gaussian nor in a schedule. (All
-        Gaussian mechanisms of a composition are merged into one, and Gaussian ones on
-        samples into few.)
+    All Gaussian mechanisms of a composition are merged into one, and Gaussian ones on
+    samples into few. Mechanisms in `known` are among the `num_known` that were counted
+    before.
 
     Raises:
-        ValueError: If there are too many runs, or too many mechanisms.
+        ValueError: If a mechanism runs too often, or if there are too many mechanisms.
     """
     distinct = num_known
     for part, count in counts.items():

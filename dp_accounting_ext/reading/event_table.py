@@ -22,8 +22,8 @@ from dp_accounting_ext.wpm import sampling_event
 _STOCK: dict[str, event_reader.Builder] = {
     "NoOpDpEvent": lambda event, reader: compositions.NO_OP,
     "NonPrivateDpEvent": lambda event, reader: known_bounds.NonPrivate(),
-    "GaussianDpEvent noise_multiplier": base_events.noise(additive_noise.Gaussian),
-    "LaplaceDpEvent noise_multiplier": base_events.noise(additive_noise.laplace),
+    "GaussianDpEvent noise_multiplier": base_events.additive(additive_noise.Gaussian),
+    "LaplaceDpEvent noise_multiplier": base_events.additive(additive_noise.laplace),
     "DiscreteLaplaceDpEvent noise_parameter sensitivity": base_events.discrete_laplace,
     "DiscreteGaussianDpEvent sigma sensitivity dimension": (
         base_events.discrete_gaussian
@@ -52,7 +52,7 @@ _STOCK: dict[str, event_reader.Builder] = {
         batch_events.fixed_size
     ),
     "TruncatedSubsampledGaussianDpEvent dataset_size sampling_probability "
-    "truncated_batch_size noise_multiplier": batch_events.truncated,
+    "truncated_batch_size noise_multiplier": batch_events.noise_on_batches,
     "RandomAllocationDpEvent event num_selected num_steps": (
         batch_events.random_allocation
     ),

@@ -92,12 +92,7 @@ def group(
 
 
 def largest(event: stock.DpEvent) -> Group:
-    """Returns the largest group in a tree, or a single record.
-
-    Raises:
-        TypeError, ValueError: If a field has the wrong type or is out of range, or if
-            groups tell different splits.
-    """
+    """Returns the largest group in a tree, or a single record."""
     found = ONE_RECORD
     for leaf, _ in event_trees.leaves(event):
         if isinstance(leaf, dp_event.GroupSubsampledEvent):

@@ -14,6 +14,8 @@ Curve = Callable[[Sequence[float]], FloatArray]
 
 # Tuning: orders at which the auxiliary bounds are tried, besides those of the caller.
 _TRIED = (1.1, 1.25, *(x * 2.0**n for n in range(10) for x in (1.5, 2)), math.inf)
+# Tuning: the δ of one run that are told apart.
+_DELTAS = np.geomspace(1.0, 1e-40, 1000)
 
 
 def selection_rdp(
@@ -43,7 +45,7 @@ def selection_rdp(
     # This is log(E K) / (α − 1).
     several = math.log(mean) / slopes
     if math.isinf(shape):
-        bounds = single + mean * _deltas(tried, single) + several
+        bounds = single + mean * _deltas(np.array(tried), single) + several
     else:
         halting = _log_halting(mean, shape)
         inverses = 1 / np.array(tried)
@@ -58,11 +60,13 @@ def selection_rdp(
     return raised
 
 
-def _deltas(tried: Sequence[float], single: FloatArray) -> FloatArray:
-    """Returns δ of one run at ε̂ = log(1 + 1/(α − 1)) for each order."""
-    return np.array(
-        [conversion.delta(tried, single, math.log1p(1 / (a - 1)))[0] for a in tried]
-    )
+def _deltas(tried: FloatArray, single: FloatArray) -> FloatArray:
+    """Returns δ of one run at ε̂ = log(1 + 1/(α − 1)) for each order, rounded up."""
+    known = conversion.epsilons(tried, single, _DELTAS[:, np.newaxis]).min(axis=1)
+    wanted = np.log1p(1 / (tried - 1))
+    known = np.maximum.accumulate(known)
+    found: FloatArray = _DELTAS[np.searchsorted(known, wanted, side="right") - 1]
+    return found
 
 
 def _log_halting(mean: float, shape: float) -> float:

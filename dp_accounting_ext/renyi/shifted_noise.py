@@ -10,21 +10,20 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import ratio_moments
-from dp_accounting_ext.renyi import trapezoid
 
 # Normal tails beyond this many standard deviations are below 1e-56.
 _REACH = 16.0
-# The largest height d in the complex plane that is tried, in standard deviations.
-_HIGHEST = 100.0
 # The logarithm of the largest relative error of the quadrature of a divergence.
 _LOG_ERROR = -40.0
-# Tuning: the largest number of terms of a mixture that are evaluated at once, and in
-# one quadrature.
-_BLOCK = 1 << 20
-_MOST_TERMS = 1 << 22
+# Heights in the complex plane that are tried, over the largest one. That is at most
+# `_HIGHEST` standard deviations.
+_HEIGHTS, _HIGHEST = np.geomspace(1e-4, 0.999, 500), 100.0
+# Limits of memory and time: the largest number of terms of a mixture that are evaluated
+# at once, and in one quadrature.
+_BLOCK, _MOST_TERMS = 1 << 20, 1 << 22
 _LARGEST_EXPONENT = 50.0
 # Orders between two of these numbers share one lattice.
-_BANDS = (8.0, 64.0, 256.0, 1024.0)
+_BANDS = (8.0, 64.0, 256.0, 1024.0, ratio_moments.HIGHEST_ORDER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +33,14 @@ class Mixture:
     Attributes:
         shifts: (n,) values of the shift, at least 0 and increasing.
         log_weights: (n,) logarithms of their probabilities, which sum to one.
+        factors: The number of factors a + b e^{z · range / factors}, with a, b ≥ 0,
+            whose zeros are no nearer to the real line than those of the density over
+            that of N(0, 1). It is 1 for any mixture.
     """
 
     shifts: FloatArray
     log_weights: FloatArray
+    factors: int = 1
 
     @functools.cached_property
     def weights(self) -> FloatArray:
@@ -45,9 +48,9 @@ class Mixture:
         return np.exp(self.log_weights)
 
     @property
-    def range(self) -> float:
-        """The largest shift minus the smallest one."""
-        return float(self.shifts[-1] - self.shifts[0])
+    def spacing(self) -> float:
+        """The largest shift minus the smallest one, over the number of factors."""
+        return float(self.shifts[-1] - self.shifts[0]) / self.factors
 
     def mean(self, power: int = 1) -> float:
         """Returns the mean of the given power of the shift."""
@@ -59,40 +62,37 @@ class Mixture:
         Where the ratio is near one its logarithm keeps the relative accuracy of the
         points.
         """
-        result = np.empty(len(points))
-        rows = max(1, _BLOCK // self.shifts.size)
-        for start in range(0, len(points), rows):
-            block = points[start : start + rows]
-            exponents = np.multiply.outer(block, self.shifts) - self.shifts**2 / 2
-            terms = self.log_weights + exponents
-            largest = terms.max(axis=1)
-            far = largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1))
-            near = np.expm1(np.minimum(exponents, _LARGEST_EXPONENT)) @ self.weights
-            small = exponents.max(axis=1) <= _LARGEST_EXPONENT
-            small &= np.abs(near) <= 0.5
-            result[start : start + rows] = np.where(
-                small, np.log1p(np.where(small, near, 0.0)), far
-            )
-        return result
+        few = np.array_split(points, 1 + points.size * self.shifts.size // _BLOCK)
+        return np.concatenate([self._log_ratio(each) for each in few])
 
-    def last_transition(self, log_share: float, *, first: bool) -> float:
+    def _log_ratio(self, points: FloatArray) -> FloatArray:
+        exponents = np.multiply.outer(points, self.shifts) - self.shifts**2 / 2
+        terms = self.log_weights + exponents
+        largest = terms.max(axis=1)
+        far = largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))
+        near = np.expm1(np.minimum(exponents, _LARGEST_EXPONENT)) @ self.weights
+        small = exponents.max(axis=1) <= _LARGEST_EXPONENT
+        small &= np.abs(near) <= 0.5
+        return np.where(small, np.log1p(np.where(small, near, 0.0)), far)
+
+    def last_transition(self, log_share: float, place: int) -> float:
         """Returns a point x beyond which one component dominates the mixture.
 
         Beyond it the sum of all other components is at most a given share of this one.
 
         Args:
             log_share: The logarithm of the share.
-            first: If True, the component of the smallest shift dominates to the left of
-                −x. If False, that of the largest shift dominates to the right of x.
+            place: 0 if the component of the smallest shift dominates to the left of −x;
+                −1 if that of the largest shift dominates to the right of x.
         """
-        place = 0 if first else -1
         others = np.delete(np.arange(self.shifts.size), place)
         gaps = np.abs(self.shifts[others] - self.shifts[place])
         middles = (self.shifts[others] + self.shifts[place]) / 2
         odds = self.log_weights[others] - self.log_weights[place]
         with np.errstate(over="ignore"):
             needed = (odds + math.log(max(others.size, 1)) - log_share) / gaps
-        return float(np.max(needed + (-middles if first else middles), initial=0.0))
+        signed = needed - middles if place == 0 else needed + middles
+        return float(np.max(signed, initial=0.0))
 
 
 def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
@@ -105,177 +105,211 @@ def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
     return Mixture(ordered[0], np.log(ordered[1]))
 
 
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    """Two mixtures, P with shifts of at least 0, and Q with shifts of at most 0.
+def binomial(members: int, rate: float, noise: float) -> Mixture:
+    """Returns the noise around a binomial number of members, over its deviation σ.
 
-    Q is stored mirrored at zero. The functions p and q are the densities of P and Q
-    relative to that of N(0, 1).
+    With x = e^{z/σ}, its density over that of N(0, 1) is the polynomial Σ_i Binom(i)
+    e^{−i²/2σ²} x^i. All its zeros are negative. Proof: the zeros of Σ Binom(i) x^i are
+    negative. With D = x d/dx and 1/a above the degree, the operators 1 − aD and 1 + aD
+    keep zeros negative by Rolle's theorem. So does their product 1 − a² D², and so does
+    e^{−cD²}, which is the limit of (1 − c D²/n)^n.
+
+    Args:
+        members: The number of members.
+        rate: The probability of each member, in (0, 1).
+        noise: σ.
     """
+    counts = range(members + 1)
+    log_weights = [
+        math.log(math.comb(members, count))
+        + count * math.log(rate)
+        + (members - count) * math.log1p(-rate)
+        for count in counts
+    ]
+    return Mixture(np.array(counts) / noise, np.array(log_weights), max(members, 1))
 
-    p: Mixture
-    q: Mixture
 
-    @property
-    def distance(self) -> float:
-        """The distance between the furthest components of P and Q."""
-        return float(self.p.shifts[-1] + self.q.shifts[-1])
-
-    def unamplified_rdp(self, orders: Sequence[float]) -> FloatArray:
-        """Returns the RDP of the furthest components, a bound for the mixtures."""
-        return ratio_moments.gaussian_rdp(self.distance, orders)
-
-    def log_least_excess(self) -> float:
-        """Returns an estimate of the logarithm of the divergence at small orders.
-
-        The χ² divergence is at least the squared distance of the means, divided by the
-        variance of Q.
-        """
-        apart = max(self.p.mean() + self.q.mean(), floats.SMALLEST_MASS)
-        variance = 1 + max(self.q.mean(2) - self.q.mean() ** 2, 0.0)
-        return min(0.0, 2 * math.log(apart) - math.log(variance))
-
-    def zero_free_width(self) -> float:
-        """Returns a width w such that p and q have no zeros where |Im z| < w.
-
-        There the arguments of the terms of a mixture are less than π apart.
-        """
-        widest = max(self.p.range, self.q.range)
-        return math.pi / widest if widest else math.inf
-
-    def log_q_bent(self, heights: FloatArray) -> FloatArray:
-        """Returns logarithms of lower bounds on |q(x + i d)| / q(x) at heights d.
-
-        Let R be the range of Q's shifts. At height d the arguments of all terms of q
-        lie within an angle of R d. So the size of their sum is at least cos(R d / 2)
-        times the sum of their sizes.
-        """
-        bent: FloatArray = np.log(np.cos(self.q.range * heights / 2))
-        return bent
-
-    def step(self, order: float, log_error: float) -> float:
-        """Returns a step at which ∫ p^α q^{1−α} dN(0, 1) has a small relative error.
-
-        Guarantees:
-            The error is bounded from the growth of the integrand off the real line. At
-            height d, |p| is at most its value on the line, |q| is bounded from below by
-            `log_q_bent`, and the normal density is multiplied by e^{d²/2}.
-        """
-
-        def log_growth(heights: FloatArray) -> FloatArray:
-            return heights**2 / 2 - (order - 1) * self.log_q_bent(heights)
-
-        width = min(self.zero_free_width(), _HIGHEST)
-        return trapezoid.largest_step(log_growth, width, log_error)
-
-    def end_of_transitions(self, order: float) -> float:
-        """Returns a point beyond which one component dominates p, and one dominates q.
-
-        All other components are at most a share 1e-13/α of it. Beyond the point, the
-        component with the largest shift dominates p, and that with the smallest one q.
-        """
-        log_share = -30 - math.log(order)
-        ends = (
-            self.p.last_transition(log_share, first=False),
-            self.q.last_transition(log_share, first=True),
+@functools.lru_cache(maxsize=64)
+def _group_rdp(
+    orders: tuple[float, ...], group_size: int, rate: float, noise: float
+) -> FloatArray:
+    if rate == 0:
+        rows = np.zeros((1, len(orders)))
+    elif noise == 0:
+        rows = np.full((1, len(orders)), np.inf)
+    elif rate == 1:
+        rows = ratio_moments.gaussian_rdp(group_size / noise, orders)[np.newaxis]
+    else:
+        each = [binomial(members, rate, noise) for members in range(group_size + 1)]
+        rows = np.array(
+            [rdp(orders, p, q) for p, q in zip(each, reversed(each), strict=True)]
         )
-        return max(*ends, self.distance + _REACH)
-
-    def log_far_moment(self, order: float, step: float, first: int) -> float:
-        """Returns log of the sum of p^α q^{1−α} over lattice points from `first` on.
-
-        There each mixture is replaced by its dominating component. With s and r the
-        distances of the two from zero, the integrand is a constant times the density of
-        N(α s + (α − 1) r, 1).
-        """
-        slope = order - 1
-        ahead, behind = float(self.p.shifts[-1]), float(self.q.shifts[0])
-        mean = order * ahead + slope * behind
-        if first * step > mean + _REACH:
-            return -math.inf
-        height = (
-            order * float(self.p.log_weights[-1])
-            - slope * float(self.q.log_weights[0])
-            + order * slope * (ahead + behind) ** 2 / 2
-        )
-        start = max(first, math.floor((mean - _REACH) / step))
-        points = step * np.arange(start, math.ceil((mean + _REACH) / step) + 1)
-        density = np.exp(-((points - mean) ** 2) / 2)
-        return height + math.log(step * density.sum() / math.sqrt(2 * math.pi))
-
-    def end_of_mass(self, order: float, log_share: float) -> float:
-        """Returns a point beyond which ∫ p^α q^{1−α} dN is at most e^log_share.
-
-        Let s be the largest shift of P, and −r the random shift of Q. For x ≥ 0, p ≤
-        e^{s x}, and q ≥ e^{−E r x − E r²/2} by Jensen's inequality. So with m = α s +
-        (α − 1) E r the integrand is at most e^{(m² + (α − 1) E r²)/2} times the density
-        of N(m, 1). P's density is the larger one there, so that this bounds the excess
-        as well.
-        """
-        slope = order - 1
-        mean = order * float(self.p.shifts[-1]) + slope * self.q.mean()
-        size = (mean**2 + slope * self.q.mean(2)) / 2
-        return mean + math.sqrt(2 * (size - log_share))
+    rows.setflags(write=False)
+    return rows
 
 
-def rdp(orders: Sequence[float], pair: Pair) -> FloatArray:
+def group_rdp(
+    orders: Sequence[float], group_size: int, sampling_probability: float, noise: float
+) -> FloatArray:
+    """Returns the RDP of Gaussian noise on a Poisson sample, for splits of a group.
+
+    Row K₋ is for the split in which K₋ members are removed and K₊ = K − K₋ inserted. It
+    is the divergence of Σ_i Binom(i | K₋, r) N(i, σ²) from Σ_j Binom(j | K₊, r) N(−j,
+    σ²). The two datasets fix the split. So the rows of several runs are added, and the
+    largest row is taken at the end.
+
+    Args:
+        orders: Rényi orders α ≥ 1, inf included.
+        group_size: The number K of members of the group.
+        sampling_probability: Inclusion probability r of each record, in [0, 1].
+        noise: The noise multiplier σ.
+
+    Returns:
+        A read-only array of K + 1 rows, or of one row if all are equal.
+
+    Guarantees:
+        As for `rdp`. The bound is tight for the mechanism.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.8.
+    """
+    return _group_rdp(
+        tuple(float(order) for order in orders),
+        int(group_size),
+        float(sampling_probability),
+        ratio_moments.noise_within_range(noise),
+    )
+
+
+def rdp(orders: Sequence[float], p: Mixture, q: Mixture) -> FloatArray:
     """Returns the (n,) divergences of P from Q, whose furthest components differ.
 
     Args:
         orders: (n,) Rényi orders α ≥ 1, inf included.
-        pair: P and Q.
+        p: The law P.
+        q: The law Q mirrored at zero, so that its shifts are at least zero, too.
 
     Guarantees:
         No entry is below the truth, and none is above it by more than a relative 1e-10
         (1e-8 at order one). Exceptions are orders above 4096 and lattices of millions
         of points (for many shifts that are far apart, or large orders). There the entry
-        is the divergence of the furthest components.
+        is the divergence of the furthest components, which is a bound as Ψ is jointly
+        convex.
     """
-    result = pair.unamplified_rdp(orders)
-    if pair.p.shifts.size == pair.q.shifts.size == 1:
+    result = ratio_moments.gaussian_rdp(float(p.shifts[-1] + q.shifts[-1]), orders)
+    if p.shifts.size == q.shifts.size == 1:
         return result
     lower = 0.0
-    for upper in (*_BANDS, ratio_moments.HIGHEST_ORDER):
+    for upper in _BANDS:
         band = [place for place, order in enumerate(orders) if lower < order <= upper]
-        if band:
-            result[band] = _quadrature([orders[place] for place in band], pair)
+        above = [max(orders[place], ratio_moments.LOWEST_ORDER) for place in band]
+        found = _quadrature(above, p, q) if band else None
+        if found is not None:
+            result[band] = found
         lower = upper
     return result
 
 
-def _quadrature(orders: Sequence[float], pair: Pair) -> list[float]:
-    """Returns the RDP at orders that share a lattice, by the trapezoidal rule.
+def _quadrature(orders: Sequence[float], p: Mixture, q: Mixture) -> list[float] | None:
+    """Returns the RDP at orders that share a lattice, by the trapezoidal rule, or None.
 
-    Guarantees:
-        No entry is below the truth, because the largest possible error is added. The
-        mean of the excess has three terms: ∫ p^α q^{1−α} dN, the mass of Q and the mass
-        of P. The rule's relative error is at most e^log_error for each. The same amount
-        is added for the integral beyond the last point, if that is not computed.
+    The mean of the excess has three terms: ∫ p^α q^{1−α} dN, the mass of Q and the mass
+    of P, where the functions p and q are densities relative to that of N(0, 1). The
+    rule's relative error is at most e^log_error for each. The largest possible error is
+    added, and the same amount for the integral beyond the last point.
+
+    Returns:
+        The divergences; or None if too many terms would be summed.
     """
     highest = max(orders)
-    lowest = max(min(orders), ratio_moments.LOWEST_ORDER)
-    log_error = _LOG_ERROR + pair.log_least_excess() + min(0.0, math.log(lowest - 1))
-    step = pair.step(highest, log_error)
-    first = math.floor(-(pair.distance + _REACH) / step)
-    end = pair.end_of_transitions(highest)
-    mass_end = pair.end_of_mass(highest, log_error)
+    # The χ² divergence is at least the squared distance of the means, divided by the
+    # variance of Q. It estimates the divergence at small orders.
+    apart = max(p.mean() + q.mean(), floats.SMALLEST_MASS)
+    variance = 1 + max(q.mean(2) - q.mean() ** 2, 0.0)
+    log_error = _LOG_ERROR + min(0.0, 2 * math.log(apart) - math.log(variance))
+    log_error += min(0.0, math.log(min(orders) - 1))
+    step = _step(highest, log_error, p, q)
+    reach = float(p.shifts[-1] + q.shifts[-1]) + _REACH
+    first = math.floor(-reach / step)
+    # Beyond `end` all other components are at most a share 1e-13/α of one of p, and of
+    # one of q.
+    log_share = -30 - math.log(highest)
+    transitions = p.last_transition(log_share, -1), q.last_transition(log_share, 0)
+    end = max(*transitions, reach)
+    mass_end = _end_of_mass(highest, log_error, p, q)
     last = math.ceil(min(end, mass_end) / step)
-    terms = pair.p.shifts.size + pair.q.shifts.size
-    if (last - first) * terms > _MOST_TERMS:
-        unamplified: list[float] = pair.unamplified_rdp(orders).tolist()
-        return unamplified
+    if (last - first) * (p.shifts.size + q.shifts.size) > _MOST_TERMS:
+        return None
     points = np.arange(first, last + 1, dtype=np.float64) * step
-    log_q = pair.q.log_ratio(-points)
+    log_q = q.log_ratio(-points)
     log_masses = log_q - points**2 / 2 + math.log(step / math.sqrt(2 * math.pi))
-    losses = pair.p.log_ratio(points) - log_q
-    above = [max(order, ratio_moments.LOWEST_ORDER) for order in orders]
-    excesses = ratio_moments.log_mean_excesses(above, log_masses, losses)
+    losses = p.log_ratio(points) - log_q
+    excesses = ratio_moments.log_mean_excesses(orders, log_masses, losses)
     result = []
-    for order, excess in zip(above, excesses, strict=True):
+    for order, excess in zip(orders, excesses, strict=True):
+        terms = [excess, log_error + math.log((2 + 2 * order) / (order - 1))]
         if end <= mass_end:
-            far = pair.log_far_moment(order, step, last + 1) - math.log(order - 1)
-            excess = float(np.logaddexp(excess, far))
-        missing = log_error + math.log((2 + 2 * order) / (order - 1))
-        excess = float(np.logaddexp(excess, missing))
-        result.append(ratio_moments.rdp_from_excess(excess, order))
+            far = _log_far_moment(order, step, last + 1, p, q)
+            terms.append(far - math.log(order - 1))
+        raised = float(np.logaddexp.reduce(terms))
+        result.append(ratio_moments.rdp_from_excess(raised, order))
     return result
+
+
+def _step(order: float, log_error: float, p: Mixture, q: Mixture) -> float:
+    """Returns a step at which ∫ p^α q^{1−α} dN(0, 1) has a small relative error.
+
+    The error of this step h, and of any smaller one, is at most 2 M(d) ∫ f /
+    (e^{2πd/h} − 1) if ∫ |f(x ± i b)| dx ≤ M(d) ∫ f(x) dx for every b ≤ d, and f is
+    analytic there. This is solved for h, for the best of a few hundred d. At height d,
+    |p| is at most its value on the line, and the normal density is multiplied by
+    e^{d²/2}. The arguments of both terms of a factor of q are at most s d apart, where
+    s is the spacing of Q. So p and q have no zeros where s d < π, and the size of each
+    factor is at least cos(s d / 2) times its value on the line.
+
+    Source:
+        Trefethen and Weideman 2014, https://doi.org/10.1137/130932132, section 5.
+    """
+    widest = max(p.spacing, q.spacing)
+    heights = min(math.pi / widest if widest else math.inf, _HIGHEST) * _HEIGHTS
+    bent = q.factors * np.log(np.cos(q.spacing * heights / 2))
+    log_growth = heights**2 / 2 - (order - 1) * bent
+    periods = np.logaddexp(0.0, math.log(2.0) + log_growth - log_error)
+    return float(np.max(2 * np.pi * heights / periods))
+
+
+def _end_of_mass(order: float, log_share: float, p: Mixture, q: Mixture) -> float:
+    """Returns a point beyond which ∫ p^α q^{1−α} dN is at most e^log_share.
+
+    Let s be the largest shift of P, and −r the random shift of Q. For x ≥ 0, p ≤
+    e^{s x}, and q ≥ e^{−E r x − E r²/2} by Jensen's inequality. So with m = α s + (α −
+    1) E r the integrand is at most e^{(m² + (α − 1) E r²)/2} times the density of
+    N(m, 1). P's density is the larger one there, so that this bounds the excess as
+    well.
+    """
+    slope = order - 1
+    mean = order * float(p.shifts[-1]) + slope * q.mean()
+    size = (mean**2 + slope * q.mean(2)) / 2
+    return mean + math.sqrt(2 * (size - log_share))
+
+
+def _log_far_moment(
+    order: float, step: float, first: int, p: Mixture, q: Mixture
+) -> float:
+    """Returns log of the sum of p^α q^{1−α} over lattice points from `first` on.
+
+    There each mixture is replaced by its dominating component. With s and r the
+    distances of the two from zero, the integrand is a constant times the density of
+    N(α s + (α − 1) r, 1).
+    """
+    slope = order - 1
+    ahead, behind = float(p.shifts[-1]), float(q.shifts[0])
+    mean = order * ahead + slope * behind
+    if first * step > mean + _REACH:
+        return -math.inf
+    height = order * float(p.log_weights[-1]) - slope * float(q.log_weights[0])
+    height += order * slope * (ahead + behind) ** 2 / 2
+    start = max(first, math.floor((mean - _REACH) / step))
+    points = step * np.arange(start, math.ceil((mean + _REACH) / step) + 1)
+    density = np.exp(-((points - mean) ** 2) / 2)
+    return height + math.log(step * density.sum() / math.sqrt(2 * math.pi))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import io
-import math
 import textwrap
 import time
 from typing import Any
@@ -107,8 +106,8 @@ class Curve(displays.Displayed):
 
     def _display(self) -> displays.Table:
         """A few of the points, from the first to the last."""
-        step = max(1, math.ceil((len(self.x) - 1) / (_MOST_SHOWN - 1)))
-        shown = sorted({*range(0, len(self.x), step), len(self.x) - 1} - {-1})
+        number = min(len(self.x), _MOST_SHOWN)
+        shown = np.linspace(0, len(self.x) - 1, number).astype(int).tolist()
         rows = [
             (
                 f"{self.x[at]:.7g}",
@@ -155,12 +154,7 @@ class Curve(displays.Displayed):
 
     def _draw(self, ax: Any, **style: Any) -> None:
         marks = {"markevery": max(len(self.x) // 8, 1), "markersize": 4, "lw": 1.2}
-        style = {
-            **STYLES[self.sampling],
-            **marks,
-            "label": self.label,
-            **style,
-        }
+        style = STYLES[self.sampling] | marks | {"label": self.label} | style
         # A logarithmic axis cannot show zero.
         line = np.where(np.array(self.upper) > 0, self.upper, np.nan)
         (drawn,) = ax.plot(self.x, line, **style)
@@ -168,8 +162,8 @@ class Curve(displays.Displayed):
         ax.fill_between(
             self.x, bottom, self.upper, color=drawn.get_color(), alpha=0.2, lw=0
         )
-        ax.set(xscale="log", xlabel=_LABELS[self.x_name])
-        ax.set(yscale="log", ylabel=_LABELS[self.y_name])
+        labels = {"xlabel": _LABELS[self.x_name], "ylabel": _LABELS[self.y_name]}
+        ax.set(xscale="log", yscale="log", **labels)
 
 
 class Curves(displays.Displayed, list[Curve]):

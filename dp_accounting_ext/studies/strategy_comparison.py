@@ -44,14 +44,6 @@ NO_AMPLIFICATION = "no amplification"
 FRESH_WINDOWS = "fresh windows"
 MIN_SEP = "b-min-sep"
 
-# Names on the command line.
-OPTIONS: Mapping[str, str] = {
-    "balls-in-bins": BALLS_IN_BINS,
-    "fresh-windows": FRESH_WINDOWS,
-    "b-min-sep": MIN_SEP,
-    "cyclic-poisson": CYCLIC_POISSON,
-    "no-amplification": NO_AMPLIFICATION,
-}
 # What each scheme's bound assumes, and what violates the assumption.
 BROKEN_BY: Mapping[str, str] = {
     BALLS_IN_BINS: "a bin that is drawn again, or known",
@@ -62,6 +54,10 @@ BROKEN_BY: Mapping[str, str] = {
     CYCLIC_POISSON: "draws that are known, or groups that depend on other records; a "
     "record's group may be public",
     NO_AMPLIFICATION: "a record that is in more batches",
+}
+# Names on the command line.
+OPTIONS: Mapping[str, str] = {
+    name.lower().replace(" ", "-"): name for name in BROKEN_BY
 }
 
 _BUFFERED = "blt:"
@@ -245,22 +241,19 @@ def fresh_windows(
     products, _ = strategy.by_distance(entries.size)
     products /= max(noise, 1e-3) ** 2
     grown = np.expm1(np.minimum(products, floats.LARGEST_EXPONENT / 2))
-    best, found = math.inf, (apart, most)
-    for cycles in range(least, most + 1):
-        window = steps // cycles - apart + 1
-        if window > strategies.MOST_BINS:
-            continue
-        near = min(window, grown.size)
-        distances = np.arange(near)
-        pairs = (window - distances) * grown[:near]
-        mean = float(2 * pairs.sum() - pairs[0]) / window**2
-        cost = cycles * math.log1p((share * steps / cycles) ** 2 * mean)
-        if cost < best:
-            best, found = cost, (window, cycles)
-    window, cycles = found
+    windows = {cycles: steps // cycles - apart + 1 for cycles in range(least, most + 1)}
+
+    def cost(cycles: int) -> float:
+        near = grown[: windows[cycles]]
+        pairs = (windows[cycles] - np.arange(near.size)) * near
+        mean = float(2 * pairs.sum() - pairs[0]) / windows[cycles] ** 2
+        return cycles * math.log1p((share * steps / cycles) ** 2 * mean)
+
+    short = [each for each in windows if windows[each] <= strategies.MOST_BINS]
+    cycles = min(short or [most], key=cost)
     probability = min(share * steps / cycles, 1.0)
     return events.WindowedAllocationEvent(
-        tuple(entries.tolist()), noise, window, apart, cycles, probability
+        tuple(entries.tolist()), noise, windows[cycles], apart, cycles, probability
     )
 
 

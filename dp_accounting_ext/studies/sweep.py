@@ -54,20 +54,11 @@ COLUMNS = (*_RUN, "strategy", "epsilon", "fpr")
 # Words that the user's own columns must not contain. For example, `num_groups` is
 # probably a misspelt parameter, which would otherwise keep its default and give a
 # smaller ε.
-_TAKEN = {
-    "batches": "batches_per_record",
-    "epoch": "epochs",
-    "epochs": "epochs",
-    "group": "group_size",
-    "groups": "group_size",
-    "iterations": "num_steps",
-    "sampler": "sampling",
-    "sampling": "sampling",
-    "scheme": "sampling",
-    "steps": "num_steps",
-    "strategies": "strategy",
-    "strategy": "strategy",
-}
+_TAKEN = {"batches": "batches_per_record", "epoch": "epochs", "epochs": "epochs"}
+_TAKEN |= dict.fromkeys(["group", "groups"], "group_size")
+_TAKEN |= dict.fromkeys(["iterations", "steps"], "num_steps")
+_TAKEN |= dict.fromkeys(["sampler", "sampling", "scheme"], "sampling")
+_TAKEN |= dict.fromkeys(["strategies", "strategy"], "strategy")
 _ALIKE = 0.75
 
 

@@ -1,4 +1,9 @@
-"""Checks of what users pass in. Errors name the field, the value and the remedy."""
+"""Checks of what users pass in. Errors name the field, the value and the remedy.
+
+A check returns the value, in the type that its first line says. It raises `TypeError`
+for a value that is of no such type, and `ValueError` for NaN and for what is outside of
+the range that the line names.
+"""
 
 from collections.abc import Sequence
 import math
@@ -20,12 +25,7 @@ MOST_RUNS = 10**9  # Runs of one mechanism, or steps.
 
 
 def real_number(name: str, value: Any) -> float:
-    """Returns the value as a float.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is NaN, or an integer too large for a float.
-    """
+    """Returns the value as a float that is no NaN."""
     if type(value) is float and not math.isnan(value):
         return value  # Nearly all values are floats, for which this is quicker.
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
@@ -44,11 +44,7 @@ def real_number(name: str, value: Any) -> float:
 
 
 def real_numbers(name: str, value: Any) -> FloatArray:
-    """Returns a real number, or an array or list of these, as an array of its shape.
-
-    Raises:
-        TypeError, ValueError: If `real_number` raises for any of them.
-    """
+    """Returns a real number, or an array or list of these, as an array of its shape."""
     if not isinstance(value, np.ndarray | list | tuple):
         return np.asarray(real_number(name, value))
     parts = () if isinstance(value, np.ndarray) else value
@@ -74,12 +70,9 @@ def noise_multiplier(value: Any) -> float:
 
 
 def scale(name: str, value: Any) -> float:
-    """Returns the value as a float.
+    """Returns the value as a float that is 0 or from 1e-60 to 1e60.
 
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is negative or NaN, or its square might leave the range of
-            floats.
+    Its square is in the range of floats.
     """
     number = real_number(name, value)
     if number < 0 or math.isinf(number):
@@ -93,12 +86,7 @@ def scale(name: str, value: Any) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """Returns the value as a float.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not positive and finite.
-    """
+    """Returns the value as a positive and finite float."""
     number = real_number(name, value)
     if not 0 < number < math.inf:
         raise ValueError(f"{name} must be positive and finite. Found {value}.")
@@ -106,12 +94,7 @@ def positive(name: str, value: Any) -> float:
 
 
 def probability(name: str, value: Any) -> float:
-    """Returns the value as a float.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not in [0, 1].
-    """
+    """Returns the value as a float in [0, 1]."""
     number = real_number(name, value)
     if not 0 <= number <= 1:
         raise ValueError(f"{name} must be in [0, 1]. Found {value}.")
@@ -119,12 +102,7 @@ def probability(name: str, value: Any) -> float:
 
 
 def inner_probability(name: str, value: Any) -> float:
-    """Returns the value as a float.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not in (0, 1).
-    """
+    """Returns the value as a float in (0, 1)."""
     number = real_number(name, value)
     if not 0 < number < 1:
         raise ValueError(f"{name} must be in (0, 1). Found {value}.")
@@ -132,14 +110,10 @@ def inner_probability(name: str, value: Any) -> float:
 
 
 def target_deltas(value: Any) -> FloatArray:
-    """Returns δ at which ε is asked for, a number or an array, as an array.
+    """Returns δ in [0, 1], a number or an array, as an array of its shape.
 
     A δ of 1 is one, as dp_accounting's own tests ask for ε there. It promises nothing,
     so that a warning is issued.
-
-    Raises:
-        TypeError: If it is not a real number, or an array of these.
-        ValueError: If one is not in [0, 1].
     """
     deltas = real_numbers("target_delta", value)
     wrong = (deltas < 0) | (deltas > 1)
@@ -157,11 +131,7 @@ def target_deltas(value: Any) -> FloatArray:
 
 
 def number_array(name: str, value: Any) -> npt.NDArray[Any]:
-    """Returns the value as an array, integers as integers.
-
-    Raises:
-        TypeError: If it does not consist of real numbers, or some are masked.
-    """
+    """Returns real numbers as an array, integers as integers; none may be masked."""
     rows = value if isinstance(value, list | tuple) else [value]
     if any(isinstance(row, np.ma.MaskedArray) for row in rows):
         raise TypeError(
@@ -185,12 +155,7 @@ def number_array(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def rates(name: str, value: Any) -> FloatArray:
-    """Returns a number or an array of probabilities as an array of its shape.
-
-    Raises:
-        TypeError: If they are not real numbers.
-        ValueError: If one is not in [0, 1].
-    """
+    """Returns a number or an array of numbers in [0, 1] as an array of its shape."""
     found = number_array(name, value).astype(np.float64)
     outside = ~((found >= 0) & (found <= 1))
     if outside.any():
@@ -199,12 +164,9 @@ def rates(name: str, value: Any) -> FloatArray:
 
 
 def sampling_probability(value: Any) -> float:
-    """Returns the value as a float.
+    """Returns the value as a float that is 0 or from 1e-100 to 1.
 
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not in [0, 1], or so small that products of it are not
-            exact.
+    Products of a few of these are exact but for their rounding.
     """
     rate = probability("sampling_probability", value)
     if 0 < rate < SMALLEST_RATE:
@@ -216,22 +178,12 @@ def sampling_probability(value: Any) -> float:
 
 
 def non_negative_integer(name: str, value: Any) -> int:
-    """Returns the value as an int.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is negative, or no float holds it exactly.
-    """
+    """Returns the value as an int from 0 to 2^53."""
     return _integer(name, value, 0)
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """Returns the value as an int.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is less than one, or no float holds it exactly.
-    """
+    """Returns the value as an int from 1 to 2^53."""
     return _integer(name, value, 1)
 
 
@@ -253,11 +205,7 @@ def _integer(name: str, value: Any, least: int) -> int:
 
 
 def sequence(name: str, value: Any) -> list[Any]:
-    """Returns the value as a list.
-
-    Raises:
-        TypeError: If it is not a sequence, as an iterator is not.
-    """
+    """Returns a sequence, which an iterator is not, as a list."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         return list(value)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
@@ -266,33 +214,21 @@ def sequence(name: str, value: Any) -> list[Any]:
 
 
 def function(name: str, value: Any) -> Any:
-    """Returns the value unchanged.
-
-    Raises:
-        TypeError: If it is not callable.
-    """
+    """Returns something callable, unchanged."""
     if not callable(value):
         raise TypeError(f"{name} must be callable. Found {value!r:.60}.")
     return value
 
 
 def flag(name: str, value: Any) -> bool:
-    """Returns the value as a bool.
-
-    Raises:
-        TypeError: If it is not a bool.
-    """
+    """Returns the value as a bool."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be a bool. Found {value!r:.60}.")
     return bool(value)
 
 
 def neighboring_relation(value: Any) -> privacy_accountant.NeighboringRelation:
-    """Returns the value unchanged.
-
-    Raises:
-        TypeError: If it is not a `NeighboringRelation`.
-    """
+    """Returns a neighboring relation, unchanged."""
     if not isinstance(value, privacy_accountant.NeighboringRelation):
         raise TypeError(
             f"neighboring_relation must be a NeighboringRelation. Found {value!r}."
@@ -301,11 +237,7 @@ def neighboring_relation(value: Any) -> privacy_accountant.NeighboringRelation:
 
 
 def direction(value: Any) -> Direction:
-    """Returns the direction of this name.
-
-    Raises:
-        ValueError: If it is neither "remove" nor "add".
-    """
+    """Returns the direction of this name, "remove" or "add"."""
     if value not in ("remove", "add"):
         raise ValueError(
             f"direction must be 'remove', 'add' or None, for the larger one. "
@@ -315,12 +247,7 @@ def direction(value: Any) -> Direction:
 
 
 def number_of_steps(value: Any) -> int:
-    """Returns the value as an int.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is less than one, or more than can be accounted for.
-    """
+    """Returns the value as an int from 1 to 1e9."""
     total = positive_integer("num_steps", value)
     if total > MOST_RUNS:
         raise ValueError(f"num_steps must be at most {MOST_RUNS}. Found {total}.")
@@ -328,12 +255,7 @@ def number_of_steps(value: Any) -> int:
 
 
 def steps(num_selected: Any, num_steps: Any) -> tuple[int, int]:
-    """Returns both as ints.
-
-    Raises:
-        TypeError: If either is not an integer.
-        ValueError: If not 1 ≤ num_selected ≤ num_steps.
-    """
+    """Returns both as ints, 1 ≤ num_selected ≤ num_steps ≤ 1e9."""
     selected = positive_integer("num_selected", num_selected)
     total = number_of_steps(num_steps)
     if selected > total:

@@ -12,10 +12,8 @@ from dp_accounting import privacy_accountant
 import numpy as np
 
 from dp_accounting_ext.verify import channels
-from dp_accounting_ext.verify import definitions
-from dp_accounting_ext.verify import draws
-from dp_accounting_ext.verify import readers
-from dp_accounting_ext.verify import readings
+from dp_accounting_ext.verify import kinds
+from dp_accounting_ext.verify import mechanisms
 from dp_accounting_ext.verify import sampling
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -53,11 +51,11 @@ def brackets(
     Raises:
         NoTheoremError: If the verification knows no bound for the event.
     """
-    sizes: dict[str, Any] = {"cells": cells, "most": most, "rare": rare}
-    high = readings.readings(readers.READERS, event, relation, Side.HIGH, **sizes)
+    sizes = channels.Sizes(Side.HIGH, cells, most, rare)
+    high = kinds.cases(event, relation, sizes)
     if not high:  # Nothing is confirmed.
-        sizes |= {"cells": cells // _COARSER, "most": most // _COARSER}
-    low = readings.readings(readers.READERS, event, relation, Side.LOW, **sizes)
+        cells, most = cells // _COARSER, most // _COARSER
+    low = kinds.cases(event, relation, channels.Sizes(Side.LOW, cells, most, rare))
     lower, upper = (
         [
             max((_BOUNDS[kind][i](*case, at) for case in cases), default=none)
@@ -97,32 +95,30 @@ def sampled(
     Raises:
         NoTheoremError: If an event in the tree has no definition here.
     """
-    members = max((int(g.group_size) for g in readings.groups(event)), default=1)
+    mechanism, members = kinds.mechanism_of(event), kinds.group_size(event)
     replaced = relation is NeighborRel.REPLACE_ONE
-    if any(g.num_removed not in (None, 0, members) for g in readings.groups(event)):
+    if any(g.num_removed not in (None, 0, members) for g in kinds.groups(event)):
         raise channels.NoTheoremError("no draws where some leave and others join")
-    epsilon = min(questions[0][2], 100.0)
-
-    def table(part: stock.DpEvent, whole: bool) -> draws.Table:
-        asked, split = relation, (members, members * replaced)
-        if not whole:
-            asked = NeighborRel.ADD_OR_REMOVE_ONE if replaced else relation
-            split = (1, 0)
-        cases = readings.Referee(
-            readers.READERS, asked, Side.LOW, cells, most, rare, split, exactly=False
-        ).cases(part)
-        if not cases:
-            raise channels.NoTheoremError(f"no theorem for {type(part).__name__}")
-        best = max(cases, key=lambda c: float(c.delta(epsilon, remove=True)[0]))
-        q, p = (np.array([float(x.mid()) for x in row]) for row in best.rows)
-        return draws.Table.of(q, p, -1.0 if replaced and whole else 0.0)
-
-    reader = definitions.Definitions(members, replaced, table)
-    if not reader.needs_draws(event):
+    several = replaced or members > 1
+    if not mechanism.is_drawn(several=several):
         return [0.0] * len(questions)
+    epsilon = min(questions[0][2], 100.0)
+    sizes = channels.Sizes(Side.LOW, cells, most, rare)
+    whole = mechanisms.Reading(relation, sizes, (members, members * replaced))
+    absent = NeighborRel.ADD_OR_REMOVE_ONE if replaced else relation
+    single = mechanisms.Reading(absent, sizes)
+
+    def table(part: mechanisms.Mechanism, of_all: bool) -> mechanisms.Table:
+        found = (whole if of_all else single).cases(part)
+        if not found:
+            raise channels.NoTheoremError("no theorem for a part")
+        best = max(found, key=lambda c: float(c.delta(epsilon, remove=True)[0]))
+        return mechanisms.Table.of(best, -1.0 if replaced else 0.0)
+
+    drawable = mechanisms.drawable(mechanism, table, several=several)
     return sampling.lower_bounds(
-        reader.of(event),
-        members,
+        drawable,
+        members if mechanism.takes_groups else 1,
         replaced=replaced,
         questions=[sampling.Question(*each) for each in questions],
         seconds=seconds,

@@ -6,11 +6,11 @@ ratio of an output is the second probability over the first. Nothing here uses t
 algorithms of the package: no grid in ε, no tilt, no transform. Numbers are Arb's, which
 have any exponent and carry their own error bounds; floats only choose where to cut.
 
-- An `EXACT` channel is that of the mechanism.
-- A `LOW` channel is a post-processing of it: outputs are merged, which never increases
-  a divergence.
-- The mechanism is a post-processing of a `HIGH` channel: outputs are split in two, of a
-  larger and of a smaller ratio. Merging the two restores the output.
+Every operation here is on one `Side`. A channel of the side `LOW` is a post-processing
+of the mechanism: outputs are merged, which never increases a divergence. The mechanism
+is a post-processing of a channel of the side `HIGH`: outputs are split in two, of a
+larger and of a smaller ratio. Merging the two restores the output. While few outputs
+suffice, nothing is merged or split, and channels of both sides are the mechanism's own.
 
 Ball arithmetic cannot show that two ratios are equal. Outputs whose ratios agree to 100
 bits are merged, and `blur` bounds the resulting error of the logarithm of any ratio.
@@ -31,24 +31,23 @@ from flint import fmpq
 import numpy as np
 
 BITS = 160
-MOST_EXACT = 20_000  # The most outputs of a product of exact channels, before merging.
+MOST_LISTED = 4096  # The most outputs of a product of which none are merged or split.
 _ALIKE = 100  # Ratios that agree to this many bits are treated as equal.
-ROUNDING = 2.0**-50  # Relative error of rounding a logarithm to a float.
+_ROUNDING = 2.0**-50  # Relative error of rounding a logarithm to a float.
 _SHORTEST = 1e-13  # Smallest distance of two nodes, relative to their absolute value.
 ZERO, ONE = arb(0), arb(1)
 Row = list[arb]
 
 
 class Side(enum.Enum):
-    """Whether a channel bounds a mechanism from below, equals it, or from above."""
+    """Whether a mechanism is bounded from below or from above."""
 
     LOW = -1
-    EXACT = 0
     HIGH = 1
 
 
 class TooLargeError(Exception):
-    """An exact channel has too many outputs."""
+    """A product has too many outputs to list them."""
 
 
 class NoTheoremError(Exception):
@@ -56,18 +55,34 @@ class NoTheoremError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How finely a mechanism is bounded, and from which side.
+
+    Attributes:
+        side: The side.
+        cells: The number of cells into which continuous noise is discretized.
+        most: The number of outputs to which channels are reduced.
+        rare: Probability of tails that may be truncated. The side `LOW` drops them; on
+            the side `HIGH` they reveal whether the record is there.
+    """
+
+    side: Side
+    cells: int = 150
+    most: int = 200
+    rare: float = 1e-40
+
+
+@dataclasses.dataclass(frozen=True)
 class Channel:
     """The probabilities of a mechanism's outputs, one row for each dataset.
 
     Attributes:
-        rows: The probabilities without the record, and with it. In `allocations`, row j
-            is for j participations of the record.
-        side: Whether the channel is a lower bound, exact, or an upper bound.
+        rows: The probabilities without the record, and with it. In `lattices`, row j
+            may be for j participations of the record.
         blur: Bound on the absolute error of the logarithm of an output's ratio.
     """
 
     rows: list[Row]
-    side: Side = Side.EXACT
     blur: arb = ZERO
 
     @property
@@ -78,8 +93,8 @@ class Channel:
     def delta(self, epsilon: Any, *, remove: bool) -> tuple[arb, arb]:
         """Returns a lower and an upper bound on δ at ε, in one direction.
 
-        For the mechanism itself, only the lower bound holds if the channel is `LOW`,
-        and only the upper bound if it is `HIGH`.
+        For the mechanism itself, only the lower bound holds if the channel is of the
+        side `LOW`, and only the upper bound if it is of the side `HIGH`.
         """
         q, p = self.rows if remove else self.rows[::-1]
         kappa = ball(epsilon).exp()
@@ -117,19 +132,6 @@ class Channel:
                 return found[0].lower() / slack, found[1].upper() * slack
         return power.lower(), ONE
 
-    def renyi(self, order: Any, *, remove: bool) -> arb:
-        """Returns a lower bound on the Rényi divergence of an order above one."""
-        q, p = self.rows if remove else self.rows[::-1]
-        total, alpha = ZERO, ball(order)
-        for a, b in zip(p, q, strict=True):
-            if a > 0 and not b > 0:
-                return arb("inf") if b == 0 else ZERO
-            if a > 0:
-                total += a * ((alpha - 1) * (a / b).log()).exp()
-        if not total > 0:
-            return ZERO
-        return (total.log() / (alpha - 1) - 2 * alpha * self.blur).lower()
-
 
 def ball(value: Any) -> arb:
     """Returns a number as a ball; a float is converted exactly."""
@@ -142,7 +144,7 @@ def ball(value: Any) -> arb:
 
 
 def exact(without: Sequence[Any], with_record: Sequence[Any]) -> Channel:
-    """Returns the exact channel of two laws on the same outputs."""
+    """Returns the channel of two laws on the same outputs."""
     rows = [[ball(x) for x in law] for law in (without, with_record)]
     return merged(Channel(rows))
 
@@ -193,47 +195,21 @@ NO_OP = exact([1], [1])
 EVERYTHING = exact([1, 0], [0, 1])
 
 
-def bounding(channel: Channel, side: Side) -> Channel:
-    """Returns an exact channel relabeled as a bound, so that it may be reduced."""
-    if channel.side is not Side.EXACT:
-        return channel
-    return dataclasses.replace(channel, side=side)
-
-
-def alike(channels: Sequence[Channel]) -> list[Channel]:
-    """Returns channels all of which are exact, or all of which are bounds on one side.
-
-    If some are bounds, the exact ones among the others are relabeled as such bounds.
-
-    Args:
-        channels: Channels that are exact or bounds; all bounds are on the same side.
-    """
-    sides = {channel.side for channel in channels} - {Side.EXACT}
-    if not sides:
-        return list(channels)
-    (side,) = sides
-    return [bounding(channel, side) for channel in channels]
-
-
 def outer(a: Row, b: Row) -> Row:
     """Returns all products of a mass of a and one of b, in the order of a, then b."""
     return list((arb_mat(len(a), 1, a) * arb_mat(1, len(b), b)).entries())
 
 
-def check_size(one: Channel, other: Channel) -> None:
-    """Raises TooLargeError if the product of exact channels has too many outputs."""
-    if one.side is Side.EXACT and one.size * other.size > MOST_EXACT:
+def listed(one: Channel, other: Channel) -> Channel:
+    """Returns the composition of two mechanisms, of which no outputs are lost.
+
+    Raises:
+        TooLargeError: If there are too many.
+    """
+    if one.size * other.size > MOST_LISTED:
         raise TooLargeError
-
-
-def product(one: Channel, other: Channel, most: int) -> Channel:
-    """Returns the composition of two mechanisms on the same records."""
-    one, other = alike([one, other])
-    check_size(one, other)
-    if one.side is not Side.EXACT:
-        one, other = reduced(one, most), reduced(other, most)
     rows = [outer(a, b) for a, b in zip(one.rows, other.rows, strict=True)]
-    return reduced(Channel(rows, one.side, one.blur + other.blur), most)
+    return merged(Channel(rows, one.blur + other.blur))
 
 
 def sampled(rate: Any, channel: Channel) -> Channel:
@@ -246,35 +222,32 @@ def sampled(rate: Any, channel: Channel) -> Channel:
     return merged(dataclasses.replace(channel, rows=[without, mixed]))
 
 
-def reduced(channel: Channel, most: int) -> Channel:
+def reduced(channel: Channel, side: Side, most: int) -> Channel:
     """Returns a channel on the same side with about `most` outputs, or fewer.
 
-    An exact channel, and a `HIGH` one of more than two rows, is only merged.
+    Raises:
+        TooLargeError: If a `HIGH` channel of more than two rows has more outputs.
     """
-    if channel.side is Side.EXACT:
-        return merged(channel)
     if channel.size <= most:
         return channel
-    if channel.side is Side.HIGH and len(channel.rows) > 2:
-        return merged(channel)
-    apart = Apart.of(channel)
+    if side is Side.HIGH and len(channel.rows) > 2:
+        raise TooLargeError
+    apart = Apart.of(channel, side)
     losses = apart.losses
     if losses.size <= 2:
         return apart.beside([apart.total(i, i + 1) for i in range(losses.size)])
-    marks = _marks(losses, apart.weights, most).tolist()
-    if channel.side is Side.LOW:
+    marks = _marks(losses, apart.weights, most)
+    if side is Side.LOW:
         cuts = itertools.pairwise([0, *marks, losses.size])
         return apart.beside([apart.total(*cut) for cut in cuts])
     nodes = _spread([float(losses[i]) for i in (0, *marks, -1)])
-    columns = [
-        (mass, (mass * ball(node).exp()).upper())
-        for mass, node in zip(apart.split(nodes), nodes.tolist(), strict=True)
-        if mass != 0
-    ]
+    ratios = [ball(node).exp() for node in nodes]
+    masses = apart.split(np.array(nodes), ratios)
+    columns = [(q, (q * r).upper()) for q, r in zip(masses, ratios, strict=True) if q]
     return apart.beside(columns)
 
 
-def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> np.ndarray:
+def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> list[int]:
     """Returns the indices at which sorted outputs are cut.
 
     One third of the cuts is evenly spaced in the cumulated cube roots of the weights,
@@ -289,10 +262,10 @@ def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> np.ndarray:
             np.searchsorted(losses, losses[0] + third * np.ptp(losses)),
         ]
     )
-    return np.unique(marks[(marks > 0) & (marks < losses.size)])
+    return [*map(int, np.unique(marks[(marks > 0) & (marks < losses.size)]))]
 
 
-def _spread(nodes: Sequence[float]) -> np.ndarray:
+def _spread(nodes: Sequence[float]) -> list[float]:
     """Returns nodes that are not too close, the outermost moved a little outwards."""
     margin = _SHORTEST * max(abs(nodes[0]), abs(nodes[-1])) + 1e-27
     kept = [nodes[0] - margin]
@@ -301,7 +274,7 @@ def _spread(nodes: Sequence[float]) -> np.ndarray:
             kept.append(node)
     while len(kept) > 1 and nodes[-1] + margin - kept[-1] <= margin:
         kept.pop()
-    return np.array([*kept, nodes[-1] + margin])
+    return [*kept, nodes[-1] + margin]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -325,7 +298,7 @@ class Apart:
     ends: list[Row]
 
     @classmethod
-    def of(cls, channel: Channel) -> "Apart":
+    def of(cls, channel: Channel, side: Side) -> "Apart":
         """Returns the outputs of a channel, divided in this way."""
         without, with_record = channel.rows[:2]
         ratios = map(operator.truediv, with_record, without)
@@ -334,16 +307,20 @@ class Apart:
         # The midpoint is no number if the error of the ball is infinite.
         is_finite = positive & np.isfinite(losses)
         finite = np.flatnonzero(is_finite)
-        others: dict[Any, Row] = {}
+        ends: dict[Any, Row] = {}
         for i in np.flatnonzero(~is_finite).tolist():
             column = [row[i] for row in channel.rows]
-            if channel.side is Side.HIGH:
+            if side is Side.HIGH:
                 # The output is split into one of zero and one of infinite ratio, whose
                 # masses are rounded up.
-                _add(others, 0, [column[0].abs_upper(), ZERO])
-                _add(others, 1, [ZERO, column[1].abs_upper()])
+                q, p = (x.abs_upper() for x in column)
+                parts = [[q, ZERO], [ZERO, p]]
             else:
-                _add(others, tuple(0 if x == 0 else 1 for x in column), column)
+                parts = [column]
+            for part in parts:
+                key = tuple(x == 0 for x in part)
+                known = ends.get(key, [ZERO] * len(part))
+                ends[key] = [a + b for a, b in zip(known, part, strict=True)]
         order = finite[np.argsort(losses[finite], kind="stable")]
         masses = [np.array([float(x) for x in row]) for row in (without, with_record)]
         return cls(
@@ -351,7 +328,7 @@ class Apart:
             order,
             losses[order],
             np.clip(np.maximum(*masses)[order], 1e-300, 1.0),
-            [end for end in others.values() if any(x != 0 for x in end)],
+            [end for key, end in ends.items() if not all(key)],
         )
 
     def total(self, start: int, stop: int) -> Row:
@@ -365,28 +342,29 @@ class Apart:
         rows = [[each[i] for each in every] for i in range(len(self.channel.rows))]
         return dataclasses.replace(self.channel, rows=rows)
 
-    def split(self, nodes: np.ndarray) -> list[arb]:
-        """Returns Q-masses at nodes of the loss such that merging restores the outputs.
+    def split(self, nodes: np.ndarray, ratios: Sequence[arb]) -> list[arb]:
+        """Returns Q-masses at ratios such that merging restores the outputs.
 
         The outputs between two nodes are split to these nodes. A loss may have been
         rounded to the wrong cell. The ratio is then in the cell after P's mass has
         changed by a factor within `slack`, and each node gets the larger mass that any
         such factor needs.
+
+        Args:
+            nodes: The logarithms of the ratios, rounded to floats; the first may be
+                −∞. All losses are between the outermost.
+            ratios: The ratios.
         """
         cells = np.searchsorted(nodes, self.losses, side="right") - 1
         cells = np.clip(cells, 0, nodes.size - 2)
         masses = [ZERO] * nodes.size
-        for cell in np.unique(cells).tolist():
-            start, stop = np.searchsorted(cells, [cell, cell + 1]).tolist()
+        starts = np.flatnonzero(np.diff(cells, prepend=-1)).tolist()
+        for start, stop in itertools.pairwise([*starts, cells.size]):
+            cell = int(cells[start])
             q, p = self.total(start, stop)
-            low, high = (ball(node).exp() for node in nodes[cell : cell + 2].tolist())
-            reach = ball(ROUNDING) * float(np.abs(nodes[cell : cell + 2]).max())
-            slack = (reach + arb(2) ** -120).exp()
+            low, high = ratios[cell : cell + 2]
+            beside = [abs(node) for node in nodes[cell : cell + 2] if node > -math.inf]
+            slack = (ball(_ROUNDING * max(beside)) + arb(2) ** -120).exp()
             masses[cell] += ((high * q - p / slack) / (high - low)).abs_upper()
             masses[cell + 1] += ((p * slack - low * q) / (high - low)).abs_upper()
         return [mass.upper() for mass in masses]
-
-
-def _add(found: dict[Any, Row], key: Any, column: Sequence[arb]) -> None:
-    known = found.get(key, [ZERO] * len(column))
-    found[key] = [a + b for a, b in zip(known, column, strict=True)]

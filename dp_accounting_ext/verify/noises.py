@@ -1,10 +1,10 @@
-"""Channels of discretized noise around random shifts, and of discrete mechanisms."""
+"""Channels of noise around random sums, with outputs cut into cells."""
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import fractions
 import functools
 import itertools
+import math
 from typing import Any
 
 from flint import arb
@@ -14,9 +14,104 @@ from dp_accounting_ext.verify import channels
 
 # Shifts and their probabilities, which may be balls if there is no upper bound.
 Shifts = tuple[tuple[float, Any], ...]
+Law = Sequence[tuple[arb, arb]]
 Side = channels.Side
-_MOST_BITS = 2048  # The most extra bits of precision to separate ratios.
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
+_MOST_BITS = 2048  # The most extra bits of precision to separate ratios.
+# Tuning: the most values of the normal distribution for one channel; and the least
+# number of cells.
+_MOST_TAILS, _FEWEST_CELLS = 200_000, 200
+
+
+def noise(
+    kind: str, scale: float, p: Shifts, q: Shifts, sizes: channels.Sizes
+) -> channels.Channel:
+    """Returns the channel of noise around random sums.
+
+    Args:
+        kind: "gaussian" or "laplace".
+        scale: The scale of the noise, in norms of a record.
+        p: (value, probability) of the sum with the record, in norms of a record.
+        q: The same without the record. On the side `HIGH` no value is above one of p's.
+        sizes: How finely the channel is bounded. A `LOW` channel releases the cell of
+            the output. In a `HIGH` channel each cell is split into the two ratios at
+            its ends.
+
+    Raises:
+        NoTheoremError: If the ratios are found to decrease, for `HIGH`.
+    """
+    if scale == 0:
+        places = sorted({shift for law in (p, q) for shift, _ in law})
+        laws = [
+            [sum((ball(w) for s, w in law if s == place), ZERO) for place in places]
+            for law in (q, p)
+        ]
+        return channels.exact(*laws)
+    # A ball that may be zero counts.
+    p, q = (
+        tuple((shift, w) for shift, w in law if isinstance(w, arb) or w)
+        for law in (p, q)
+    )
+    widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
+    # Large shifts need finer cells, because ratios change faster.
+    cells = min(int(sizes.cells * (1 + widest / 3)), 4 * sizes.cells)
+    # A normal variable exceeds this number with probability below `rare`.
+    reach = math.ceil(math.sqrt(-2 * math.log(sizes.rare)))
+    cells = cells * max(reach, 12) // 12
+    # The time for each cell grows with the number of shifts.
+    cells = min(cells, max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS))
+    # Balls cannot be looked up.
+    balls = any(isinstance(w, arb) for law in (p, q) for _, w in law)
+    make = cached.__wrapped__ if balls else cached
+    return make(kind, scale, p, q, sizes.side, cells, reach)
+
+
+@functools.lru_cache(maxsize=128)
+def cached(
+    kind: str, scale: float, p: Shifts, q: Shifts, side: Side, cells: int, reach: int
+) -> channels.Channel:
+    """Returns the channel of `noise`, of about as many cells.
+
+    They extend beyond the shifts by `reach` scales of the noise.
+    """
+    # Ratios of adjacent cells may differ as little as the smallest weight or shift.
+    more = 0
+    if side is Side.HIGH:
+        weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
+        weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
+        bits = [w.denominator.bit_length() - w.numerator.bit_length() for w in weights]
+        more = 2 * max(min(max(bits), _MOST_BITS), 0)
+    with ctx.workprec(ctx.prec + more):
+        unit = ONE / ball(scale)
+        laws = [[(ball(s) * unit, ball(w)) for s, w in law] for law in (q, p)]
+        shifts = [ball(s) * unit for s in sorted({s for law in (q, p) for s, _ in law})]
+        # The ratio of Laplace noise is constant beyond the shifts.
+        beyond = ball(reach) if kind == "gaussian" else ZERO
+        start, stop = shifts[0] - beyond, shifts[-1] + beyond
+        inner = [(start + (stop - start) * i / cells).mid() for i in range(cells + 1)]
+        if kind == "laplace":
+            inner = [*inner[1:-1], *(x.mid() for x in shifts)]
+        inner.sort(key=float)
+        # Equal edges are kept only once.
+        edges = [b for a, b in itertools.pairwise([inner[0] - 1, *inner]) if b > a]
+        masses = []
+        for law in laws:
+            each = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
+            masses.append([sum(column, ZERO) for column in zip(*each, strict=True)])
+        columns, blur = [*zip(*masses, strict=True)], ZERO
+        if side is Side.HIGH:
+            columns, blur = _split(kind, laws, edges, columns)
+    kept = [(a, b) for a, b in columns if a > 0 or b > 0 or side is Side.HIGH]
+    return channels.Channel([[column[i] for column in kept] for i in (0, 1)], blur)
+
+
+def _masses(kind: str, shift: arb, edges: Sequence[arb]) -> list[arb]:
+    """Returns the probabilities of the cells, each as a difference of smaller tails."""
+    tails = [(ZERO, ONE), *(_tails(kind, x - shift) for x in edges), (ONE, ZERO)]
+    return [
+        right[0] - left[0] if right[0] < left[1] else left[1] - right[1]
+        for left, right in itertools.pairwise(tails)
+    ]
 
 
 def _tails(kind: str, x: arb) -> tuple[arb, arb]:
@@ -29,117 +124,12 @@ def _tails(kind: str, x: arb) -> tuple[arb, arb]:
     return (1 - beyond, beyond) if x >= 0 else (beyond, 1 - beyond)
 
 
-def _masses(kind: str, shift: arb, edges: Sequence[arb]) -> list[arb]:
-    """Returns the probabilities of the cells, each as a difference of smaller tails."""
-    tails = [(ZERO, ONE), *(_tails(kind, x - shift) for x in edges), (ONE, ZERO)]
-    return [
-        right[0] - left[0] if right[0] < left[1] else left[1] - right[1]
-        for left, right in itertools.pairwise(tails)
-    ]
-
-
-def _log_density(kind: str, x: arb) -> arb:
-    return -x * x / 2 if kind == "gaussian" else -abs(x)
-
-
-def without_noise(p: Shifts, q: Shifts) -> channels.Channel:
-    """Returns the channel that releases a random sum without noise."""
-    places = sorted({shift for law in (p, q) for shift, _ in law})
-
-    def masses(law: Shifts) -> Iterator[Any]:
-        # Fractions, or balls, which a sum from 0 would not mix.
-        for place in places:
-            first, *others = [w for s, w in law if s == place] or [
-                fractions.Fraction(0)
-            ]
-            yield sum(others, first)
-
-    laws = [*masses(q)], [*masses(p)]
-    return channels.exact(*laws)
-
-
-@functools.lru_cache(maxsize=128)
-def noise(
-    kind: str,
-    scale: float,
-    p: Shifts,
-    q: Shifts,
-    side: Side,
-    *,
-    cells: int = 200,
-    reach: float = 12.0,
-) -> channels.Channel:
-    """Returns the channel of noise around random shifts, with outputs cut into cells.
-
-    Args:
-        kind: "gaussian" or "laplace".
-        scale: The scale of the noise, in norms of a record.
-        p: (shift, probability) with the record, shifts in norms of a record.
-        q: The same without the record. For `HIGH` no shift is above one of p's.
-        side: A `LOW` channel releases the cell of the output. In a `HIGH` channel each
-            cell is split into the two ratios at its ends.
-        cells: The approximate number of cells.
-        reach: How far cells extend beyond the shifts, in scales of the noise.
-
-    Raises:
-        NoTheoremError: If the ratios are found to decrease, for `HIGH`.
-    """
-    # Ratios of adjacent cells may differ as little as the smallest weight or shift.
-    more = 0
-    if side is Side.HIGH:
-        weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
-        weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
-        bits = [w.denominator.bit_length() - w.numerator.bit_length() for w in weights]
-        more = 2 * max(min(max(bits), _MOST_BITS), 0)
-    with ctx.workprec(ctx.prec + more):
-        return _noise(kind, scale, p, q, side, cells, reach)
-
-
-def _noise(
-    kind: str,
-    scale: float,
-    p: Shifts,
-    q: Shifts,
-    side: Side,
-    cells: int,
-    reach: float,
-) -> channels.Channel:
-    unit = ONE / ball(scale)
-    laws = [[(ball(s) * unit, ball(w)) for s, w in law] for law in (q, p)]
-    places = sorted({s for law in (q, p) for s, _ in law})
-    shifts = [ball(s) * unit for s in places]
-    # The ratio of Laplace noise is constant beyond the shifts.
-    beyond = ball(reach) if kind == "gaussian" else ZERO
-    start, stop = shifts[0] - beyond, shifts[-1] + beyond
-    inner = [(start + (stop - start) * i / cells).mid() for i in range(cells + 1)]
-    kinks = shifts if kind == "laplace" else []
-    if kind == "laplace":
-        inner = inner[1:-1]
-    edges = sorted([*inner, *(x.mid() for x in kinks)], key=float)
-    edges = [
-        b for a, b in itertools.pairwise([edges[0] - 1, *edges]) if b > a
-    ]  # Equal edges are kept only once.
-    masses = []
-    for law in laws:
-        each = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
-        masses.append([sum(column, ZERO) for column in zip(*each, strict=True)])
-    blur = ZERO
-    if side is Side.HIGH:
-        masses, blur = _split(kind, laws, edges, masses)
-    kept = [
-        i
-        for i in range(len(masses[0]))
-        if masses[0][i] > 0 or masses[1][i] > 0 or side is Side.HIGH
-    ]
-    return channels.Channel([[row[i] for i in kept] for row in masses], side, blur)
-
-
 def _split(
     kind: str,
-    laws: Sequence[Sequence[tuple[arb, arb]]],
+    laws: Sequence[Law],
     edges: Sequence[arb],
-    masses: Sequence[Sequence[arb]],
-) -> tuple[list[list[arb]], arb]:
+    columns: Sequence[tuple[arb, arb]],
+) -> tuple[list[tuple[arb, arb]], arb]:
     """Returns the columns of the cells, each split into the ratios at its ends.
 
     The ratio increases with the output, so that all ratios in a cell are between those
@@ -149,7 +139,13 @@ def _split(
     """
 
     def ratio(x: arb) -> arb:
-        logs = [[(_log_density(kind, x - s), w) for s, w in law] for law in laws]
+        logs = [
+            [
+                (-((x - s) ** 2) / 2 if kind == "gaussian" else -abs(x - s), w)
+                for s, w in law
+            ]
+            for law in laws
+        ]
         top = max((log for law in logs for log, _ in law), key=float)
         below, above = (
             sum((w * (log - top).exp() for log, w in law), ZERO) for law in logs
@@ -159,7 +155,7 @@ def _split(
     ratios = [ratio(x) for x in edges]
     found: list[tuple[arb, arb]] = []
     blur = ZERO
-    for i, (mass_q, mass_p) in enumerate(zip(*masses, strict=True)):
+    for i, (mass_q, mass_p) in enumerate(columns):
         if kind == "laplace" and i in (0, len(edges)):
             found.append((mass_q, mass_p))  # One ratio.
             continue
@@ -178,39 +174,4 @@ def _split(
         upper = ((mass_p - low * mass_q) / (high - low)).abs_upper()
         lower = ((high * mass_q - mass_p) / (high - low)).abs_upper()
         found += [(lower, (low * lower).upper()), (upper, (high * upper).upper())]
-    return [[column[i] for column in found] for i in (0, 1)], blur
-
-
-def discrete_laplace(parameter: float, sensitivity: int) -> channels.Channel:
-    """Returns the channel of the discrete Laplace mechanism.
-
-    The outputs beyond either center have the same ratio, and are merged.
-    """
-    decay = (-ball(parameter)).exp()
-    scale = (1 - decay) / (1 + decay)
-
-    def law(center: int) -> list[arb]:
-        # Outputs at most 0, those from 1 to s − 1, and those at least s.
-        inner = [scale * decay ** abs(x - center) for x in range(1, sensitivity)]
-        tails = [decay ** abs(x - center) / (1 + decay) for x in (0, sensitivity)]
-        return [tails[0], *inner, tails[1]]
-
-    return channels.exact(law(0), law(sensitivity))
-
-
-def randomized_response(
-    noise_parameter: float, num_buckets: int, *, replace_one: bool
-) -> channels.Channel:
-    """Returns the channel of randomized response over a number of buckets.
-
-    The record is in the first bucket. Without it the answer is uniform, or, with
-    `replace_one`, that of a record in the last bucket.
-    """
-    p = fractions.Fraction(noise_parameter)
-    other = p / num_buckets
-    honest = [other] * num_buckets
-    honest[0] += 1 - p
-    without = [fractions.Fraction(1, num_buckets)] * num_buckets
-    if replace_one:
-        without = honest[::-1]
-    return channels.exact(without, honest)
+    return found, blur

@@ -290,4 +290,4 @@ def _arithmetic() -> Iterator[tuple[Any, type[Exception]]]:
         try:
             yield brackets, channels.NoTheoremError
         finally:
-            noises.noise.cache_clear()
+            noises.cached.cache_clear()

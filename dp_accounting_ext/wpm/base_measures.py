@@ -176,14 +176,14 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    points = worst_cases.PointCosts(paid, privacy)
+    every = np.arange(paid.shape[0])
     added = max(_FEWEST_TANGENTS, _TANGENTS // paid.shape[1])
 
     def tangents(most: FloatArray, lower: float) -> Tangents:
-        worst = points.values(most)
+        worst = worst_cases.point_costs(most, paid, privacy, every)
         above = min(max(np.count_nonzero(worst > lower), 1), added)
         rows = np.argsort(-worst, kind="stable")[:above]
-        found = points.tangents(most, rows)
+        found = worst_cases.tangents(most, paid, privacy, rows)
         return float(worst.max()), *found, np.zeros(rows.size, dtype=np.intp)
 
     return _cutting_planes(
@@ -233,7 +233,7 @@ def learn_base_measure(
         # The least g·q over the polytope is the maximum over τ of
         # τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
         allowed = ldp_polytope.LdpPolytope(least * most, most)
-        solver = exact_projection.make_solver(paid, allowed, _USER_GAP)
+        solver = exact_projection.ExactSolver(paid, allowed, _USER_GAP)
         values, intercepts, slopes = [], [], []
         for place in range(len(users)):
             inputs, masses = users.row(place)

@@ -17,8 +17,6 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 # mass are the last to get more than their least mass, all of them together.
 _NEXT_TO_NOTHING = 1e-150
 _STEPS = 300  # Far more than Newton's method takes.
-# Tuning: the number of costs in a block.
-_TOGETHER = 1 << 21
 
 
 class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -89,21 +87,12 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
 
     def __init__(self, cost: Any, epsilon: float) -> None:
         paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-        inputs, outputs = paid.shape
-        step = max(1, _TOGETHER // outputs)
-        parts = [np.arange(inputs)[at : at + step] for at in range(0, inputs, step)]
-        low, high = np.full(outputs, np.inf), np.zeros(outputs)
-        for part in parts:
-            rows = paid.rows(part)
-            low = np.minimum(low, rows.min(axis=0))
-            high = np.maximum(high, rows.max(axis=0))
-        sensitivity = float((high - low).max())
+        rows = paid.matrix()
+        sensitivity = float(np.ptp(rows, axis=0).max())
         self._rate = privacy / (2 * sensitivity) if sensitivity > 0 else 0.0
         # The logarithm of a probability is concave in the input, so that it is least at
         # a single point.
-        least = np.full(outputs, np.inf)
-        for part in parts:
-            least = np.minimum(least, self._laws(paid.rows(part)).min(axis=0))
+        least = self._laws(rows).min(axis=0)
         super().__init__(paid, privacy, math.exp(privacy / 2) * least)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:

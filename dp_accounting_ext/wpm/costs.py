@@ -24,6 +24,8 @@ from dp_accounting_ext.wpm import checks
 # The mean radius of the Earth, in kilometres (IUGG).
 EARTH_RADIUS = 6371.0088
 MOST_LATITUDE, MOST_LONGITUDE = 90, 360
+# Tuning: the number of costs, or of masses, that are held at once.
+TOGETHER = 1 << 21
 
 
 class TransportCost(abc.ABC):
@@ -386,17 +388,13 @@ class GraphCost(TransportCost):
                 f"Found shape {found.shape}."
             )
         # Sparse matrices add up parallel edges, so that only the shortest is kept.
-        ends = np.sort(pairs, axis=1)
-        order_of = np.lexsort((found, ends[:, 1], ends[:, 0]))
-        _, first = np.unique(ends[order_of], axis=0, return_index=True)
-        kept = order_of[first]
-        size = int(pairs.max()) + 1
-        return cls(
-            sparse.csr_matrix(
-                (found[kept], (ends[kept, 0], ends[kept, 1])), shape=(size, size)
-            ),
-            order=order,
+        shortest = np.argsort(found, kind="stable")
+        ends, first = np.unique(
+            np.sort(pairs, axis=1)[shortest], axis=0, return_index=True
         )
+        size = int(pairs.max()) + 1
+        table = found[shortest[first]], (ends[:, 0], ends[:, 1])
+        return cls(sparse.csr_matrix(table, shape=(size, size)), order=order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = np.asarray(inputs, dtype=np.intp)

@@ -122,8 +122,8 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
         if self._entropic is not None:
             return super()._point_costs(inputs)
-        points = worst_cases.PointCosts(self._cost, self._epsilon)
-        return points.values(self._polytope.upper, inputs)
+        most = self._polytope.upper
+        return worst_cases.point_costs(most, self._cost, self._epsilon, inputs)
 
     def _excess(self, cost: float) -> float:
         is_solved = self._entropic is None and not self._is_linear
@@ -131,7 +131,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 
     @functools.cached_property
     def _exact(self) -> exact_projection.ExactSolver:
-        return exact_projection.make_solver(self._cost, self._polytope, self._gap)
+        return exact_projection.ExactSolver(self._cost, self._polytope, self._gap)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         if self._entropic is not None:

@@ -24,48 +24,34 @@ class PrivateRows:
     """Represents n distributions of k inputs, and shows none of them when printed.
 
     Attributes:
-        starts: (n + 1,) the index at which each user's entries begin, and the index at
-            which those of the last user end.
-        inputs: (entries,) the inputs that hold mass, increasing for each user.
-        masses: (entries,) their positive masses, which sum to one for each user.
-        size: The number k of inputs.
+        table: (n, k) SciPy CSR matrix of positive masses, which sum to one in each row.
         is_batch: Whether the argument was a batch of rows, and not a single user.
     """
 
-    starts: IndexArray
-    inputs: IndexArray
-    masses: FloatArray
-    size: int
+    table: Any
     is_batch: bool
 
     def __len__(self) -> int:
-        return self.starts.size - 1
+        return int(self.table.shape[0])
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} of {self.size} inputs, private)"
+        size = self.table.shape[1]
+        return f"{type(self).__name__}({len(self)} of {size} inputs, private)"
 
     @classmethod
     def of_points(cls, inputs: IndexArray, size: int) -> "PrivateRows":
         """Returns a user for each of some inputs, who has all mass there."""
-        starts = np.arange(inputs.size + 1)
-        return cls(starts, inputs, np.ones(inputs.size), size, True)
+        entries = np.ones(inputs.size), inputs, np.arange(inputs.size + 1)
+        return cls(sparse.csr_matrix(entries, shape=(inputs.size, size)), True)
 
     def row(self, user: int) -> tuple[IndexArray, FloatArray]:
-        """Returns the inputs and the masses of one user."""
-        part = slice(self.starts[user], self.starts[user + 1])
-        return self.inputs[part], self.masses[part]
+        """Returns the inputs that hold mass, increasing, and the masses of one user."""
+        part = slice(*self.table.indptr[user : user + 2])
+        return self.table.indices[part].astype(np.intp), self.table.data[part]
 
     def part(self, begin: int, end: int) -> "PrivateRows":
         """Returns some consecutive users, as a batch; `end` may be beyond the last."""
-        end = min(end, len(self))
-        first, last = self.starts[begin], self.starts[end]
-        return PrivateRows(
-            self.starts[begin : end + 1] - first,
-            self.inputs[first:last],
-            self.masses[first:last],
-            self.size,
-            True,
-        )
+        return PrivateRows(self.table[begin:end], True)
 
 
 def read(name: str, value: Any, size: int) -> PrivateRows:
@@ -101,50 +87,29 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
             f"{name} must have a mass for each of the {size} inputs: shape ({size},), "
             f"or (n, {size}) for a batch. Found shape {shape}."
         )
-    starts, inputs, entries = _entries(
-        found if len(shape) == 2 else found.reshape((1, size))
-    )
-    if not ((entries >= 0) & (entries < np.inf)).all():
+    # This is a copy. Zeros are dropped, and entries that are stored twice are added, as
+    # numbers that do not overflow.
+    given = sparse.coo_matrix(found if len(shape) == 2 else found.reshape((1, size)))
+    entries = given.data.astype(np.float64)
+    table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
+    table.eliminate_zeros()
+    if not ((table.data >= 0) & (table.data < np.inf)).all():
         raise ValueError(
             f"{name} must be non-negative and finite. Found an entry that is not."
         )
-    masses = _shares(name, entries, starts, counted=found.dtype.kind in "iu")
-    return PrivateRows(starts, inputs, masses, size, len(shape) == 2)
-
-
-def _entries(table: Any) -> tuple[IndexArray, IndexArray, FloatArray]:
-    """Returns where rows start, and columns and values of the nonzero entries."""
-    if isinstance(table, np.ndarray):
-        users, inputs = np.nonzero(table)
-        starts = np.searchsorted(users, np.arange(len(table) + 1))
-        return starts, inputs, table[users, inputs].astype(np.float64)
-    # This is a copy. Zeros are dropped, and entries that are stored twice are added, as
-    # numbers that do not overflow. (In some versions of SciPy `astype` adds them
-    # before.)
-    given = table.tocoo()
-    entries = given.data.astype(np.float64)
-    rows = sparse.csr_matrix((entries, (given.row, given.col)), shape=table.shape)
-    rows.eliminate_zeros()
-    return rows.indptr.astype(np.intp), rows.indices.astype(np.intp), rows.data
-
-
-def _shares(
-    name: str, entries: FloatArray, starts: IndexArray, *, counted: bool
-) -> FloatArray:
-    """Returns entries divided by the sums of their users."""
-    users = starts.size - 1
-    lengths = np.diff(starts)
-    owners = np.repeat(np.arange(users), lengths)
-    sums = np.bincount(owners, entries, minlength=users)
-    if (lengths == 0).any():
+    counts = np.diff(table.indptr)
+    if (counts == 0).any():
         raise ValueError(f"{name} must have some mass in each row. Found none.")
-    if counted:
+    owners = np.repeat(np.arange(counts.size), counts)
+    sums = np.bincount(owners, table.data, minlength=counts.size)
+    if found.dtype.kind in "iu":
         # Floats cannot hold all integers above 2^53.
-        if users and sums.max() >= 2.0**53:
+        if (sums >= 2.0**53).any():
             raise ValueError(f"{name} must sum to less than 2^53. Found more.")
     elif (np.abs(sums - 1) > SUM_TOLERANCE).any():
         raise ValueError(
             f"{name} must sum to 1 within {SUM_TOLERANCE:g}. Found a sum further off; "
             "divide by it."
         )
-    return np.asarray(entries / sums[owners])
+    table.data /= sums[owners]
+    return PrivateRows(table, len(shape) == 2)

@@ -12,7 +12,6 @@ Computations are in rational numbers. Certified results are rounded once, at the
 the nearest float.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 from fractions import Fraction
@@ -133,21 +132,17 @@ def attained(
         return (_symmetric(factors.most[0] * best, factors.least[1] * best),)
     masses = [Fraction(mass) for mass in largest_masses]
     left = Fraction(total_mass) - sum(masses)
-    small = [
-        _of_small_outputs(factors, total_mass, left, min(masses)),
-        _of_small_outputs(factors, total_mass, left + sum(masses), max(masses)),
-    ]
+    small = _of_small_outputs(factors, total_mass, left, min(masses))
     known = masses + ([left] if left > 0 else [])
     total = sum(known, Fraction(0))
     middle = float(factors.best_sum(total, total)[0])
-    sizes = np.array([float(mass) for mass in known])
-    found = []
+    sizes, found = np.array([float(mass) for mass in known]), []
     for first in _sets_next_to(middle, sizes, np.arange(sizes.size)):
-        orders = _orders_from(first, middle, sizes)
-        laws = [
-            _laws_of(factors, [known[place] for place in order]) for order in orders
-        ]
-        found.append(max([*small, *laws], key=_distance))
+        others, laws = np.setdiff1d(np.arange(sizes.size), first), [small]
+        for last in _sets_next_to(middle, sizes, others):
+            order = [*first, *np.setdiff1d(others, last), *last]
+            laws.append(_laws_of(factors, [known[place] for place in order]))
+        found.append(max(laws, key=_distance))
     return tuple(dict.fromkeys(found))
 
 
@@ -227,15 +222,6 @@ def _next_sums(
     if ((starts <= best) & (ends >= best)).any() or ends.max() < best:
         return None
     return float(ends[ends < best].max()), float(starts[starts > best].min())
-
-
-def _orders_from(
-    first: IndexArray, best: float, sizes: FloatArray
-) -> Iterator[IndexArray]:
-    """Yields orders of the outputs that begin with a set and end with one near A."""
-    others = np.setdiff1d(np.arange(sizes.size), first)
-    for last in _sets_next_to(best, sizes, others):
-        yield np.concatenate([first, np.setdiff1d(others, last), last])
 
 
 def _sets_next_to(

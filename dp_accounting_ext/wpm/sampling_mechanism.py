@@ -23,9 +23,6 @@ from dp_accounting_ext.wpm import sampling_event
 from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-# Tuning: the number of weights held at once.
-_TOGETHER = 1 << 21
-
 
 class NotForRelease(np.ndarray):
     """Represents an array that is as private as the input it was made from.
@@ -219,7 +216,7 @@ class SamplingMechanism(displays.Displayed):
     @property
     def _at_once(self) -> int:
         """The number of users whose laws are held in memory at once."""
-        return max(1, _TOGETHER // self._cost.shape[1])
+        return max(1, costs.TOGETHER // self._cost.shape[1])
 
     def _weights(self, users: private_rows.PrivateRows) -> Iterator[npt.NDArray[Any]]:
         """Yields checked weights, for as many users at once as memory allows."""

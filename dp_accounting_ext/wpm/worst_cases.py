@@ -15,9 +15,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import costs
 
-# Tuning: the number of costs that are sorted once and kept, and that of a block.
-_KEPT = 1 << 22
-_TOGETHER = 1 << 21
 # Tuning: the largest number of pairs of inputs and outputs for which all inputs are
 # examined, which takes about a second for points; and the fewest and the most
 # landmarks.
@@ -58,75 +55,60 @@ def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> floa
     return float((worst ** (1 / order) + radius) ** order) if radius else worst
 
 
-class PointCosts:
-    """Costs φ_i of the projections of single points, for many measures."""
+def point_costs(
+    most: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
+) -> FloatArray:
+    """Returns the costs φ_i of some inputs, for (k_v,) most masses y = βm.
 
-    def __init__(self, cost: costs.TransportCost, epsilon: float) -> None:
-        self._cost = cost
-        self._least_share = math.exp(-epsilon)
-        self._free_share = -math.expm1(-epsilon)
-        self._everything = np.arange(cost.shape[0])
-        self._kept: tuple[FloatArray, IndexArray] | None = None
-        if cost.shape[0] * cost.shape[1] <= _KEPT:
-            rows = cost.matrix()
-            self._kept = rows, np.argsort(rows, axis=1, kind="stable")
+    Every output holds its least mass e^{−ε} y_j. The remaining mass fills the
+    nearest outputs up to y_j, one after the other.
 
-    def values(self, most: FloatArray, inputs: IndexArray | None = None) -> FloatArray:
-        """Returns the costs φ_i of some inputs, or all, for (k_v,) most masses y = βm.
+    Source:
+        https://arxiv.org/abs/2605.10015, Theorem 3.5.
+    """
+    least = math.exp(-epsilon)
+    return np.concatenate(
+        [
+            least * (rows @ most) + (filled * ordered).sum(axis=1)
+            for rows, ordered, filled, _ in _filled(most, cost, epsilon, inputs)
+        ]
+    )
 
-        Every output holds its least mass e^{−ε} y_j. The remaining mass fills the
-        nearest outputs up to y_j, one after the other.
 
-        Source:
-            https://arxiv.org/abs/2605.10015, Theorem 3.5.
-        """
-        parts = []
-        for rows, order in self._sorted(self._everything if inputs is None else inputs):
-            filled, _ = self._fill(most, order)
-            ordered = np.take_along_axis(rows, order, axis=1)
-            least = self._least_share * (rows @ most)
-            parts.append(least + (filled * ordered).sum(axis=1))
-        return np.concatenate(parts)
+def tangents(
+    most: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) τ and (n, k_v) slopes of tangents at a measure.
 
-    def tangents(
-        self, most: FloatArray, inputs: IndexArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Returns (n,) τ and (n, k_v) slopes of tangents at a measure.
+    φ_i is at least τ + Σ_j [e^{−ε}(C_ij − τ)₊ − (τ − C_ij)₊] y_j for any τ, which is
+    linear in y; it is equal where τ is the cost of the last output that gets more than
+    its least mass.
+    """
+    least, thresholds, slopes = math.exp(-epsilon), [], []
+    for rows, ordered, _, last in _filled(most, cost, epsilon, inputs):
+        thresholds.append(ordered[np.arange(last.size), last])
+        excess = rows - thresholds[-1][:, np.newaxis]
+        slopes.append(np.where(excess > 0, least * excess, excess))
+    return np.concatenate(thresholds), np.concatenate(slopes)
 
-        φ_i is at least τ + Σ_j [e^{−ε}(C_ij − τ)₊ − (τ − C_ij)₊] y_j for any τ, which
-        is linear in y; it is equal where τ is the cost of the last output that gets
-        more than its least mass.
-        """
-        thresholds, slopes = [], []
-        for rows, order in self._sorted(inputs):
-            _, last = self._fill(most, order)
-            ordered = np.take_along_axis(rows, order, axis=1)
-            found = ordered[np.arange(last.size), last]
-            excess = rows - found[:, np.newaxis]
-            thresholds.append(found)
-            slopes.append(np.where(excess > 0, self._least_share * excess, excess))
-        return np.concatenate(thresholds), np.concatenate(slopes)
 
-    def _sorted(self, inputs: IndexArray) -> Iterator[tuple[FloatArray, IndexArray]]:
-        """Yields rows of costs and their orders, few at a time."""
-        if self._kept is not None:
-            rows, order = self._kept
-            whole = inputs is self._everything
-            yield (rows, order) if whole else (rows[inputs], order[inputs])
-            return
-        step = max(1, _TOGETHER // self._cost.shape[1])
-        for begin in range(0, inputs.size, step):
-            rows = self._cost.rows(inputs[begin : begin + step])
-            yield rows, np.argsort(rows, axis=1, kind="stable")
+def _filled(
+    most: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
+) -> Iterator[tuple[FloatArray, FloatArray, FloatArray, IndexArray]]:
+    """Yields costs, the same from the least on, what fills those outputs, and the last.
 
-    def _fill(
-        self, most: FloatArray, order: IndexArray
-    ) -> tuple[FloatArray, IndexArray]:
-        widths = self._free_share * most[order]
+    They are of a few inputs at a time.
+    """
+    left = 1 - math.exp(-epsilon) * most.sum()
+    step = max(1, costs.TOGETHER // cost.shape[1])
+    for begin in range(0, inputs.size, step):
+        rows = cost.rows(inputs[begin : begin + step])
+        order = np.argsort(rows, axis=1, kind="stable")
+        widths = -math.expm1(-epsilon) * most[order]
         before = np.cumsum(widths, axis=1) - widths
-        left = 1 - self._least_share * most.sum()
         last = np.maximum((before < left).sum(axis=1) - 1, 0)
-        return np.clip(left - before, 0.0, widths), last
+        ordered = np.take_along_axis(rows, order, axis=1)
+        yield rows, ordered, np.clip(left - before, 0.0, widths), last
 
 
 def worst_case_cost(
@@ -146,5 +128,5 @@ def worst_case_cost(
     if math.isinf(radius):
         inputs, radius = np.arange(cost.shape[0]), 0.0
     most = math.exp(epsilon / 2) * base_measure
-    worst = float(PointCosts(cost, epsilon).values(most, inputs).max())
+    worst = float(point_costs(most, cost, epsilon, inputs).max())
     return bound_nearby(worst, radius, cost)

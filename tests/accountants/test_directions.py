@@ -3,8 +3,8 @@
 import math
 
 import dp_accounting
-import mpmath
 import numpy as np
+import oracles
 import pytest
 
 import dp_accounting_ext as ext
@@ -14,39 +14,15 @@ Gaussian = dp_accounting.GaussianDpEvent
 EPSILONS = [-1.0, -0.3, 0.0, 0.2, 1.0, 3.0]
 
 
-def normal(x):
-    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
-
-
-def sampled_gaussian(epsilon, rate, noise, direction):
-    """δ of one Poisson sample, from the threshold of its best test, in 40 digits.
-
-    The likelihood ratio of the output x is 1 − q + q X, and X = e^{x/σ − 1/(2σ²)}
-    increases with x, which has the law N(0, 1) or N(1/σ, 1).
-    """
-    with mpmath.workdps(40):
-        rate, shift = mpmath.mpf(rate), 1 / mpmath.mpf(noise)
-        level = mpmath.exp(epsilon if direction == "remove" else -mpmath.mpf(epsilon))
-        ratio = (level - (1 - rate)) / rate
-        if ratio <= 0:
-            # All outputs, or none of them.
-            return 1 - mpmath.exp(epsilon) if direction == "remove" else mpmath.mpf(0)
-        at = mpmath.log(ratio) / shift + shift / 2
-        without, with_it = normal(-at), normal(shift - at)
-        p, q = (1 - rate) * without + rate * with_it, without
-        if direction == "remove":
-            return p - mpmath.exp(epsilon) * q
-        return (1 - q) - mpmath.exp(epsilon) * (1 - p)
-
-
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(("rate", "noise"), [(0.01, 1.0), (0.3, 0.7), (0.9, 2.0)])
 def test_a_poisson_sample_against_its_closed_form(rate, noise, direction):
     event = dp_accounting.PoissonSampledDpEvent(rate, Gaussian(noise))
+    p = ((0.0, 1 - rate), (1 / noise, rate))
     accountant = ext.PLDAccountant().compose(event)
     bounds = accountant.get_delta_bounds(EPSILONS, direction=direction)
     for epsilon, lower, upper in zip(EPSILONS, *bounds, strict=True):
-        truth = sampled_gaussian(epsilon, rate, noise, direction)
+        truth = oracles.shift_mixture_deltas(p, ((0.0, 1.0),), epsilon)[direction]
         assert lower <= truth <= upper
         assert upper - lower <= 1e-4 * truth + 1e-12
 

@@ -6,7 +6,6 @@ import threading
 import time
 
 import command_runner
-import numpy as np
 import pytest
 
 from dp_accounting_ext.bounds import decimals
@@ -102,22 +101,6 @@ def test_what_is_read_aloud():
     assert explorer.words_of(rows).endswith("shuffled or fixed batches: no answer.")
     del rows[training_run.SHUFFLED]
     assert explorer.words_of(rows) == "Computing."
-
-
-def test_names_are_below_their_curves_and_not_on_each_other():
-    rates = np.geomspace(1e-6, 1, 25)
-    steep, flat = np.sqrt(rates), np.ones(25)
-    drawn = {"random allocation": steep, "Poisson sampling": steep * 0.9}
-    drawn |= {"no amplification": flat, "shuffled or fixed batches": flat}
-    drawn = {name: (rates, curve, curve) for name, curve in drawn.items()}
-    named = explorer.names_of(drawn)
-    assert set(named["text"]) == {"guessing", *drawn}
-    for at, (x, y, name) in enumerate(zip(*[*named.values()][:3], strict=True)):
-        _, _, curve = drawn.get(name, (rates, rates, rates))
-        assert y < np.interp(x, rates, curve) / 2
-        for other in named["y"][:at]:
-            assert max(y / other, other / y) > 2
-    assert explorer.names_of({})["text"] == ["guessing"]
 
 
 def printed(capsys, command):

@@ -1,4 +1,4 @@
-"""Risks on the command line: noise for them, and statements of them."""
+"""The subcommand risk, and risks that calibrate and statement are asked for."""
 
 import dataclasses
 import json
@@ -9,67 +9,165 @@ from dp_accounting_ext import command_line
 from dp_accounting_ext import risk
 from dp_accounting_ext.studies import training_run
 
-RUN = [
-    *("--dataset-size", "6000", "--batch-size", "600", "--epochs", "1"),
-    *("--delta", "1e-6", "--sampling", "Poisson sampling"),
-]
+BATCHES = "--dataset-size 6000 --batch-size 600 --epochs 1"
+RUN = f"{BATCHES} --noise-multiplier 1.5"
 SETTING = training_run.TrainingRun(
-    dataset_size=6000,
-    batch_size=600,
-    epochs=1,
-    delta=1e-6,
-    sampling="Poisson sampling",
+    dataset_size=6000, batch_size=600, epochs=1, delta=1e-6, sampling="poisson-sampling"
 )
+OF_SETTING = f"{BATCHES} --delta 1e-6 --sampling poisson-sampling"
 
 
-def printed(capsys, *arguments):
-    status = command_line.main([*arguments])
-    return status, capsys.readouterr()
+def printed(capsys, command, name="risk"):
+    status = command_line.main([name, *command.split()])
+    return status, *capsys.readouterr()
 
 
-def accountant(noise):
+def results(capsys, command, name="risk"):
+    return json.loads(printed(capsys, f"{command} --json", name)[1])["results"]
+
+
+def accountant_of(noise):
     return dataclasses.replace(SETTING, noise_multiplier=noise).accountant()
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [
+        ("--epsilon 1 --delta 1e-5", {"epsilon": 1.0, "delta": 1e-5}),
+        ("--epsilon 1", {"epsilon": 1.0}),
+        ("--epsilon 1 --delta 0", {"epsilon": 1.0}),
+        ("--epsilon 501 --delta 1e-5", {"epsilon": 501.0, "delta": 1e-5}),
+        ("--rho 0.5", {"rho": 0.5}),
+        ("--mu 0.7", {"mu": 0.7}),
+    ],
+)
+def test_what_was_published(capsys, options, known):
+    accountant = risk.published(**known)
+    status, out, err = printed(capsys, f"{options} --prior 0.1")
+    assert (status, err) == (0, "")
+    assert risk.in_words(accountant, prior=0.1) in out
+    (found,) = results(capsys, options).values()
+    assert tuple(found["advantage"]) == risk.advantage(accountant)
+
+
+def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
+    command = f"{RUN} --sampling poisson-sampling"
+    status, out, _ = printed(capsys, command)
+    assert status == 0 and "the regret." in out
+    assert max(map(len, out.splitlines())) <= 100
+    (found,) = results(capsys, command).values()
+    assert tuple(found["mu"]) == accountant_of(1.5).get_gdp_parameter_bounds()
+    low, high = found["regret"]
+    assert 0 < low <= high < 0.1
+
+
+def test_parameters_are_converted_to_each_other(capsys):
+    status, out, _ = printed(capsys, "--rho 2.56 --delta 1e-10")
+    assert status == 0 and "ε at δ = 1e-10 is at most 17.15890; of" in out
+    (found,) = results(capsys, "--mu 1 --delta 1e-5").values()
+    known = risk.published(mu=1.0).get_epsilon_bounds(1e-5)
+    assert tuple(found["epsilon"]) == known
+    status, out, _ = printed(capsys, "--epsilon 1 --delta 1e-5")
+    assert "every mechanism with ρ ≤ 0.03055327, and" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("--mu 1 --noise-multiplier 1", "--noise-multiplier must be left out"),
+        ("--mu 1 --delta 2", "--delta must be in (0, 1). Found 2."),
+        ("--mu 1 --dataset-size 9", "--dataset-size must be left out with --mu"),
+        ("--mu -1", "--mu must be non-negative"),
+        ("--epsilon -1", "--epsilon must be non-negative"),
+        ("--mu 1 --rho 1", "not allowed with"),
+        ("--mu 1 --prior 1", "--prior must be in"),
+        ("", "must be given"),
+        (RUN.replace("--noise-multiplier 1.5", ""), "--noise-multiplier must be given"),
+    ],
+)
+def test_bad_input(capsys, command, told):
+    try:
+        status, _, err = printed(capsys, command)
+    except SystemExit as ended:
+        status, err = ended.code, capsys.readouterr().err
+    assert status == 2 and told in err
+
+
+def test_a_delta_of_one_over_the_dataset_is_warned_of(capsys):
+    for command in (
+        f"compare {RUN} --delta 0.001",
+        "calibrate --dataset-size 6000 --batch-size 60 --delta 0.001 --epsilon 1",
+        f"profile {RUN} --delta 0.001",
+        f"risk {RUN} --delta 0.001",
+    ):
+        options = [*command.split(), "--sampling", "no-amplification"]
+        assert command_line.main(options) == 0
+        err = capsys.readouterr().err
+        assert err.count("is not below 1/6000") == 1
+    assert command_line.main(f"compare {RUN} --delta 1e-6".split()) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
+    large = "--steps-per-epoch 2 --epochs 2 --noise-multiplier 1.1 --delta 1e-5"
+    command_line.main(f"compare {large} --sampling shuffled".split())
+    out = " ".join(capsys.readouterr().out.split())
+    assert "so large that nothing is promised" in out
+    command_line.main(f"compare {large} --sampling random-allocation".split())
+    assert "nothing is promised" not in capsys.readouterr().out
+    command_line.main(f"statement {large}".split())
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Warning: of random allocation" not in out
+    assert "shuffled or fixed batches, ε is so large that nothing" in out
 
 
 @pytest.mark.parametrize(
     ("options", "measure", "target"),
     [
+        ("--tpr 0.05 --fpr 0.01", lambda a: risk.attack_success(a, 0.01), 0.05),
         (
-            ["--tpr", "0.05", "--fpr", "0.01"],
-            lambda a: risk.attack_success(a, 0.01),
-            0.05,
-        ),
-        (
-            ["--ppv", "0.3", "--fpr", "0.01", "--prior", "0.1"],
+            "--ppv 0.3 --fpr 0.01 --prior 0.1",
             lambda a: risk.positive_predictive_value(a, 0.01, 0.1),
             0.3,
         ),
     ],
 )
 def test_noise_for_a_risk(capsys, options, measure, target):
-    status, out = printed(capsys, "calibrate", *RUN, *options, "--json")
-    assert status == 0
-    (row,) = json.loads(out.out)["results"]
+    (row,) = results(capsys, f"{OF_SETTING} {options}", "calibrate")
     noise = row["noise_multiplier"]
-    assert measure(accountant(noise))[1] <= target
-    assert measure(accountant(noise * (1 - 1e-4)))[1] > target
+    assert measure(accountant_of(noise)) == (row["risk_lower"], row["risk_upper"])
+    assert 0.998 * target < row["risk_lower"] <= row["risk_upper"] <= target
+    assert measure(accountant_of(noise * (1 - 1e-4)))[1] > target
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--tpr 0.005 --fpr 0.01", "--tpr must be above --fpr"),
+        ("--tpr 0.01 --fpr 0.01", "--tpr must be above --fpr"),
+        ("--ppv 0.3 --fpr 0.01", "--ppv must be above --prior"),
+    ],
+)
+def test_risks_that_guessing_has(capsys, options, told):
+    status, _, err = printed(capsys, f"{OF_SETTING} {options}", "calibrate")
+    assert status == 2 and told in err
 
 
 def test_the_table_tells_the_target(capsys):
-    options = ["--advantage", "0.1", "--json"]
-    (row,) = json.loads(printed(capsys, "calibrate", *RUN, *options)[1].out)["results"]
-    status, out = printed(capsys, "calibrate", *RUN, *options[:-1])
-    assert status == 0 and "\u2264 0.1" in out.out and "risk upper" in out.out
-    assert f"{row['noise_multiplier']:g}" in out.out
+    options = f"{OF_SETTING} --advantage 0.1"
+    (row,) = results(capsys, options, "calibrate")
+    status, out, _ = printed(capsys, options, "calibrate")
+    assert status == 0 and "\u2264 0.1" in out and "risk upper" in out
+    assert f"{row['noise_multiplier']:g}" in out
 
 
 def test_a_statement_of_risks(capsys):
-    arguments = ["statement", *RUN, "--noise-multiplier", "1.0", "--risk"]
-    status, out = printed(capsys, *arguments)
+    options = f"{OF_SETTING} --noise-multiplier 1.0 --risk"
+    status, out, _ = printed(capsys, options, "statement")
     assert status == 0
-    words = risk.in_words(accountant(1.0))
-    assert f"With Poisson sampling (add or remove): {words}" in out.out
-    assert max(map(len, out.out.splitlines())) <= 100
-    status, out = printed(capsys, *arguments, "--json")
-    found = json.loads(out.out)
+    words = risk.in_words(accountant_of(1.0))
+    assert f"With Poisson sampling (add or remove): {words}" in out
+    assert max(map(len, out.splitlines())) <= 100
+    found = json.loads(printed(capsys, f"{options} --json", "statement")[1])
     assert found["risk"] == {"Poisson sampling (add or remove)": words}

@@ -1,20 +1,128 @@
-"""--strategy: its three forms, what it is compared with, and what is refused."""
+"""compare, calibrate and statement as a shell user meets them; and --strategy."""
 
 import json
 
 from command_runner import run
+import dp_accounting
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import __main__
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.command_line import training
 from dp_accounting_ext.studies import training_run
 
+CALIBRATE = "calibrate --steps-per-epoch 10 --epochs 2 --epsilon 2 --delta 1e-6"
+STATEMENT = "statement --dataset-size 6000 --batch-size 3000 --epochs 1 "
+STATEMENT += "--noise-multiplier 2.2 --delta 1e-6"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["compare --noise-multiplier 1", "calibrate --epsilon 1 --sampling shuffled"],
+)
+def test_rows_and_notes_fit_a_terminal(capsys, command):
+    """Notes are below the table, each once."""
+    batches = "--dataset-size 123456789 --batch-size 1234567 --epochs 12"
+    _, out, _ = run(capsys, f"{command} {batches} --group-size 2 --delta 1e-12")
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.count("(1) ") == 1
+    assert "wide" not in "".join(out.splitlines()[:8])
+
+
+def test_a_rate_and_steps_are_counted_exactly(capsys):
+    """14,062 steps stay as many, whichever command they are given to."""
+    typed = "--noise-multiplier 1 --sampling-rate .004 --num-steps 14062"
+    typed += " --delta 1e-6 --sampling poisson-sampling"
+    step = dp_accounting.PoissonSampledDpEvent(
+        0.004, dp_accounting.GaussianDpEvent(1.0)
+    )
+    accountant = ext.PLDAccountant().compose(step, 14_062)
+    _, out, _ = run(capsys, f"compare {typed} --json")
+    (row,) = json.loads(out)["results"]
+    assert (row["epsilon_lower"], row["epsilon_upper"]) == (
+        accountant.get_epsilon_bounds(1e-6)
+    )
+    _, out, _ = run(capsys, f"statement {typed}")
+    assert "Each of 14062 steps draws" in out
+    assert "q = 0.004" in " ".join(out.split())
+
+
+def test_the_version(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["dp-accounting-ext", "--version"])
+    assert __main__.main() == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out == f"dp-accounting-ext {ext.__version__}\n"
+
+
+def test_bounds_that_cross_are_told_as_such(capsys, monkeypatch):
+    halved = privacy_bounds.PrivacyBounds.upper_epsilons
+    monkeypatch.setattr(
+        privacy_bounds.PrivacyBounds,
+        "upper_epsilons",
+        lambda *asked: halved(*asked) / 2,
+    )
+    status, out, err = run(
+        capsys, "compare --noise-multiplier 2 --steps-per-epoch 5 --delta 1e-6"
+    )
+    assert (status, out) == (2, "")
+    assert "A lower bound, " in err and "Please report" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_printed_noise_is_certified(capsys):
+    status, table, err = run(capsys, CALIBRATE)
+    assert (status, err) == (0, "")
+    lines = table.splitlines()
+    assert lines[0].startswith("noise multiplier for ε ≤ 2 at δ = 1e-06, 1 of 10")
+    for line, scheme in zip(lines[3:], training_run.SCHEMES, strict=False):
+        assert line.startswith(scheme)
+        noise, lower, upper = map(float, line[len(scheme) :].split()[:3])
+        setting = training_run.TrainingRun(noise, 10, 1, 2, sampling=scheme)
+        bounds = setting.accountant().get_epsilon_bounds(1e-6)
+        assert lower <= bounds[0] <= bounds[1] <= upper <= 2
+
+
+def test_no_noise_makes_epsilon_zero(capsys):
+    status, _, err = run(capsys, CALIBRATE.replace("--epsilon 2", "--epsilon 0"))
+    assert status == 2 and "--epsilon must be positive" in err
+    assert "for 0 no noise is enough; 0.001 is hardly more" in err
+
+
+@pytest.mark.parametrize(
+    ("form", "begin"),
+    [("", "DP-SGD: "), ("--markdown", "## Differential"), ("--brief", "DP-SGD: ")],
+)
+def test_forms(capsys, form, begin):
+    status, out, err = run(capsys, f"{STATEMENT} --group-size 2 {form}")
+    assert (status, err) == (0, "")
+    assert out.startswith(begin)
+    assert form == "--markdown" or max(map(len, out.splitlines())) <= 80
+    assert ("User level" in out) == (form != "--brief")
+
+
+def test_json_has_both_bounds_of_each_row_that_was_asked_for(capsys):
+    status, out, _ = run(capsys, f"{STATEMENT} --sampling poisson-sampling --json")
+    whole = json.loads(out)
+    assert status == 0
+    assert whole["setting"]["sampling"] == "Poisson sampling"
+    assert whole["setting"]["batch_size"] == 3000
+    assert [row["sampling"] for row in whole["results"]] == 2 * ["Poisson sampling"]
+    for row in whole["results"]:
+        assert 0 < row["epsilon_lower"] <= row["epsilon_upper"]
+        assert row["is_wide"] is False
+    _, out, _ = run(capsys, f"{STATEMENT} --sampling shuffled --json")
+    unknown, known = json.loads(out)["results"]
+    assert unknown["epsilon_upper"] is None and known["epsilon_upper"] > 0
+
+
 RUN = training_run.TrainingRun(2.0, 3, 1, 2, 1e-3)
-COMMAND = "compare --noise-multiplier 2 --steps-per-epoch 6 --epochs 2 --delta 1e-3 "
-COMMAND += "--strategy"
+STRATEGY = "compare --noise-multiplier 2 --steps-per-epoch 6 --epochs 2 --delta 1e-3 "
+STRATEGY += "--strategy"
 
 
 def strategy(typed):
@@ -37,7 +145,7 @@ def test_a_file_of_rows(tmp_path):
 
 
 def test_the_table_of_a_strategy(capsys):
-    status, out, err = run(capsys, f"{COMMAND} 1,0.5")
+    status, out, err = run(capsys, f"{STRATEGY} 1,0.5")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -48,7 +156,7 @@ def test_the_table_of_a_strategy(capsys):
     words = "2 windows of 5 steps, with a guard of 1, in each with probability 1;"
     assert words in " ".join(out.split())
     assert all(f"{name}:" in out for name in schemes)
-    _, out, _ = run(capsys, f"{COMMAND} 1,0.5 --json")
+    _, out, _ = run(capsys, f"{STRATEGY} 1,0.5 --json")
     found = json.loads(out)
     assert found["setting"]["strategy"] == "1,0.5"
     accountant = ext.PLDAccountant().compose(
@@ -60,7 +168,7 @@ def test_the_table_of_a_strategy(capsys):
 
 
 def test_one_scheme_of_a_strategy(capsys):
-    status, out, _ = run(capsys, f"{COMMAND} 1,0.5 --sampling b-min-sep --json")
+    status, out, _ = run(capsys, f"{STRATEGY} 1,0.5 --sampling b-min-sep --json")
     found = json.loads(out)
     assert status == 0
     assert found["setting"]["sampling"] == "b-min-sep"
@@ -70,7 +178,7 @@ def test_one_scheme_of_a_strategy(capsys):
     )
     bounds = (found["results"][0][f"epsilon_{end}"] for end in ("lower", "upper"))
     assert tuple(bounds) == accountant.get_epsilon_bounds(1e-3)
-    status, _, err = run(capsys, f"{COMMAND} 1,.5,.5,.5,.5,.5,.5 --sampling b-min-sep")
+    status, _, err = run(capsys, f"{STRATEGY} 1,.5,.5,.5,.5,.5,.5 --sampling b-min-sep")
     assert status == 2
     assert "sampling must be one of balls-in-bins, no-amplification for this" in err
 

@@ -30,8 +30,7 @@ import registered
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.verify import channels
-from dp_accounting_ext.verify import readers
-from dp_accounting_ext.verify import readings
+from dp_accounting_ext.verify import kinds
 
 NeighborRel = privacy_accountant.NeighboringRelation
 ADD, REPLACE, SPECIAL = (
@@ -50,7 +49,7 @@ RARE = golden_events.RARE
 PROCESSES = 4
 PATH = pathlib.Path(__file__).with_name("golden.json")
 ball = channels.ball
-assert own_readings  # It adds readers to those of the events.
+assert own_readings  # It adds kinds to those of the package.
 
 Row = dict[str, Any]
 Bounds = Callable[[float], tuple[arb, arb]]
@@ -108,10 +107,9 @@ def sampled_gaussian_delta(sigma: float, rate: float) -> Bounds:
 
 def channel_delta(event: Any, relation: NeighborRel, rare: float) -> Bounds:
     """Returns ε ↦ bounds on δ of an event, by the referee; none above counts as 1."""
-    sizes = {"cells": 600, "most": 240, "rare": rare}
     low, high = (
-        readings.readings(readers.READERS, event, relation, side, **sizes)
-        for side in (channels.Side.LOW, channels.Side.HIGH)
+        kinds.cases(event, relation, channels.Sizes(side, 600, 240, rare))
+        for side in channels.Side
     )
 
     def delta(epsilon: float) -> tuple[arb, arb]:

@@ -88,15 +88,6 @@ def test_profiles_fall(case, points):
 
 
 @law
-@given(cases)
-def test_events_survive_named_tuples_pickles_and_copies(case):
-    event, _ = case
-    assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event
-    assert pickle.loads(pickle.dumps(event)) == event
-    assert copy.deepcopy(event) == event
-
-
-@law
 @given(
     cases,
     deltas,

@@ -9,13 +9,12 @@ import math
 
 import asked
 import enumerated_batches as enumerated
+from mechanism_laws import deltas
 import mpmath
 import oracles
 import pytest
 
 from dp_accounting_ext.common_types import Bound
-from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
@@ -24,7 +23,6 @@ from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import sampled_members
 
@@ -92,14 +90,9 @@ ROWS = [
 ]
 
 
-# Two laws are a linear program: of these rows it is small, of the others at night.
-QUICK = [("poisson", 1, 0), ("fixed", 1, 0), ("fixed", 1, 1), "strata"]
-
-
-def some(rows):
-    """Rows, of which all but the quick ones are asked at night."""
-    nightly = pytest.mark.nightly
-    return [pytest.param(r, marks=[] if r in QUICK else nightly) for r in rows]
+# Two laws are a linear program, which is small for these rows. Others run at night.
+QUICK = [("poisson", 1, 0), ("fixed", 1, 0), ("fixed", 1, 1), ("again", 1, 0)]
+nightly = pytest.mark.nightly
 
 
 @functools.cache
@@ -124,11 +117,6 @@ def made(row):
 def kappa_above(epsilon):
     """A rational number no smaller than e^ε, and equal but for a rounding."""
     return Fraction(math.nextafter(math.exp(epsilon), math.inf))
-
-
-def deltas(mechanism, epsilon, bound=Bound.UPPER):
-    pairs = interface.pairs_of(mechanism, bound, accuracy.Accuracy(1e-30))
-    return [pairs.of(way).delta(epsilon, way) for way in Direction]
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -218,9 +206,13 @@ def by_common_batch(row, base):
     return batches.on_batches(base, [made(row).coupled])
 
 
-@pytest.mark.parametrize("row", ROWS)
+SMALL = [pytest.param(r, marks=[] if r in QUICK else nightly) for r in ROWS]
+WAYS = [(by_common_batch, row) for row in ROWS]
+WAYS += [pytest.param(by_laws, *row.values, marks=row.marks) for row in SMALL]
+
+
+@pytest.mark.parametrize(("mechanism_of", "row"), WAYS)
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("mechanism_of", [by_common_batch, by_laws])
 def test_noise_on_sums(row, seed, mechanism_of):
     value = values_of(made(row), seed)
     assert_above(
@@ -239,21 +231,18 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize(
-    ("mechanism_of", "base"),
-    [(by_common_batch, ANSWER), (by_common_batch, RESPONSES), (by_laws, ANSWER)],
-)
-def test_answers_to_questions(row, mechanism_of, base):
+@pytest.mark.parametrize(("mechanism_of", "row"), WAYS)
+def test_answers_to_questions(row, mechanism_of):
     """Randomized response: of any batch that holds a member, or one of them."""
-    mechanism = mechanism_of(row, base)
-    for question in QUESTIONS:
+    bases = [ANSWER] if mechanism_of is by_laws else [ANSWER, RESPONSES]
+    for base, question in itertools.product(bases, QUESTIONS):
+        mechanism = mechanism_of(row, base)
         assert_above(
             made(row), lambda y, q=question: enumerated.response(q(y)), mechanism
         )
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", SMALL)
 def test_two_laws_are_no_looser_than_a_common_batch(row):
     noise = batch_mechanisms.Noise(1.5)
     ours, common = by_laws(row, noise), by_common_batch(row, noise)
@@ -264,10 +253,11 @@ def test_two_laws_are_no_looser_than_a_common_batch(row):
             assert one <= other * (1 + 1e-4) + 1e-12
 
 
-def test_classes_are_as_good_as_single_batches():
+@pytest.mark.parametrize("removed", [1, pytest.param(2, marks=nightly)])
+def test_classes_are_as_good_as_single_batches(removed):
     """Theorem 2 of docs/mathematics.md: every batch on its own, or by orbits."""
     noise = batch_mechanisms.Noise(1.0)
-    row = ("poisson", 2, 1)
+    row = ("poisson", removed, 1)
     first, second = (
         {records: float(chance) for records, chance in law.items()}
         for law in made(row).laws
@@ -491,9 +481,13 @@ def hits_of(size, draws):
     return sampled_members.with_replacement(1, size, draws)
 
 
+MANY_DRAWS = [(1000, 10, 1.0), (50, 25, 5.0)]
+
+
 class TestReplacedMembers:
     @pytest.mark.parametrize(
-        ("size", "draws", "sigma"), [(1000, 10, 1.0), (50, 25, 5.0), (4, 3, 2.0)]
+        ("size", "draws", "sigma"),
+        [(4, 3, 2.0), *(pytest.param(*s, marks=nightly) for s in MANY_DRAWS)],
     )
     def test_no_two_datasets_are_further_apart(self, size, draws, sigma):
         """Others anywhere between the two records that replace one another."""
@@ -524,6 +518,7 @@ class TestReplacedMembers:
         found = ours.upper_epsilon(1e-5)
         assert below.lower_epsilon(1e-5) <= found <= most
 
+    @nightly
     def test_numbers_that_are_very_many(self):
         """Larger numbers stand for others, so that the bound is above the exact one."""
         noise, hits = batch_mechanisms.Noise(10.0), hits_of(50, 500)

@@ -8,16 +8,14 @@ import math
 import attr
 import dp_accounting
 import enumerated_batches as enumerated
+from mechanism_laws import deltas
 import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.common_types import Bound
-from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import groups
-from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.validation import fields
 
@@ -55,11 +53,6 @@ def read(event, reader):
     rate = fields.sampling_probability(event.rate)
     noise = mechanisms.Noise(fields.noise_multiplier(event.noise_multiplier))
     return Everybody(rate).one(noise, reader.neighboring_relation)
-
-
-def deltas(mechanism, epsilon, bound=Bound.UPPER):
-    pairs = interface.pairs_of(mechanism, bound, accuracy.Accuracy(1e-30))
-    return [pairs.of(way).delta(epsilon, way) for way in Direction]
 
 
 def outputs(dataset, value):

@@ -19,6 +19,7 @@ from dp_accounting_ext.mechanisms import schedules
 from dp_accounting_ext.mechanisms import subsampled
 
 SHIFTS = st.floats(0.05, 4.0)
+nightly = pytest.mark.nightly
 
 
 def _above(x):
@@ -148,29 +149,41 @@ def _schedule(count):
     )
 
 
-def test_a_schedule_is_bounded_as_its_runs_are(monkeypatch):
+@pytest.mark.parametrize(
+    ("runs", "cells", "width"),
+    [(60, 40, 0.02), pytest.param(400, schedules._CELLS, 1e-3, marks=nightly)],
+)
+def test_a_schedule_is_bounded_as_its_runs_are(monkeypatch, runs, cells, width):
     """The bracket is a little wider than that of all runs composed one by one."""
-    event, deltas = _schedule(400), [1e-5, 1e-9]
-    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(deltas)
-    rate = ext.PLDAccountant().compose(event).get_true_positive_rate_bounds(1e-3)
-    monkeypatch.setattr(schedules, "_CELLS", 10**6)
-    monkeypatch.setattr(accuracy, "_FEW_PARTS", 10**6)
-    exact = ext.PLDAccountant().compose(event).get_epsilon_bounds(deltas)
-    assert (lower <= exact[0]).all()
-    assert (exact[1] <= upper).all()
-    assert (upper - lower <= 1e-3 * upper).all()
-    single = ext.PLDAccountant().compose(event).get_true_positive_rate_bounds(1e-3)
-    assert rate[0] <= single[0] <= single[1] <= rate[1] <= 1.001 * rate[0]
+
+    def asked(most):
+        monkeypatch.setattr(schedules, "_CELLS", most)
+        if most > runs:
+            monkeypatch.setattr(accuracy, "_FEW_PARTS", most)
+        accountant = ext.PLDAccountant().compose(_schedule(runs))
+        rates = accountant.get_true_positive_rate_bounds(1e-3)
+        return *accountant.get_epsilon_bounds([1e-5, 1e-9]), *rates
+
+    lower, upper, low_rate, high_rate = asked(cells)
+    least, most, low, high = asked(10**6)
+    assert (lower <= least).all() and (most <= upper).all()
+    assert (upper - lower <= width * upper).all()
+    assert low_rate <= low <= high <= high_rate <= (1 + width) * low_rate
 
 
-def test_ten_thousand_runs_are_composed_beside_others():
-    """More than a few thousand different ones were refused."""
-    accountant = ext.PLDAccountant().compose(_schedule(10_000))
+@pytest.mark.parametrize(
+    ("runs", "cells", "width"),
+    [(2100, 40, 0.02), pytest.param(10_000, schedules._CELLS, 1e-3, marks=nightly)],
+)
+def test_thousands_of_runs_are_composed_beside_others(monkeypatch, runs, cells, width):
+    """More than 2000 different ones were refused."""
+    monkeypatch.setattr(schedules, "_CELLS", cells)
+    accountant = ext.PLDAccountant().compose(_schedule(runs))
+    alone = accountant.get_epsilon_bounds(1e-6)
     accountant.compose(dp_accounting.LaplaceDpEvent(5.0))
     lower, upper = accountant.get_epsilon_bounds(1e-6)
-    alone = ext.PLDAccountant().compose(_schedule(10_000)).get_epsilon_bounds(1e-6)
     assert alone[1] < upper < alone[1] + 0.2
-    assert upper - lower < 1e-3 * upper
+    assert upper - lower < width * upper
 
 
 def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():

@@ -2,6 +2,7 @@
 
 import math
 
+import asked
 import mpmath
 import numpy as np
 import pytest
@@ -11,6 +12,43 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import selections
+
+
+def attained(bounded, runs, delta):
+    """The largest ε over a grid of t, of runs with the losses t − ε and t."""
+    found = 0.0
+    with mpmath.workdps(40):
+        for share in np.linspace(0.01, 0.999, 60):
+            t = mpmath.mpf(bounded) * share
+            p = (1 - mpmath.exp(t - bounded)) / (1 - mpmath.exp(-bounded))
+            laws = [
+                (
+                    mpmath.binomial(runs, heads) * p**heads * (1 - p) ** (runs - heads),
+                    runs * t - (runs - heads) * mpmath.mpf(bounded),
+                )
+                for heads in range(runs + 1)
+            ]
+            low, high = 0.0, runs * bounded
+            for _ in range(40):
+                middle = (low + high) / 2
+                excess = sum(
+                    mass * max(1 - mpmath.exp(middle - loss), 0) for mass, loss in laws
+                )
+                low, high = (middle, high) if excess > delta else (low, middle)
+            found = max(found, low)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bounded", "runs", "delta"), [(1.0, 1, 1e-5), (1.0, 10, 1e-5), (0.1, 40, 1e-6)]
+)
+def test_runs_of_two_outcomes_are_a_lower_bound(bounded, runs, delta):
+    """Ten runs of ε = 1 with losses ±1/2 alone: 4.999."""
+    bounds = asked.bounds_of({selections.ExponentialMechanism(bounded): runs})
+    truth = attained(bounded, runs, delta)
+    assert 0.98 * truth <= bounds.lower_epsilon(delta) <= 1.001 * truth
+    assert truth <= bounds.upper_epsilon(delta)
+
 
 ORDERS = [2.0, 1e3, 1e9, 1e12, 1e13, 1e16, 1e160, 1.7e308, math.inf]
 

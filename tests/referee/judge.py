@@ -14,18 +14,17 @@ import own_readings
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext.verify import readers
-from dp_accounting_ext.verify import readings
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import kinds
 
 NeighborRel = privacy_accountant.NeighboringRelation
-Side = readings.Side
 # Probabilities below it underflow (docs/guarantees.md): nobody is to ask for such a δ.
 SMALLEST = 1e-270
 LARGEST = 1e4  # No larger ε is judged.
 _EITHER = (True, False)  # Ways: whether the record is removed.
 # All but the first are among the stock accountant's own.
 _ORDERS = [1.25, 2.0, 3.1, 5.0, 10.7, 32.0, 64.0]
-assert own_readings  # It adds readers to those of the events.
+assert own_readings  # It adds kinds to those of the package.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,9 +81,12 @@ class Truth:
     """Certain bounds on the divergences of an event, of which some may be missing."""
 
     def __init__(self, question: Question, **sizes: Any) -> None:
-        arguments = readers.READERS, question.event, question.relation
-        self._low = readings.readings(*arguments, Side.LOW, **sizes)
-        self._high = readings.readings(*arguments, Side.HIGH, **sizes)
+        self._low, self._high = (
+            kinds.cases(
+                question.event, question.relation, channels.Sizes(side, **sizes)
+            )
+            for side in channels.Side
+        )
 
     @property
     def has_upper(self) -> bool:
@@ -109,7 +111,7 @@ class Truth:
 
     def renyi(self, order: float) -> arb:
         """Returns what the Rényi divergence is at least."""
-        return _most(c.renyi(order, remove=r) for c in self._low for r in _EITHER)
+        return _most(renyi(c, order, remove=r) for c in self._low for r in _EITHER)
 
     def losses(self) -> list[float]:
         """Returns losses of outputs that have both a probability, in order."""
@@ -120,6 +122,20 @@ class Truth:
             if p > 0 and q > 0
         ]
         return sorted(found)
+
+
+def renyi(channel: channels.Channel, order: float, *, remove: bool) -> arb:
+    """Returns a lower bound on the Rényi divergence of an order above one."""
+    q, p = channel.rows if remove else channel.rows[::-1]
+    total, alpha = arb(0), channels.ball(order)
+    for a, b in zip(p, q, strict=True):
+        if a > 0 and not b > 0:
+            return arb("inf") if b == 0 else arb(0)
+        if a > 0:
+            total += a * ((alpha - 1) * (a / b).log()).exp()
+    if not total > 0:
+        return arb(0)
+    return (total.log() / (alpha - 1) - 2 * alpha * channel.blur).lower()
 
 
 def _most(values: Iterator[arb]) -> arb:
@@ -321,7 +337,7 @@ def _distributions(
         [getattr(d, name).get_delta_for_epsilon(epsilon) for d in both]
         for name in ("_pmf_remove", "_pmf_add")
     ]
-    if any(readings.groups(question.event)):
+    if any(kinds.groups(question.event)):
         low, high = (max(side) for side in zip(*found, strict=True))
         yield _EITHER, (float(low), float(min(high, 1.0)))
         return

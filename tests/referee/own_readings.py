@@ -1,4 +1,4 @@
-"""Readings of events that are the tests' own, and the precision of the referee."""
+"""Kinds of events that are the tests' own, and the precision of the referee."""
 
 import flint
 import newer_events
@@ -6,15 +6,14 @@ import registered
 
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.verify import channels
-from dp_accounting_ext.verify import readers
-from dp_accounting_ext.verify import readings
+from dp_accounting_ext.verify import kinds
+from dp_accounting_ext.verify import mechanisms
 
 flint.ctx.prec = channels.BITS
 event_table.register_stock_events(newer_events.MODULE)
 _NEWER = "RandomAllocationDpEvent"
-readers.READERS[f"newer_events.{_NEWER}"] = readers.READERS[_NEWER]
-readers.READERS["registered.DiscreteEvent"] = lambda event, referee: [
-    channels.exact(*registered.laws(event))
-]
-readings.REVERSIBLE.add("registered.DiscreteEvent")
-readers.READERS["registered.SingleShiftEvent"] = lambda event, referee: [channels.NO_OP]
+kinds.KINDS[f"newer_events.{_NEWER}"] = kinds.KINDS[_NEWER]
+kinds.KINDS["registered.DiscreteEvent"] = lambda event: mechanisms.Known(
+    lambda reading: [channels.exact(*registered.laws(event))], is_reversible=True
+)
+kinds.KINDS["registered.SingleShiftEvent"] = lambda event: mechanisms.NOTHING

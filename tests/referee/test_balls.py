@@ -4,16 +4,17 @@ import fractions
 import itertools
 import math
 
+from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import judge
 import own_readings
 import pytest
 
-from dp_accounting_ext.verify import allocations
 from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import lattices
 from dp_accounting_ext.verify import noises
-from dp_accounting_ext.verify import runs as compositions
 
 assert own_readings  # It sets the precision.
 Fraction = fractions.Fraction
@@ -54,9 +55,22 @@ def steps(outputs, selected, count):
     return found
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@pytest.fixture(params=["listed", "reduced"])
+def is_listed(request, monkeypatch):
+    """Whether all outputs are listed, or merged and split on lattices."""
+    if request.param == "reduced":
+        monkeypatch.setattr(channels, "MOST_LISTED", 1)
+    return request.param == "listed"
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(weights, weights, st.integers(1, 3), st.fractions(0, 1), kappas, st.data())
-def test_channels_hold_exact_fractions(one, other, count, rate, kappa, data):
+def test_channels_hold_exact_fractions(is_listed, one, other, count, rate, kappa, data):
     """From both sides, and at once where nothing is merged or split."""
     q, p = law(one), law(other)
     selected = data.draw(st.integers(1, count))
@@ -66,21 +80,22 @@ def test_channels_hold_exact_fractions(one, other, count, rate, kappa, data):
         "sample": [(a, (1 - rate) * a + rate * b) for a, b in outputs],
         "steps": steps(outputs, selected, count),
     }
-    for side, most in ((Side.EXACT, 100), (Side.LOW, 4), (Side.HIGH, 4)):
-        start = channels.bounding(channels.exact(q, p), side)
+    start = channels.exact(q, p)
+    for side in Side:
+        sizes = channels.Sizes(side, most=100 if is_listed else 4)
         found = {
-            "runs": compositions.power(start, count, most),
+            "runs": lattices.power(start, count, sizes),
             "sample": channels.sampled(rate, start),
-            "steps": allocations.allocated([(start, count)], selected, most),
+            "steps": lattices.allocated([(start, count)], selected, sizes),
         }
         for name, remove in itertools.product(found, (True, False)):
             truth = channels.ball(excess(expected[name], kappa, remove=remove))
             low, high = found[name].delta(channels.ball(kappa).log(), remove=remove)
-            if side is not Side.HIGH:
+            if side is Side.LOW:
                 assert not low > truth, (name, side)
-            if side is not Side.LOW:
+            else:
                 assert not high < truth, (name, side)
-            if side is Side.EXACT:
+            if is_listed:
                 assert high - low < 1e-25
 
 
@@ -90,13 +105,14 @@ def test_both_sides_of_noise_are_near(kind):
     one = ((1.0, Fraction(1)),)
     none = ((0.0, Fraction(1)),)
     bounds = []
-    for side in (Side.LOW, Side.HIGH):
-        base = noises.noise(kind, 0.9, one, none, side, cells=200)
+    for side in Side:
+        sizes = channels.Sizes(side, cells=200, most=200)
+        base = noises.noise(kind, 0.9, one, none, sizes)
         found = [
             base,
-            compositions.power(channels.sampled(0.125, base), 40, 200, cells=2048),
-            allocations.allocated([(base, 9)], 1, 200),
-            channels.product(base, channels.sampled(1e-30, base), 200),
+            lattices.power(channels.sampled(0.125, base), 40, sizes),
+            lattices.allocated([(base, 9)], 1, sizes),
+            lattices.product(base, channels.sampled(1e-30, base), sizes),
         ]
         index = 0 if side is Side.LOW else 1
         both = itertools.product(found, (True, False))
@@ -113,5 +129,5 @@ def test_powers_and_divergences_of_a_law():
     low, high = channel.true_positives(0.5, remove=True)
     assert low < 3 / 4 + 1 / 12 + 1e-12 and high > 3 / 4 + 1 / 12 - 1e-12
     expected = math.log((9 / 16) / (1 / 4) + (1 / 16) / (3 / 4))
-    assert float(channel.renyi(2.0, remove=True)) == pytest.approx(expected)
-    assert channel.renyi(2.0, remove=True) <= channels.ball(Fraction(7, 3)).log()
+    assert float(judge.renyi(channel, 2.0, remove=True)) == pytest.approx(expected)
+    assert judge.renyi(channel, 2.0, remove=True) <= channels.ball(Fraction(7, 3)).log()

@@ -1,7 +1,10 @@
 """Rényi divergences of mixtures of shifts, against quadrature of another kind."""
 
+import math
+
 from dp_accounting import dp_event as stock
 from flint import arb
+import mpmath
 import numpy as np
 import pytest
 import renyi_oracles
@@ -34,8 +37,8 @@ CASES = [
 
 @pytest.mark.parametrize(("p", "q", "order"), CASES)
 def test_against_50_digits(p, q, order):
-    pair = shifted_noise.Pair(shifted_noise.mixture(p), shifted_noise.mixture(q))
-    (found,) = shifted_noise.rdp([order], pair)
+    laws = (shifted_noise.mixture(each) for each in (p, q))
+    (found,) = shifted_noise.rdp([order], *laws)
     exact = renyi_oracles.shifts_rdp(p, q, order)
     assert exact <= found <= exact * (1 + arb(10) ** -9)
 
@@ -69,3 +72,82 @@ def test_shifts_may_be_many_or_alike():
         tuple((i / 40, 1 / 40) for i in range(40)), NOTHING
     )
     assert many.rdp([2.0]) is None
+
+
+@pytest.mark.parametrize("log_error", [-1.0, -3.0, -8.0, -20.0])
+def test_the_rule_is_as_accurate_as_promised(log_error):
+    """At order 2, of N(0, 1) from a mixture: the integrand has poles off the line."""
+    p, q = (
+        shifted_noise.mixture(NOTHING),
+        shifted_noise.mixture(((0.0, 0.5), (2.0, 0.5))),
+    )
+    step = shifted_noise._step(2.0, log_error, p, q)
+    with mpmath.workdps(40):
+
+        def f(x):
+            return mpmath.npdf(x) / (1 + mpmath.exp(2 * x - 2)) * 2
+
+        truth = mpmath.quad(f, np.linspace(-14, 14, 29).tolist())
+        errors = []
+        for shift in (0.0, 0.25, 0.5):
+            lattice = [step * (n + shift) for n in range(-400, 401)]
+            total = step * mpmath.fsum(f(x) for x in lattice)
+            errors.append(abs(total / truth - 1))
+        assert max(errors) <= mpmath.exp(log_error)
+        # The step is not needlessly small either.
+        assert max(errors) >= mpmath.exp(1.5 * log_error - 3)
+
+
+GROUPS = [
+    # α, K₋, K₊, r, σ
+    (2.0, 1, 0, 0.01, 1.0),
+    (3.0, 4, 0, 0.2, 0.7),
+    (30.0, 1, 0, 1e-4, 1.0),
+    (2.0, 16, 0, 1e-3, 5.0),
+    (1.5, 1, 1, 0.3, 1.0),
+    (8.0, 0, 3, 0.2, 0.8),
+    (3.0, 8, 8, 0.5, 3.0),
+    (1.1, 2, 2, 1e-4, 5.0),
+    (1.01, 0, 4, 1e-3, 10.0),
+    (10.0, 2, 2, 0.999, 1.0),
+    (2.0, 0, 1, 1e-6, 20.0),
+    (40.0, 0, 4, 0.7, 1.0),
+    # Nearly everybody in the sample: q changes late. Nearly nobody: Ψ is next to 1.
+    (50.5, 1, 2, 1 - 1.4e-5, 4.4),
+    (10.0, 1, 7, 1.3e-6, 16.2),
+]
+
+
+@pytest.mark.parametrize(("order", "removed", "inserted", "rate", "noise"), GROUPS)
+def test_groups_against_50_digits(order, removed, inserted, rate, noise):
+    rows = shifted_noise.group_rdp([order], removed + inserted, rate, noise)
+    truth = renyi_oracles.group_rdp(order, removed, inserted, rate, noise)
+    assert truth <= rows[removed, 0] <= truth * (1 + arb(10) ** -10)
+
+
+def test_order_one_is_the_kullback_leibler_divergence():
+    truth = renyi_oracles.group_rdp(1, 2, 1, 0.1, 2.0)
+    got = shifted_noise.group_rdp([1.0], 3, 0.1, 2.0)[2, 0]
+    assert truth <= got <= truth * (1 + arb(10) ** -8)
+
+
+def test_no_noise_and_no_sampling():
+    assert np.all(shifted_noise.group_rdp([1.0, 7.0], 3, 0.2, 0.0) == math.inf)
+    assert np.all(shifted_noise.group_rdp([1.0, 7.0], 3, 0.0, 0.0) == 0.0)
+    everybody = shifted_noise.group_rdp([1.5, 7.0], 3, 1.0, 2.0)
+    assert np.all(everybody >= np.array([1.5, 7.0]) * 9 / 8)
+    np.testing.assert_allclose(everybody, [[1.6875, 7.875]], rtol=1e-10)
+
+
+@pytest.mark.parametrize("noise", [1e-60, 1e-40, 1e-3, 1e6, 1e60])
+@pytest.mark.parametrize("rate", [1e-12, 0.5, 1 - 1e-12])
+def test_extreme_parameters_have_valid_answers(rate, noise):
+    orders = [1.0, 1.5, 2.0, 64.0, 4096.0]
+    rows = shifted_noise.group_rdp(orders, 2, rate, noise)
+    assert not np.any(np.isnan(rows))
+    assert np.all(rows > 0)
+    if noise < 1e-2:
+        # r^α e^{α(α − 1) K²/2σ²} is part of the moment of all-remove.
+        exact = np.array([2 * order / noise**2 for order in orders[2:]])
+        lost = 2 * np.array(orders[2:]) / (np.array(orders[2:]) - 1) * math.log(rate)
+        assert np.all(rows[-1, 2:] >= exact + lost)

@@ -11,6 +11,11 @@ from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import worst_cases
 
 
+def point_costs(most, cost, epsilon):
+    """The costs of all inputs."""
+    return worst_cases.point_costs(most, cost, epsilon, np.arange(cost.shape[0]))
+
+
 @settings(max_examples=40, deadline=None)
 @given(wpm_oracles.seeds)
 def test_worst_case_of_a_measure_is_that_of_points(seed):
@@ -20,7 +25,7 @@ def test_worst_case_of_a_measure_is_that_of_points(seed):
     measure = wpm_oracles.random_measure(generator, cost.shape[1], epsilon)
     polytope = wpm_oracles.polytope_of(measure, epsilon)
     most = np.exp(epsilon / 2) * measure
-    values = worst_cases.PointCosts(costs.DenseCost(cost), epsilon).values(most)
+    values = point_costs(most, costs.DenseCost(cost), epsilon)
     for row, point in enumerate(np.eye(len(cost))):
         truth = wpm_oracles.transport_program(
             point, cost, polytope.lower, polytope.upper
@@ -32,20 +37,17 @@ def test_worst_case_of_a_measure_is_that_of_points(seed):
     assert wpm.project(mixture, cost, measure, epsilon).lower_bound <= worst + 1e-12
 
 
-def test_rows_that_are_not_kept_give_the_same(monkeypatch):
+def test_blocks_of_rows_give_the_same(monkeypatch):
     generator = np.random.default_rng(0)
     cost = costs.DenseCost(generator.random((9, 7)))
-    measure = generator.random(7)
-    kept = worst_cases.PointCosts(cost, 1.0)
-    for name, value in {"_KEPT": 0, "_TOGETHER": 20}.items():
-        monkeypatch.setattr(worst_cases, name, value)
-    fresh = worst_cases.PointCosts(cost, 1.0)
-    np.testing.assert_array_equal(kept.values(measure), fresh.values(measure))
-    some = np.array([5, 2, 8, 0])
-    for one, other in zip(
-        kept.tangents(measure, some), fresh.tangents(measure, some), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
+    arguments = generator.random(7), cost, 1.0, np.array([5, 2, 8, 0])
+    functions = worst_cases.point_costs, worst_cases.tangents
+    whole = [function(*arguments) for function in functions]
+    monkeypatch.setattr(costs, "TOGETHER", 20)
+    values, (thresholds, slopes) = [function(*arguments) for function in functions]
+    np.testing.assert_array_equal(values, whole[0])
+    np.testing.assert_array_equal(thresholds, whole[1][0])
+    np.testing.assert_array_equal(slopes, whole[1][1])
 
 
 @settings(max_examples=40, deadline=None)
@@ -55,11 +57,12 @@ def test_uniform_is_the_best_of_its_kind(seed):
     size = cost.shape[1]
     found = wpm.uniform_base_measure(cost, epsilon)
     assert found.converged
-    points = worst_cases.PointCosts(costs.DenseCost(cost), epsilon)
+    dense = costs.DenseCost(cost)
     most = np.exp(epsilon / 2) * found.base_measure
-    assert points.values(most).max() == pytest.approx(found.value, rel=1e-9, abs=1e-15)
+    worst = point_costs(most, dense, epsilon).max()
+    assert worst == pytest.approx(found.value, rel=1e-9, abs=1e-15)
     for scale in np.geomspace(1, min(size, np.exp(epsilon)), 40):
-        other = points.values(np.full(size, scale / size)).max()
+        other = point_costs(np.full(size, scale / size), dense, epsilon).max()
         assert found.lower_bound <= other * (1 + 1e-12) + 1e-15
 
 
@@ -76,7 +79,7 @@ def test_landmarks_bound_the_worst_case(monkeypatch, order):
     assert places.size == 16 and distances.max() == pytest.approx(radius)
     found = wpm.uniform_base_measure(cost, 2.0)
     assert found.lower_bound <= truth.value * (1 + 1e-9)
-    worst = worst_cases.PointCosts(cost, 2.0).values(np.e * found.base_measure).max()
+    worst = point_costs(np.e * found.base_measure, cost, 2.0).max()
     assert truth.value <= worst <= found.value
     assert found.value ** (1 / order) <= truth.value ** (1 / order) + 0.35
     # What is no metric is looked at whole.

@@ -17,7 +17,7 @@ SECRET = 0.123456789
 
 def dense(rows):
     """The (n, k) masses of users."""
-    found = np.zeros((len(rows), rows.size))
+    found = np.zeros(rows.table.shape)
     for user, row in enumerate(found):
         inputs, row_masses = rows.row(user)
         row[inputs] = row_masses

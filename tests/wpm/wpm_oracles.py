@@ -226,7 +226,7 @@ def assert_private(weights, total, epsilon):
 def exact(masses, cost, polytope):
     """The exact projection of one user, zeros among the masses and all."""
     rows = np.flatnonzero(masses)
-    solver = exact_projection.make_solver(costs.DenseCost(cost), polytope, 1e-6)
+    solver = exact_projection.ExactSolver(costs.DenseCost(cost), polytope, 1e-6)
     return solver.solve(rows, masses[rows])
 
 

@@ -111,7 +111,7 @@ def project(
     allowed = ldp_polytope.from_base_measure(measure, privacy)
     passes = fields.positive_integer("iterations", iterations)
     if regularization is None:
-        exact = exact_projection.make_solver(paid, allowed, gap)
+        exact = exact_projection.ExactSolver(paid, allowed, gap)
         parts = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
         fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
@@ -126,13 +126,10 @@ def project(
         met.append(part.value - bounds[user] <= slack)
     laws = np.array([part.distribution for part in parts]).reshape(len(parts), size)
     rounds = np.array([part.rounds for part in parts], dtype=np.int64)
+    found = values, bounds, rounds, np.array(met, dtype=np.bool_)
     if users.is_batch:
-        return ProjectionResult(
-            laws, values, bounds, rounds, np.array(met, dtype=np.bool_)
-        )
-    return ProjectionResult(
-        laws[0], float(values[0]), float(bounds[0]), int(rounds[0]), bool(met[0])
-    )
+        return ProjectionResult(laws, *found)
+    return ProjectionResult(laws[0], *(each[0].item() for each in found))
 
 
 def _lower_bound(

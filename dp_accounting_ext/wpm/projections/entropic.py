@@ -140,13 +140,13 @@ class EntropicSolver:
         self, users: private_rows.PrivateRows
     ) -> Iterator[tuple[IndexArray, _Block]]:
         """Yields which users are projected together, and their kernels."""
-        kernel, counts = self._kernel, np.diff(users.starts)
-        shared = counts * _SHARE > users.size
+        kernel, counts = self._kernel, np.diff(users.table.indptr)
+        shared = counts * _SHARE > users.table.shape[1]
         if kernel is not None:
             many = np.flatnonzero(shared)
             for begin in range(0, many.size, _ROWS):
                 rows = many[begin : begin + _ROWS]
-                masses = np.zeros((_ROWS, users.size))
+                masses = np.zeros((_ROWS, users.table.shape[1]))
                 for place, user in enumerate(rows.tolist()):
                     inputs, entries = users.row(user)
                     masses[place, inputs] = entries

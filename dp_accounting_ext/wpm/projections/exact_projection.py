@@ -44,23 +44,24 @@ _EACH, _ADDED, _MOST_ROUNDS = 6, 3, 60
 _ROUNDING = 1e-14
 
 
-@dataclasses.dataclass(frozen=True)
 class ExactSolver:
     """Projects users exactly, for one cost and polytope.
 
-    Attributes:
-        cost: The cost of moving mass.
-        polytope: The allowed distributions, whose bounds are at most one.
-        relative_gap: The largest allowed gap between the cost of the plan and the lower
-            bound by the prices, as a share of the cost.
-        outputs: The indices of the outputs that may hold mass, in an order in which
-            outputs that are near are adjacent.
+    The relative gap is the largest allowed one between the cost of a plan and the lower
+    bound by its prices, as a share of the cost.
     """
 
-    cost: costs.TransportCost
-    polytope: ldp_polytope.LdpPolytope
-    relative_gap: float
-    outputs: IndexArray
+    def __init__(
+        self,
+        cost: costs.TransportCost,
+        polytope: ldp_polytope.LdpPolytope,
+        relative_gap: float,
+    ) -> None:
+        self._cost, self._gap, self._polytope = cost, relative_gap, polytope.capped()
+        self._places = cost.places_on_line()
+        # Outputs that may hold mass, in an order in which near ones are adjacent.
+        outputs = np.arange(0) if self._places is not None else cost.near_order()
+        self._outputs = outputs[polytope.upper[outputs] > 0]
 
     def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
         """Returns the exact projection of one user: (s,) inputs, and their masses.
@@ -68,34 +69,19 @@ class ExactSolver:
         Raises:
             SolverError: If a linear program fails.
         """
-        places = self.cost.places_on_line()
-        if places is not None:
-            here, there = places
-            return line_sweep.solve(here[inputs], masses, there, self.polytope)
-        size, inner = self.polytope.upper.size, self.polytope.of(self.outputs)
-        rows = self.cost.rows_to(inputs, self.outputs)
-        found = by_groups(masses, rows, inner, self.relative_gap)
+        if self._places is not None:
+            here, there = self._places
+            return line_sweep.solve(here[inputs], masses, there, self._polytope)
+        size, inner = self._polytope.upper.size, self._polytope.of(self._outputs)
+        rows = self._cost.rows_to(inputs, self._outputs)
+        found = by_groups(masses, rows, inner, self._gap)
         distribution, prices = np.zeros((2, size))
-        distribution[self.outputs], prices[self.outputs] = (
-            found.distribution,
-            found.prices,
-        )
-        if self.outputs.size < size:
-            whole = self.cost.rows(inputs)
+        distribution[self._outputs] = found.distribution
+        prices[self._outputs] = found.prices
+        if self._outputs.size < size:
+            whole = self._cost.rows(inputs)
             prices = ldp_polytope.largest_prices(whole, rows, found.prices)
         return dataclasses.replace(found, distribution=distribution, prices=prices)
-
-
-def make_solver(
-    cost: costs.TransportCost,
-    polytope: ldp_polytope.LdpPolytope,
-    relative_gap: float,
-) -> ExactSolver:
-    """Returns the solver of a cost and a polytope."""
-    is_line = cost.places_on_line() is not None
-    outputs = np.arange(cost.shape[1]) if is_line else cost.near_order()
-    outputs = outputs[polytope.upper[outputs] > 0]
-    return ExactSolver(cost, polytope.capped(), relative_gap, outputs)
 
 
 def by_groups(

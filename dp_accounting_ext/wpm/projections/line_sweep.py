@@ -142,20 +142,16 @@ def _prices(
 def _constants(low: FloatArray, high: FloatArray, steps: FloatArray) -> FloatArray:
     """Returns numbers in given ranges, each at most a step from the one before.
 
-    Forwards, each range is narrowed to what the earlier ranges allow. Backwards, the
-    numbers are chosen in the narrowed ranges.
+    They are the least ones above the lower ends; or the largest ones below the upper
+    ends, if no lower end is finite.
     """
-    bounds = list(zip(low.tolist(), high.tolist(), strict=True))
-    ranges = [bounds[0]]
-    for (least, most), step in zip(bounds[1:], steps.tolist(), strict=True):
-        reach_low, reach_high = ranges[-1][0] - step, ranges[-1][1] + step
-        # If rounding leaves an empty range, the nearest end is taken.
-        new_low = min(max(least, reach_low), reach_high)
-        new_high = max(min(most, reach_high), reach_low)
-        ranges.append((new_low, max(new_low, new_high)))
-    price = min(max(0.0, ranges[-1][0]), ranges[-1][1])
-    prices = [price]
-    for (least, most), step in zip(ranges[-2::-1], steps[::-1].tolist(), strict=True):
-        price = min(max(least, price - step), most, price + step)
-        prices.append(price)
-    return np.array(prices[::-1])
+    places = np.append(0.0, np.cumsum(steps))
+
+    def least_above(ends: FloatArray) -> FloatArray:
+        before = np.maximum.accumulate(ends + places) - places
+        after = np.maximum.accumulate((ends - places)[::-1])[::-1] + places
+        return np.asarray(np.maximum(before, after))
+
+    if np.isfinite(low).any():
+        return np.minimum(least_above(low), high)
+    return -least_above(-high) if np.isfinite(high).any() else np.zeros(low.size)

@@ -1,0 +1,418 @@
+"""Long compositions and random allocation, on lattices of losses and of ratios.
+
+The losses of the runs of a composition add up. Where a record takes part in one of t
+steps, drawn uniformly, the ratio of all t outputs is the mean of the steps' ratios. So
+either law is a power of a polynomial whose exponents count cells of a lattice.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+import operator
+from typing import TypeVar
+
+from flint import arb
+from flint import arb_poly
+from flint import ctx
+import numpy as np
+
+from dp_accounting_ext.verify import channels
+
+Channel = channels.Channel
+Row = channels.Row
+Side = channels.Side
+Sizes = channels.Sizes
+_T = TypeVar("_T")
+ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
+_CELLS = 8192  # The largest number of cells of a lattice of losses.
+# Tuning: cells of ratios per mean absolute deviation of the ratio, and per standard
+# deviation; and the most cells of ratios per output that a channel may have.
+_FINE, _COARSE, _NODES = 16, 8, 64
+# Tuning: the most products of masses in one allocation, and the fewest outputs to which
+# channels are reduced for that; and the most outputs that are listed.
+_MOST_PRODUCTS, _FEWEST, _LISTED = 4_000_000, 8, 60_000
+
+
+def power(channel: Channel, count: int, sizes: Sizes) -> Channel:
+    """Returns the composition of `count` runs of a mechanism."""
+    found = channels.NO_OP
+    try:
+        for digit in bin(count)[2:]:
+            found = channels.listed(found, found)
+            if digit == "1":
+                found = channels.listed(found, channel)
+    except channels.TooLargeError:
+        joined = functools.partial(_Lattice.plus, rare=sizes.rare)
+        return _times(_Lattice.of_losses(channel, sizes), count, joined).channel()
+    return found
+
+
+def product(one: Channel, other: Channel, sizes: Sizes) -> Channel:
+    """Returns the composition of two mechanisms on the same records."""
+    try:
+        return channels.listed(one, other)
+    except channels.TooLargeError:
+        first, second = (_Lattice.of_losses(each, sizes) for each in (one, other))
+        return first.plus(second, sizes.rare).channel()
+
+
+def allocated(
+    steps: Sequence[tuple[Channel, int]], selected: int, sizes: Sizes
+) -> Channel:
+    """Returns the channel of several steps, k of which the record takes part in.
+
+    The set of these steps is drawn uniformly at random.
+
+    Args:
+        steps: Channels of a step, and the number of steps with each channel.
+        selected: The number of steps in which the record takes part.
+        sizes: How finely the channel is bounded.
+
+    Raises:
+        TooLargeError: If it cannot be bounded with few enough outputs.
+    """
+    total = sum(number for _, number in steps)
+    if selected == total:
+        found = channels.NO_OP
+        for channel, number in steps:
+            found = product(found, power(channel, number, sizes), sizes)
+        return found
+    try:
+        return _by_blocks(steps, selected, channels.MOST_LISTED)
+    except channels.TooLargeError:
+        line = _one_of(steps, total, sizes) if selected == 1 else None
+    if line is not None:
+        return line
+    if sizes.side is Side.HIGH and selected > 1:
+        # Channels of more than two rows cannot be split: all outputs are listed.
+        few = max(int(_LISTED ** (1 / total) / 2), 2)
+        steps = [(channels.reduced(c, sizes.side, few), n) for c, n in steps]
+        return _by_blocks(steps, selected, _LISTED)
+    # Joining two blocks multiplies every two outputs, for each pair of row indices.
+    pairs = (selected + 1) * (selected + 2) * total.bit_length()
+    most = min(sizes.most, max(math.isqrt(_MOST_PRODUCTS // pairs), _FEWEST))
+    steps = [(channels.reduced(c, sizes.side, most), n) for c, n in steps]
+    return _by_blocks(
+        steps, selected, most**2, lambda c: channels.reduced(c, sizes.side, most)
+    )
+
+
+def _by_blocks(
+    steps: Sequence[tuple[Channel, int]],
+    selected: int,
+    limit: int,
+    reduce: Callable[[Channel], Channel] = channels.merged,
+) -> Channel:
+    """Returns the channel of an allocation, by joining blocks of its steps.
+
+    Row j of a block is the sum, over all sets of j of its steps, of the probabilities
+    of the outputs if the record takes part in the steps of the set.
+
+    Args:
+        steps: Channels of a step, and the number of steps with each channel.
+        selected: The number of steps in which the record takes part.
+        limit: The most outputs of two blocks together, before they are reduced.
+        reduce: Reduces what was joined.
+    """
+
+    def joined(one: Channel, other: Channel) -> Channel:
+        if one.size * other.size > limit:
+            raise channels.TooLargeError
+        rows = []
+        for j in range(min(selected, len(one.rows) + len(other.rows) - 2) + 1):
+            parts = [
+                channels.outer(row, other.rows[j - i])
+                for i, row in enumerate(one.rows)
+                if 0 <= j - i < len(other.rows)
+            ]
+            rows.append(
+                functools.reduce(lambda a, b: [*map(operator.add, a, b)], parts)
+            )
+        # Each ratio is a sum of products of at most `selected` of the blocks' ratios.
+        return reduce(Channel(rows, one.blur + other.blur))
+
+    found = functools.reduce(joined, (_times(*step, joined) for step in steps))
+    sets = arb(math.comb(sum(number for _, number in steps), selected))
+    rows = [found.rows[0], [x / sets for x in found.rows[selected]]]
+    return reduce(dataclasses.replace(found, rows=rows))
+
+
+def _times(one: _T, count: int, joined: Callable[[_T, _T], _T]) -> _T:
+    """Returns the join of `count` copies of a thing, by doublings."""
+    found = one
+    for digit in bin(count)[3:]:
+        found = joined(found, found)
+        if digit == "1":
+            found = joined(found, one)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lattice:
+    """A law of losses log(p/q), or of sums of ratios p/q, with spacing h.
+
+    Q is the law without the record, P that with it; of sums of ratios, P is the sum
+    over all steps of the law if the record takes part in the step. A `LOW` lattice
+    merges outputs: those of one run between i h and (i + 1) h form cell i, and indices
+    add under composition. A `HIGH` lattice splits outputs between the points i h.
+
+    Attributes:
+        side: The side.
+        steps: The number of steps if ratios are summed, 0 if losses are.
+        step: The spacing h, a power of two.
+        start: The index i of the first cell or point.
+        q: The masses under Q.
+        p: The masses under P. On a `HIGH` lattice they are those under Q times the
+            ratio.
+        sinks: The mass under Q of outputs that are impossible under P, and the mass
+            under P of those that are impossible under Q. A sum of ratios of zero has a
+            cell of its own.
+        blur: As for a channel.
+    """
+
+    side: Side
+    steps: int
+    step: float
+    start: int
+    q: Row
+    p: Row
+    sinks: Row
+    blur: arb
+
+    @classmethod
+    def of_losses(cls, channel: Channel, sizes: Sizes) -> "_Lattice":
+        """Returns the lattice of the losses of one run.
+
+        Losses far beyond all outputs that are more probable than `rare` are not placed.
+        """
+        apart = channels.Apart.of(channel, sizes.side)
+        losses, weights = apart.losses, apart.weights
+        heavy = losses[weights > sizes.rare]
+        if not heavy.size:
+            heavy, weights = np.append(losses, 0.0), np.append(weights, 1.0)
+        middle = np.average(losses, weights=weights) if losses.size else 0.0
+        spread = np.average(abs(losses - middle), weights=weights) if losses.size else 1
+        span = max(float(np.ptp(heavy)), 1e-6 * float(np.abs(heavy).max()), 2.0**-40)
+        step = 2.0 ** math.floor(math.log2(max(spread / 16, span / _CELLS)))
+        reach = _CELLS * step
+        within = heavy.min() - reach, heavy.max() + reach
+        return cls._of(apart, sizes.side, 0, step, within)
+
+    @classmethod
+    def of_ratios(
+        cls, channel: Channel, side: Side, step: float, top: float
+    ) -> "_Lattice":
+        """Returns the lattice of the ratio of one step, if it is below `top`."""
+        apart = channels.Apart.of(channel, side)
+        return cls._of(apart, side, 1, step, (-math.inf, math.log(top)))
+
+    @classmethod
+    def _of(
+        cls,
+        apart: channels.Apart,
+        side: Side,
+        steps: int,
+        step: float,
+        within: tuple[float, float],
+    ) -> "_Lattice":
+        """Returns a lattice of the outputs whose losses are within two numbers.
+
+        A `LOW` lattice drops the others, a `HIGH` one adds their masses to the sinks.
+        """
+        sinks, zero = [ZERO, ZERO], ZERO
+        for q, p in apart.ends:
+            # A lower bound drops outputs whose masses are not certain.
+            sinks[1] += p if q == 0 else ZERO
+            if steps:
+                zero += q if p == 0 else ZERO
+            else:
+                sinks[0] += q if p == 0 else ZERO
+        first, last = np.searchsorted(apart.losses, within).tolist()
+        if side is Side.HIGH:
+            for far in ((0, first), (last, apart.losses.size)):
+                sinks = [a + b for a, b in zip(sinks, apart.total(*far), strict=True)]
+        losses = apart.losses[first:last]
+        kept = dataclasses.replace(apart, order=apart.order[first:last], losses=losses)
+        places = np.exp(losses) if steps else losses
+        cells = np.floor(places / step).astype(int)
+        start = 0 if steps or not cells.size else int(cells[0]) - 1
+        size = int(cells[-1]) + 2 - start if cells.size else 2
+        q, p = [ZERO] * size, [ZERO] * size
+        found = cls(side, steps, step, start, q, p, sinks, apart.channel.blur)
+        if side is Side.LOW:
+            for cell, i in zip((cells - start).tolist(), kept.order, strict=True):
+                q[cell] += apart.channel.rows[0][i]
+                p[cell] += apart.channel.rows[1][i]
+        elif cells.size:
+            points = (start + np.arange(size)) * step
+            with np.errstate(divide="ignore"):
+                nodes = np.log(points) if steps else points
+            q[:] = kept.split(nodes, [found.ratio(i) for i in range(size)])
+        q[0] += zero
+        return found._with_ratios() if side is Side.HIGH else found
+
+    def ratio(self, index: int) -> arb:
+        """Returns the ratio at a point, counted from the first."""
+        place = ball(self.step) * (self.start + index)
+        return place if self.steps else place.exp()
+
+    def _with_ratios(self) -> "_Lattice":
+        """Returns the lattice with P's masses, the ratios times Q's, rounded up."""
+        q = [mass.abs_upper() for mass in self.q]
+        p = [
+            (mass * self.ratio(i)).upper() if mass != 0 else ZERO
+            for i, mass in enumerate(q)
+        ]
+        sinks = [sink.abs_upper() for sink in self.sinks]
+        return dataclasses.replace(self, q=q, p=p, sinks=sinks)
+
+    def plus(self, other: "_Lattice", rare: float) -> "_Lattice":
+        """Returns the law of the sum, with tails of probability `rare` truncated."""
+        one, two = self, other
+        while one.step != two.step:
+            if one.step < two.step:
+                one = one._coarser()
+            else:
+                two = two._coarser()
+        size = len(one.q) + len(two.q) - 1
+        qs = [arb_poly(each.q) for each in (one, two)]
+        ps = [arb_poly(each.p) for each in (one, two)]
+        if two is one:  # A square takes two thirds of the time of a product.
+            qs[1], ps[1] = qs[0], ps[0]
+        rows = [list(qs[0] * qs[1])]
+        if not self.steps:
+            rows.append(list(ps[0] * ps[1]))
+        elif self.side is Side.LOW:
+            rows.append(list(qs[0] * ps[1] + ps[0] * qs[1]))
+        rows = [[*row, *[ZERO] * (size - len(row))] for row in rows]
+        (a, b), (c, d) = one.sinks, two.sinks
+        sinks = [1 - (1 - a) * (1 - c), 1 - (1 - b) * (1 - d)]
+        if self.steps:
+            # What has another ratio than zero beside a sink is split in two.
+            sinks[1] = b + d + a * two.steps + c * one.steps
+        found = _Lattice(
+            self.side,
+            one.steps + two.steps,
+            one.step,
+            one.start + two.start,
+            rows[0],
+            rows[-1],
+            sinks,
+            one.blur.max(two.blur) if self.steps else one.blur + two.blur,
+        )
+        if self.side is Side.HIGH:
+            # The error of a product is relative to the largest mass of its row, so that
+            # at each point the row that is relatively more accurate is used.
+            if not self.steps:
+                q = [
+                    a
+                    if a.rel_accuracy_bits() >= b.rel_accuracy_bits()
+                    else b / found.ratio(i)
+                    for i, (a, b) in enumerate(zip(*rows, strict=True))
+                ]
+                found = dataclasses.replace(found, q=q)
+            found = found._with_ratios()
+        return found._narrowed(rare)
+
+    def _narrowed(self, rare: float) -> "_Lattice":
+        """Returns the lattice with its tails truncated, and of few enough cells."""
+        q, p = (np.array([float(x.abs_upper()) for x in r]) for r in (self.q, self.p))
+        first = int(np.searchsorted(np.cumsum(q), rare))
+        cut = int(np.searchsorted(np.cumsum(p[::-1]), rare * max(self.steps, 1)))
+        last = len(self.q) - cut
+        found = self
+        if first < last and (first or cut):
+            sinks = self.sinks
+            if self.side is Side.HIGH:
+                sinks = [
+                    sum([*row[:first], *row[last:]], sink).abs_upper()
+                    for sink, row in zip(sinks, (self.q, self.p), strict=True)
+                ]
+            found = dataclasses.replace(
+                self,
+                start=self.start + first,
+                q=self.q[first:last],
+                p=self.p[first:last],
+                sinks=sinks,
+            )
+        while not self.steps and len(found.q) > _CELLS:
+            found = found._coarser()
+        return found
+
+    def _coarser(self) -> "_Lattice":
+        """Returns the lattice of losses with twice the spacing."""
+        low = self.side is Side.LOW
+        first = (self.start if low else self.start - 1) // 2
+        size = (self.start + len(self.q)) // 2 - first + 2
+        q, p = [ZERO] * size, [ZERO] * size
+        # An odd point is split between the even points beside it, whose ratios are
+        # e^−h and e^h times its own.
+        up = ONE / (1 + ball(self.step).exp())
+        for i in range(len(self.q)):
+            j, odd = divmod(self.start + i - 2 * first, 2)
+            if low or not odd:
+                q[j] += self.q[i]
+                p[j] += self.p[i]
+            else:
+                q[j] += (1 - up) * self.q[i]
+                q[j + 1] += up * self.q[i]
+        found = dataclasses.replace(self, step=2 * self.step, start=first, q=q, p=p)
+        return found if low else found._with_ratios()
+
+    def channel(self) -> Channel:
+        """Returns the channel of the composition or of the allocation."""
+        columns = [*zip(self.q, self.p, strict=True)]
+        columns += [(self.sinks[0], ZERO), (ZERO, self.sinks[1])]
+        if self.side is Side.HIGH:
+            columns = [(a.abs_upper(), b.abs_upper()) for a, b in columns]
+        # Outputs with a mass that is not certain are dropped.
+        kept = [(a, b) for a, b in columns if (a > 0 or b > 0) and a >= 0 and b >= 0]
+        share = ONE / max(self.steps, 1)
+        rows = [[a for a, _ in kept], [b * share for _, b in kept]]
+        return Channel(rows, self.blur)
+
+
+def _one_of(
+    steps: Sequence[tuple[Channel, int]], total: int, sizes: Sizes
+) -> Channel | None:
+    """Returns the channel of several steps, one of which the record takes part in.
+
+    It is None if the lattice of ratios would have too many points, or the ratios are
+    too large for it.
+    """
+    tops, means, squares = [], 0.0, 0.0
+    for channel, number in steps:
+        apart = channels.Apart.of(channel, sizes.side)
+        q, p = (
+            np.array([float(row[i]) for i in apart.order.tolist()], dtype=float)
+            for row in channel.rows
+        )
+        if not q.size or apart.losses[-1] > 600:
+            return None
+        ratios = np.exp(apart.losses)
+        kept = np.cumsum(p[::-1])[::-1] > sizes.rare
+        tops.append(float(ratios[kept].max(initial=2.0)) * 1.001)
+        distance = abs(ratios - 1)[kept]
+        means += number / total * float(q[kept] @ distance)
+        with np.errstate(over="ignore"):
+            # The mass comes first, as zero times a square that overflows is NaN.
+            squares += number / total * float((q[kept] * distance) @ distance)
+    if not means > 1e-9 or math.isinf(squares):
+        return None
+    span = max(tops) + 14 * math.sqrt(total * squares)
+    fine, coarse = means / _FINE, math.sqrt(squares) / _COARSE
+    least = span / (_NODES * sizes.most)
+    if least > min(max(fine, coarse), 1.0):
+        return None
+    # At most one, so that the ratio one is a point of the lattice.
+    step = min(2.0 ** math.floor(math.log2(max(fine, min(least * 2, coarse)))), 1.0)
+    bits = 128 + math.ceil(math.log2(span * _NODES * sizes.most / sizes.rare))
+    joined = functools.partial(_Lattice.plus, rare=sizes.rare)
+    with ctx.workprec(max(bits, ctx.prec)):
+        parts = [
+            _times(_Lattice.of_ratios(c, sizes.side, step, top), number, joined)
+            for (c, number), top in zip(steps, tops, strict=True)
+        ]
+        return functools.reduce(joined, parts).channel()

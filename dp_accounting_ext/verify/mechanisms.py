@@ -1,0 +1,639 @@
+"""What an event runs: read in ball arithmetic, and drawn.
+
+A reading *in balls* is a list of cases. Each case is a channel: it stands for two
+neighboring datasets and values of their records that the event allows. The true privacy
+profile is at least that of every case, so that `LOW` channels bound it from below.
+Where a theorem proves that the listed cases are the worst ones, `HIGH` channels bound
+it from above. An empty list means that no bound is known.
+
+Outputs are *drawn* where there is no upper bound. A law is that of the outputs if some
+members of a group of records are in the dataset, each of which contributes the same
+value where it takes part: 1, −1, or any other. The loss of an output under a law is the
+logarithm of its density over that without any member. The laws of larger values, and of
+more participations than the event has, are those from which rare outputs can be drawn.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import fractions
+import functools
+import itertools
+import math
+from typing import Any
+
+from dp_accounting import privacy_accountant
+import numpy as np
+from scipy import signal
+from scipy import special
+
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import lattices
+from dp_accounting_ext.verify import noises
+from dp_accounting_ext.verify import schemes
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Array = np.ndarray
+Cases = list[channels.Channel]
+Shifts = noises.Shifts
+Side = channels.Side
+# The law of a number of members.
+Members = Sequence[tuple[int, fractions.Fraction]]
+ONE = fractions.Fraction(1)
+UNSHIFTED: Shifts = ((0.0, ONE),)
+_MOST_CASES = 6  # Of compositions, so many choices of cases are looked at.
+_MOST_BANDS = 32  # Tuning: more are applied by Fourier transforms.
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """Two neighboring datasets, and how finely their channels are bounded.
+
+    Attributes:
+        relation: The neighboring relation.
+        sizes: The side and the sizes of channels.
+        split: The number of members of the group that the first dataset has, with the
+            value 1, and that the second one has, with the value −1. A single record
+            that is removed is a group of one.
+    """
+
+    relation: NeighborRel
+    sizes: channels.Sizes
+    split: tuple[int, int] = (1, 0)
+
+    @property
+    def is_high(self) -> bool:
+        """Whether the channels are upper bounds."""
+        return self.sizes.side is Side.HIGH
+
+    def cases(self, mechanism: "Mechanism") -> Cases:
+        """Returns the cases of a mechanism; a single member's where no more is known.
+
+        That member is replaced, or, if that is not known either, contributes nothing in
+        the second dataset.
+
+        Raises:
+            NoTheoremError: If there is no bound at all.
+        """
+        found = mechanism.cases(self)
+        if found is not None:
+            return found
+        if self.is_high or not self.split[0]:
+            return []
+        relation, split = self.relation, (1, 0)
+        if relation is NeighborRel.REPLACE_ONE and self.split != (1, 1):
+            split = (1, 1)
+        elif relation is NeighborRel.REPLACE_ONE:
+            relation = NeighborRel.ADD_OR_REMOVE_ONE
+        return Reading(relation, self.sizes, split).cases(mechanism)
+
+    def noise(self, kind: str, scale: float, p: Shifts, q: Shifts) -> channels.Channel:
+        """Returns the channel of noise around random sums."""
+        return noises.noise(kind, scale, p, q, self.sizes)
+
+
+class Mechanism:
+    """What an event runs on a set of records."""
+
+    takes_groups = True  # Whether outputs can be drawn for several members.
+
+    def cases(self, reading: Reading) -> Cases | None:
+        """Returns the channels of the cases; None if a split is not known."""
+        return self.of_members(reading, [((n, ONE),) for n in reading.split])
+
+    def of_members(self, reading: Reading, laws: Sequence[Members]) -> Cases | None:
+        """Returns the cases if the numbers of removed and added members are random."""
+        return None
+
+    def is_drawn(self, *, several: bool) -> bool:
+        """Returns whether there is no upper bound, or none for several values."""
+        return False
+
+    def drawable(self, table: Callable[["Mechanism", bool], "Table"]) -> "Mechanism":
+        """Returns a mechanism of which outputs can be drawn.
+
+        Args:
+            table: Returns the table of a mechanism's outputs, for all members of the
+                group, or for any of them that contributes something or nothing.
+        """
+        return table(self, False)
+
+    def draw(
+        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
+    ) -> Any:
+        """Returns an output for each number of members.
+
+        Args:
+            rng: The source of randomness.
+            members: The number of members in the dataset, for each output.
+            value: What each member contributes where it takes part.
+            everywhere: Whether members take part in every step.
+        """
+        raise NotImplementedError
+
+    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+        """Returns the loss of each output under the law of these arguments."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Known(Mechanism):
+    """A mechanism with cases of its own.
+
+    Attributes:
+        make: Returns the cases for one record.
+        is_replaced: Whether it does so for a record that is replaced, too.
+        is_reversible: Whether the roles of the record and of the other records can be
+            exchanged.
+        of_groups: As `Mechanism.of_members`; returns None if there are none.
+    """
+
+    make: Callable[[Reading], Cases]
+    is_replaced: bool = False
+    is_reversible: bool = False
+    of_groups: Callable[[Reading, Sequence[Members]], Cases | None] | None = None
+
+    def cases(self, reading: Reading) -> Cases | None:
+        replaced = self.is_replaced and reading.relation is NeighborRel.REPLACE_ONE
+        if reading.split == (1, 0) or (replaced and reading.split == (1, 1)):
+            return self.make(reading)
+        return super().cases(reading)
+
+    def of_members(self, reading: Reading, laws: Sequence[Members]) -> Cases | None:
+        return self.of_groups(reading, laws) if self.of_groups else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise(Mechanism):
+    """Gaussian or Laplace noise around the sum of what the members contribute."""
+
+    kind: str
+    scale: float
+
+    def of_members(self, reading: Reading, laws: Sequence[Members]) -> Cases | None:
+        p, q = (
+            tuple((float(sign * number), weight) for number, weight in law)
+            for sign, law in zip((1, -1), laws, strict=True)
+        )
+        return [reading.noise(self.kind, self.scale, p, q)]
+
+    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
+        if not self.scale:
+            raise channels.NoTheoremError("no theorem for a part without noise")
+        return self
+
+    def draw(
+        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
+    ) -> Any:
+        drawn = rng.laplace if self.kind == "laplace" else rng.normal
+        return drawn(members * value, self.scale)
+
+    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+        shift = members * value
+        if self.kind == "laplace":
+            further = np.abs(outputs) - np.abs(outputs - shift)
+            return np.asarray(further / self.scale)
+        return np.asarray((outputs - shift / 2) * (shift / self.scale**2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs(Mechanism):
+    """Several mechanisms on the same records, each of which is run a number of times.
+
+    Attributes:
+        parts: The mechanisms and how often each of them is run.
+    """
+
+    parts: Sequence[tuple[Mechanism, int]]
+
+    @property
+    def takes_groups(self) -> bool:  # type: ignore[override]
+        return all(part.takes_groups for part, _ in self.parts)
+
+    def cases(self, reading: Reading) -> Cases | None:
+        found = [channels.NO_OP]
+        for part, count in self.parts:
+            cases = [
+                lattices.power(case, count, reading.sizes)
+                for case in reading.cases(part)
+            ]
+            pairs = itertools.islice(itertools.product(found, cases), _MOST_CASES)
+            found = [lattices.product(a, b, reading.sizes) for a, b in pairs]
+        return found
+
+    def is_drawn(self, *, several: bool) -> bool:
+        return any(part.is_drawn(several=several) for part, _ in self.parts)
+
+    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
+        parts = [(part.drawable(table), count) for part, count in self.parts]
+        return dataclasses.replace(self, parts=parts)
+
+    def draw(
+        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
+    ) -> Any:
+        return [
+            part.draw(rng, np.repeat(members, count), value, everywhere)
+            for part, count in self.parts
+        ]
+
+    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+        found = [
+            part.loss(each, members, value, everywhere).reshape(-1, count).sum(axis=1)
+            for each, (part, count) in zip(outputs, self.parts, strict=True)
+        ]
+        return np.asarray(np.sum(found, axis=0))
+
+
+NOTHING = Runs(())
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled(Mechanism):
+    """A mechanism on one Poisson sample of the records."""
+
+    rate: float
+    inner: Mechanism
+
+    @property
+    def takes_groups(self) -> bool:  # type: ignore[override]
+        return self.inner.takes_groups
+
+    def cases(self, reading: Reading) -> Cases | None:
+        if reading.split == (1, 0):
+            return [channels.sampled(self.rate, c) for c in reading.cases(self.inner)]
+        laws = [_binomial(n, fractions.Fraction(self.rate)) for n in reading.split]
+        return self.inner.of_members(
+            reading, [[(i, w) for i, w in enumerate(law) if w] for law in laws]
+        )
+
+    def is_drawn(self, *, several: bool) -> bool:
+        return self.inner.is_drawn(several=several)
+
+    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
+        return dataclasses.replace(self, inner=self.inner.drawable(table))
+
+    def draw(
+        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
+    ) -> Any:
+        inside = members if everywhere else rng.binomial(members, self.rate)
+        return self.inner.draw(rng, inside, value, everywhere)
+
+    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+        if everywhere:
+            return self.inner.loss(outputs, members, value, everywhere)
+        weights = np.array(_binomial(members, self.rate))
+        losses = [
+            self.inner.loss(outputs, number, value, everywhere)
+            for number in range(members + 1)
+        ]
+        return schemes.log_mean(np.stack(losses, axis=-1), weights)
+
+
+def _binomial(number: int, rate: Any) -> list[Any]:
+    """Returns the probabilities of each number of members in a Poisson sample."""
+    return [
+        math.comb(number, i) * rate**i * (1 - rate) ** (number - i)
+        for i in range(number + 1)
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch(Mechanism):
+    """A mechanism on a batch of fixed size, drawn from a dataset of given size.
+
+    Attributes:
+        inner: The mechanism.
+        size: The number of records of the dataset.
+        batch: The number of records of the batch.
+        is_replaced: Whether the batch is drawn with replacement.
+    """
+
+    inner: Mechanism
+    size: int
+    batch: int
+    is_replaced: bool
+
+    def cases(self, reading: Reading) -> Cases | None:
+        """Returns the cases of noise on the batch, from a group of records.
+
+        The members of the group are at +1 and all other records at −1. In the
+        neighboring dataset the members are missing, or are replaced by records at −1.
+        Changing all signs gives the same channel for one run.
+        """
+        if not isinstance(self.inner, Noise):
+            return self._of_any(reading)
+        special = reading.relation is NeighborRel.REPLACE_SPECIAL
+        split = reading.split
+        if special and split != (1, 0):
+            return None
+        if reading.is_high and (special or 0 not in split):
+            return []
+        if special:
+            law = self._members(self.size, self.batch, 1)
+            p = tuple((float(number), weight) for number, weight in law)
+            return [reading.noise(self.inner.kind, self.inner.scale, p, UNSHIFTED)]
+        others = self.size - split[0]
+        if reading.relation is not NeighborRel.REPLACE_ONE:
+            others -= split[1]
+        batches = [
+            self.batch if self.is_replaced else min(self.batch, others + members)
+            for members in split
+        ]
+        found: Cases = []
+        for members, own, other in zip(split, batches, batches[::-1], strict=True):
+            if not members:
+                continue
+            law = self._members(others + members, own, members)
+            sign = -1.0 if found or not split[0] else 1.0
+            shifts = tuple((sign * (2.0 * i - own + other), w) for i, w in law)
+            pair = (shifts, UNSHIFTED) if sign > 0 else (UNSHIFTED, shifts)
+            found.append(reading.noise(self.inner.kind, self.inner.scale, *pair))
+        return found
+
+    def _members(self, size: int, batch: int, members: int) -> Members:
+        """Returns the exact law of the number of group members in a batch."""
+        if self.is_replaced:
+            weights = [
+                math.comb(batch, i) * members**i * (size - members) ** (batch - i)
+                for i in range(batch + 1)
+            ]
+        else:
+            weights = [
+                math.comb(members, i) * math.comb(size - members, batch - i)
+                for i in range(min(members, batch) + 1)
+            ]
+        total = sum(weights)
+        return [(i, fractions.Fraction(w, total)) for i, w in enumerate(weights) if w]
+
+    def _of_any(self, reading: Reading) -> Cases | None:
+        """Returns the cases of any mechanism on a batch that includes a record.
+
+        With the batch's share of all records, the record takes the place of another.
+        """
+        if reading.is_high:
+            return []
+        if sum(reading.split) > 1:
+            is_one = reading.relation is NeighborRel.REPLACE_ONE
+            if not is_one or reading.split != (1, 1):
+                return None
+        inside = reading
+        if reading.relation is NeighborRel.ADD_OR_REMOVE_ONE:
+            inside = Reading(NeighborRel.REPLACE_ONE, reading.sizes, (1, 1))
+        found = inside.cases(self.inner)
+        if isinstance(self.inner, Known) and self.inner.is_reversible:
+            # The other records contribute and this one does not, so that the rows of
+            # the inner mechanism are exchanged.
+            found = found + [channels.Channel(c.rows[::-1], c.blur) for c in found]
+        return [channels.sampled(self.batch / self.size, case) for case in found]
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocated(Runs):
+    """Steps of which each member takes part in some, drawn uniformly at random.
+
+    Attributes:
+        parts: The mechanism of each step that is run, and the number of such steps.
+        selected: The number of steps in which a member takes part.
+        total: The number of all steps, those that are not run among them.
+    """
+
+    selected: int
+    total: int
+
+    @property
+    def takes_groups(self) -> bool:  # type: ignore[override]
+        return self.selected == 1 and super().takes_groups
+
+    def cases(self, reading: Reading) -> Cases | None:
+        if reading.split != (1, 0):
+            return None
+        steps = []
+        for part, count in self.parts:
+            cases = reading.cases(part)
+            if not cases or (reading.is_high and len(cases) > 1):
+                return []
+            steps.append((cases[0], count))
+        # Steps that did not run release nothing, even of records allocated to them.
+        rest = self.total - sum(count for _, count in steps)
+        if rest:
+            steps.append((channels.NO_OP, rest))
+        try:
+            return [lattices.allocated(steps, self.selected, reading.sizes)]
+        except channels.TooLargeError:
+            return []
+
+    def is_drawn(self, *, several: bool) -> bool:
+        return several or self.selected > 1 or super().is_drawn(several=several)
+
+    @functools.cached_property
+    def _scheme(self) -> Callable[[int], schemes.Scheme]:
+        steps = sum(count for _, count in self.parts)
+
+        @functools.cache
+        def scheme(members: int) -> schemes.Scheme:
+            return schemes.selected(steps, self.total, self.selected, members)
+
+        return scheme
+
+    def draw(
+        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
+    ) -> Any:
+        steps = sum(count for _, count in self.parts)
+        takes = np.repeat(members[:, None], steps, axis=1)
+        if not everywhere:
+            for number in np.unique(members[members > 0]).tolist():
+                rows = np.flatnonzero(members == number)
+                takes[rows] = self._scheme(number).draw(rng, rows.size)
+        ends = np.cumsum([0, *(count for _, count in self.parts)])
+        return [
+            part.draw(rng, takes[:, start:stop].ravel(), value, everywhere)
+            for (part, _), (start, stop) in zip(
+                self.parts, itertools.pairwise(ends), strict=True
+            )
+        ]
+
+    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+        gains = [
+            np.concatenate(
+                [
+                    part.loss(each, number, value, everywhere).reshape(-1, count)
+                    for each, (part, count) in zip(outputs, self.parts, strict=True)
+                ],
+                axis=1,
+            ).T
+            for number in range(1, members + 1)
+        ]
+        if not members:
+            return np.zeros(len(outputs[0]) // self.parts[0][1])
+        if everywhere:
+            return np.asarray(gains[-1].sum(axis=0))
+        return self._scheme(members).log_mean(
+            lambda stage: [gain[stage.step] for gain in gains], gains[0].shape[1]
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Correlated(Mechanism):
+    """Correlated noise: C x + σ z is released, and x has what a member contributes.
+
+    The outputs are kept as Cᵀ (C x + σ z) / σ², on which every loss depends.
+
+    Attributes:
+        strategy: The first column of the Toeplitz matrix C, or its rows.
+        deviation: σ.
+        scheme: Who takes part in which steps.
+    """
+
+    strategy: Array
+    deviation: float
+    scheme: schemes.Scheme
+    takes_groups = False
+
+    def cases(self, reading: Reading) -> Cases | None:
+        raise channels.NoTheoremError("no theorem for correlated noise")
+
+    def is_drawn(self, *, several: bool) -> bool:
+        return True
+
+    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
+        return self
+
+    def draw(
+        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
+    ) -> Any:
+        takes = np.zeros((members.size, self.scheme.number))
+        rows = np.flatnonzero(members)
+        if everywhere:
+            takes[rows] = value
+        else:
+            takes[rows] = value * self.scheme.draw(rng, rows.size)
+        outputs = _applied(self.strategy, takes)
+        outputs += self.deviation * rng.standard_normal(outputs.shape)
+        # The transpose of a Toeplitz matrix is the matrix itself, in reversed time.
+        if self.strategy.ndim == 1:
+            outputs = _applied(self.strategy, outputs[:, ::-1])[:, ::-1]
+        else:
+            outputs = outputs @ self.strategy
+        return outputs / self.deviation**2
+
+    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+        if not members:
+            return np.zeros(outputs.shape[0])
+        if everywhere:
+            row = _applied(self.strategy, np.ones((1, self.scheme.number)))
+            square = float((row**2).sum()) / self.deviation**2
+            return np.asarray(value * outputs.sum(axis=1) - value**2 * square / 2)
+
+        def gains(stage: schemes.Stage) -> list[Array]:
+            own = value * outputs[:, stage.step]
+            return [own - value**2 * stage.squares[:, None]]
+
+        return self.scheme.log_mean(gains, outputs.shape[0])
+
+
+def _applied(strategy: Array, rows: Array) -> Array:
+    """Returns C x for each row x of an array."""
+    if strategy.ndim == 2:
+        return np.asarray(rows @ strategy.T)
+    size = rows.shape[1]
+    if strategy.size > _MOST_BANDS:
+        found = signal.oaconvolve(rows, strategy[None, :size], axes=1)
+        return np.array(found[:, :size])
+    result = np.asarray(strategy[0] * rows)
+    for lag in range(1, min(strategy.size, size)):
+        result[:, lag:] += strategy[lag] * rows[:, :-lag]
+    return result
+
+
+def products(strategy: Array, number: int, deviation: float) -> Array:
+    """Returns the products of columns i and i + d of C, over σ², in row d."""
+    lags = min(number, len(strategy))
+    found = np.zeros((lags, number))
+    gram = strategy.T @ strategy if strategy.ndim == 2 else None
+    for lag in range(lags):
+        if gram is not None:
+            found[lag, : number - lag] = np.diagonal(gram, lag)
+            continue
+        column = np.zeros(number)
+        column[: strategy.size] = strategy[:number]
+        # Column i + d ends after n − i − d entries.
+        ends = np.cumsum(column[lag:] * column[: number - lag])
+        found[lag, : number - lag] = ends[::-1]
+    return found / deviation**2
+
+
+@dataclasses.dataclass(frozen=True)
+class Table(Mechanism):
+    """A mechanism of few outputs, by their masses in two datasets.
+
+    Other values stand for laws whose logarithms lie on the line through those of the
+    two datasets. Any number of members is as one.
+
+    Attributes:
+        losses: The logarithm of the ratio of each output's masses.
+        q: The masses in the second dataset.
+        lowest: The value of the members in the second dataset: 0 if there are none.
+    """
+
+    losses: Array
+    q: Array
+    lowest: float
+
+    @classmethod
+    def of(cls, channel: channels.Channel, lowest: float) -> "Table":
+        """Returns the table of a channel, of which outputs may be impossible.
+
+        Such outputs are merged with those of the next ratio, and all missing mass with
+        the likeliest output: a post-processing of the mechanism.
+        """
+        q, p = (np.array([float(x.mid()) for x in row]) for row in channel.rows)
+        finite = (q > 0) & (p > 0)
+        kept_q, kept_p = q[finite], p[finite]
+        if not kept_q.size:
+            raise channels.NoTheoremError("no theorem for a part that reveals all")
+        ratios = kept_p / kept_q
+        for row, law in ((kept_q, q), (kept_p, p)):
+            row[ratios.argmax()] += law[q <= 0].sum()
+            row[ratios.argmin()] += law[(p <= 0) & (q > 0)].sum()
+            row[kept_q.argmax()] += max(1 - row.sum(), 0.0)
+        return cls(np.log(kept_p / kept_q), kept_q, lowest)
+
+    def _tilted(self, members: int, value: float) -> tuple[Array, float, float]:
+        """Returns masses under a law, its share of P, and the log of their total."""
+        share = (value - self.lowest) / (1 - self.lowest) if members else 0.0
+        logs = np.log(self.q) + share * self.losses
+        total = float(special.logsumexp(logs))
+        return np.exp(logs - total), share, total
+
+    def draw(
+        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
+    ) -> Any:
+        outputs = np.empty(members.shape, dtype=np.intp)
+        for inside in (True, False):
+            chosen = (members > 0) == inside
+            ends = np.cumsum(self._tilted(inside, value)[0])
+            drawn = rng.random(np.count_nonzero(chosen)) * ends[-1]
+            outputs[chosen] = np.searchsorted(ends, drawn, side="right")
+        return np.minimum(outputs, self.q.size - 1)
+
+    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+        _, share, total = self._tilted(members, value)
+        return np.asarray(share * self.losses[outputs] - total)
+
+
+def drawable(
+    mechanism: Mechanism, table: Callable[[Mechanism, bool], Table], *, several: bool
+) -> Mechanism:
+    """Returns a mechanism of which outputs can be drawn, from tables where possible.
+
+    Args:
+        mechanism: The mechanism.
+        table: As for `Mechanism.drawable`.
+        several: Whether members are replaced, or there are several of them.
+    """
+    if not mechanism.is_drawn(several=several):
+        return table(mechanism, True)
+    if type(mechanism) is Runs:
+        parts = [(drawable(p, table, several=several), n) for p, n in mechanism.parts]
+        return Runs(parts)
+    return mechanism.drawable(table)
