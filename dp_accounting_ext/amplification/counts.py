@@ -44,16 +44,14 @@ _NODE_ERROR = 1e-12
 _LEAST_LOSS = -300.0
 _MOST_MASS = math.exp(-_LEAST_LOSS)
 
-_NODES = 2048  # Tuning: the number of nodes of each bound.
-# Tuning: V is rarely above so many of its standard deviations.
-_DEVIATIONS = 6.0
-# Tuning: the values of −ln δ at which upper bounds are tight, for a δ of one run from 1
-# to 1e-12. A negative value stands for losses below the mean that are as rare as those
-# above the mean for the positive value. They matter in a composition: for 10 runs of 5
-# of 391 steps, σ = 0.55 and δ = 1e-5, ε is 21.93 without them and 21.86 with them.
+# Tuning, all of these constants: the number of nodes of each bound; ratios are left out
+# whose probability is below e^−14 of δ; and the values of −ln δ at which upper bounds
+# are tight, for a δ of one run from 1 to 1e-12. A negative value stands for losses
+# below the mean that are as rare as those above the mean for the positive value. They
+# matter in a composition: for 10 runs of 5 of 391 steps, σ = 0.55 and δ = 1e-5, ε is
+# 21.93 without them and 21.86 with them.
+_NODES, _RARE = 2048, 14.0
 _EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
-# Tuning: ratios are left out whose probability is below e^−14 of δ.
-_RARE = 14.0
 
 
 def log_reciprocal(variance: FloatArray) -> FloatArray:
@@ -230,9 +228,7 @@ def _bound(
     steps, lost = steps.without_largest(math.exp(-exponent - _RARE))
     few, total = steps.few, steps.num_steps
     terms = step_laws.scores(steps.ratios, rate)
-    grid = plane_sums.Grid.of(
-        step_laws.scores(few.ratios, rate)[::2], few.laws, tilt, deviations=_DEVIATIONS
-    )
+    grid = plane_sums.Grid.of(step_laws.scores(few.ratios, rate)[::2], few.laws, tilt)
     window = plane_sums.Window.of(grid, terms[::2], steps.laws)
     if window is None:
         return None

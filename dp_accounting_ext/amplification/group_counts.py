@@ -57,16 +57,15 @@ _LARGEST_LOG = 600.0
 # from such terms.
 _TERMS = 64
 
-# Tuning: values of −ln δ at which bounds are accurate. Smaller δ are not considered.
+# Tuning, all of these constants.
+# Values of −ln δ at which bounds are accurate. Smaller δ are not considered.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
-_RARE = 7.0
-# Tuning: at these δ, V is rarely more than this many deviations above its mean.
-_DEVIATIONS = 9.0
-# Tuning: the number of nodes of the noise by which λ is chosen. The λ for a given −ln δ
-# is the best one for a value that is smaller by the second number.
+_RARE = 7.0  # Noise is left out whose probability is below e^−7 of δ.
+# The number of nodes of the noise by which λ is chosen. The λ for a given −ln δ is the
+# best one for a value that is smaller by the second number.
 _PLACES, _EARLIER = 160, 1.5
-# Tuning: the number of columns that are merged, and that of places of each bound, if a
-# bound may be rough.
+# The number of columns that are merged, and that of places of each bound, if a bound
+# may be rough.
 _MERGED, _FEW_PLACES = 4, 512
 
 
@@ -213,7 +212,6 @@ def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
         (first, second),
         laws,
         _tilt_of_moments(noise, first, exponent),
-        deviations=_DEVIATIONS,
         most=curved * float(first[-1]) ** 2 + usual,
         merged=merged,
     )
@@ -294,7 +292,7 @@ def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     # the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     laws: step_laws.Laws = [(noise.at_ends(share) * np.exp(terms.losses), steps.count)]
-    grid = plane_sums.Grid.of(both, laws, tilt, deviations=_DEVIATIONS, merged=merged)
+    grid = plane_sums.Grid.of(both, laws, tilt, merged=merged)
     window = plane_sums.Window.of(grid, both, laws)
     if window is None:
         return None
