@@ -24,6 +24,8 @@ _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
 # A window leaves out e^−16 of a tilted law at either end; and the second sum is rarely
 # more than this many deviations above its mean.
 _OUTSIDE, _DEVIATIONS = 16.0, 9.0
+# The width of a column of V, times the root of t, that is narrow enough.
+_WIDTH = 0.1
 # The tilt over that of the saddle point, if large ratios make a law wide there.
 _EASED = 0.75
 
@@ -98,6 +100,8 @@ class Grid:
             # This is the variance of V, with what rounding to columns adds to it.
             spread = step_laws.mean(here, second**2) + 2 * middle**2 / columns
             whole = middle + _DEVIATIONS * math.sqrt(spread)
+            wanted = math.ceil(whole * math.sqrt(count) / _WIDTH)
+            columns = min(max(wanted, 1), columns)
         return cls(
             tilt=tilt,
             changes=changes,
