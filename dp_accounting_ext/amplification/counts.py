@@ -44,17 +44,14 @@ _NODE_ERROR = 1e-12
 _LEAST_LOSS = -300.0
 _MOST_MASS = math.exp(-_LEAST_LOSS)
 
-# Tuning: the number of losses in a coarse row; and of nodes of each bound.
-_LOSSES_OF_ROW, _NODES = 4, 2048
-# Tuning: V is rarely above so many of its standard deviations.
-_DEVIATIONS = 6.0
-# Tuning: the values of −ln δ at which upper bounds are tight, for a δ of one run from 1
-# to 1e-12. A negative value stands for losses below the mean that are as rare as those
-# above the mean for the positive value. They matter in a composition: for 10 runs of 5
-# of 391 steps, σ = 0.55 and δ = 1e-5, ε is 21.93 without them and 21.86 with them.
-_EXPONENTS = (-4.5, -1.0, 0.0, 1.0, 2.5, 4.5, 7.5, 11.0, 16.0, 21.0, 29.0)
-# Tuning: ratios are left out whose probability is below e^−14 of δ.
-_RARE = 14.0
+# Tuning, all of these constants: the number of nodes of each bound; ratios are left out
+# whose probability is below e^−14 of δ; and the values of −ln δ at which upper bounds
+# are tight, for a δ of one run from 1 to 1e-12. A negative value stands for losses
+# below the mean that are as rare as those above the mean for the positive value. They
+# matter in a composition: for 10 runs of 5 of 391 steps, σ = 0.55 and δ = 1e-5, ε is
+# 21.93 without them and 21.86 with them.
+_NODES, _RARE = 2048, 14.0
+_EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
 
 
 def log_reciprocal(variance: FloatArray) -> FloatArray:
@@ -109,7 +106,13 @@ def hinges_of(
     step = max(float(known.max()) - low, 1e-9) / _NODES
     places, shares = tilted_sums.shares((losses - low) / step, step)
     found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
-    _check_kept("masses of cells", found, masses, places.size)
+    whole = float(masses.sum())
+    conservation.check_total(
+        "masses of cells",
+        float(found.sum()),
+        whole,
+        whole * places.size * floats.UNIT_ROUNDOFF,
+    )
     if below > -math.inf:
         found[math.ceil((known[-1] - low) / step)] += 1.0
     (kept,) = np.nonzero(found)
@@ -121,15 +124,6 @@ def hinges_of(
         mass_error=mass_error + places.size * floats.UNIT_ROUNDOFF,
         ratio_error=ratio_error + _NODE_ERROR,
     )
-
-
-def _check_kept(
-    name: str, found: FloatArray, masses: FloatArray, additions: int
-) -> None:
-    """Checks that splits kept the whole of some masses, but for rounding."""
-    whole = float(masses.sum())
-    error = whole * additions * floats.UNIT_ROUNDOFF
-    conservation.check_total(name, float(found.sum()), whole, error)
 
 
 def by_counts(
@@ -166,49 +160,15 @@ def by_counts(
         below = float(window.rows[0] - logs[0]) + 2 * error
     with np.errstate(over="ignore"):
         masses = window.masses * np.exp(log_weights)
-    losses, masses = _in_line(window, -logs, masses)
     return hinges_of(
-        losses,
-        masses,
+        np.subtract.outer(window.rows, logs).ravel(),
+        masses.ravel(),
         below=below,
         infinity_mass=lost
         + window.mass_above() * floats.exponential(float(log_weights[0])),
-        mass_error=mass_error
-        + window.mass_error
-        + error
-        + (2 * logs.size + tilted_sums.SHARE_ERROR) * floats.UNIT_ROUNDOFF,
+        mass_error=mass_error + window.mass_error + error,
         ratio_error=ratio_error + error,
     )
-
-
-def _in_line(
-    window: plane_sums.Window, added: FloatArray, masses: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Returns (l,) losses and their masses, from those of (m, n) cells.
-
-    The new losses are equally spaced, and a coarse row is a whole number of spaces. So
-    all cells of a column are split between losses in the same way. If there would be
-    more losses than cells, the cells are returned as they are. This happens if rows are
-    much closer to each other than columns.
-
-    Args:
-        window: The joint law of L and V.
-        added: (n,) the difference of a cell's loss and L, for each column.
-        masses: (m, n) masses of the cells.
-    """
-    step = window.row_step / _LOSSES_OF_ROW
-    masses = np.minimum(masses.T, _MOST_MASS)
-    size = _LOSSES_OF_ROW * (window.rows.size - 1) + 1
-    if (added.max() - added.min()) / step + size > masses.size:
-        return np.add.outer(added, window.rows).ravel(), masses.ravel()
-    places, shares = tilted_sums.shares(added / step, step)
-    low = int(places.min())
-    found = np.zeros(size + int(places.max()) - low)
-    for column, firsts, parts in zip(masses, places.T - low, shares.T, strict=True):
-        for first, share in zip(firsts.tolist(), parts.tolist(), strict=True):
-            found[first : first + size : _LOSSES_OF_ROW] += share * column
-    _check_kept("masses of rows", found, masses, masses.size)
-    return window.rows[0] + step * (low + np.arange(found.size)), found
 
 
 def upper_pair(
@@ -260,17 +220,15 @@ def _bound(
         exponent: −ln δ where the bound is to be tight. A negative value −x stands for
             losses below the mean that are as rare as those above it are for x.
     """
-    tilt = math.copysign(steps.sketch.tilt(abs(exponent)), exponent)
-    rate = steps.sketch.rate(tilt)
+    tilt = math.copysign(steps.tilt(abs(exponent)), exponent)
+    rate = steps.rate(tilt)
     # For losses below the mean only λ is chosen differently. The window is that of the
     # whole law.
     exponent, tilt = max(exponent, 0.0), max(tilt, 0.0)
     steps, lost = steps.without_largest(math.exp(-exponent - _RARE))
     few, total = steps.few, steps.num_steps
     terms = step_laws.scores(steps.ratios, rate)
-    grid = plane_sums.Grid.of(
-        step_laws.scores(few.ratios, rate)[::2], few.laws, tilt, deviations=_DEVIATIONS
-    )
+    grid = plane_sums.Grid.of(step_laws.scores(few.ratios, rate)[::2], few.laws, tilt)
     window = plane_sums.Window.of(grid, terms[::2], steps.laws)
     if window is None:
         return None

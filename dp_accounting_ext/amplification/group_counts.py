@@ -57,15 +57,15 @@ _LARGEST_LOG = 600.0
 # from such terms.
 _TERMS = 64
 
-# Tuning: values of −ln δ at which bounds are accurate. Smaller δ are not considered.
+# Tuning, all of these constants.
+# Values of −ln δ at which bounds are accurate. Smaller δ are not considered.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
-_RARE = 7.0
-# Tuning: at these δ, V is rarely more than this many deviations above its mean.
-_DEVIATIONS = 9.0
-# Tuning: the number of nodes of the noise by which λ is chosen, and its range over g.
-_PLACES, _RATES = 160, (1e-4, 1.0)
-# Tuning: the number of columns that are merged, and that of places of each bound, if a
-# bound may be rough.
+_RARE = 7.0  # Noise is left out whose probability is below e^−7 of δ.
+# The number of nodes of the noise by which λ is chosen. The λ for a given −ln δ is the
+# best one for a value that is smaller by the second number.
+_PLACES, _EARLIER = 160, 1.5
+# The number of columns that are merged, and that of places of each bound, if a bound
+# may be rough.
 _MERGED, _FEW_PLACES = 4, 512
 
 
@@ -212,7 +212,6 @@ def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
         (first, second),
         laws,
         _tilt_of_moments(noise, first, exponent),
-        deviations=_DEVIATIONS,
         most=curved * float(first[-1]) ** 2 + usual,
         merged=merged,
     )
@@ -274,9 +273,7 @@ def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
         merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
-    sketch = sketch_of(steps, noise.null_probability, g)
-    tilt = sketch.tilt(max(exponent - 1.5, 0.0))
-    rate = sketch.rate(tilt)
+    rate, tilt = rate_and_tilt(steps, noise.null_probability, g, exponent - _EARLIER)
     ends = noise.cells.ends
     terms, off = counted(ends, steps, rate)
     if terms.losses[-1] > _LARGEST_LOG:
@@ -295,7 +292,7 @@ def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     # the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     laws: step_laws.Laws = [(noise.at_ends(share) * np.exp(terms.losses), steps.count)]
-    grid = plane_sums.Grid.of(both, laws, tilt, deviations=_DEVIATIONS, merged=merged)
+    grid = plane_sums.Grid.of(both, laws, tilt, merged=merged)
     window = plane_sums.Window.of(grid, both, laws)
     if window is None:
         return None
@@ -310,34 +307,69 @@ def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     )
 
 
-def sketch_of(steps: Steps, null_probability: float, members: int) -> step_laws.Sketch:
-    """Returns the sketch by which λ and the tilt of L are chosen.
+def rate_and_tilt(
+    steps: replaced_allocation.Steps,
+    null_probability: float,
+    members: int,
+    exponent: float,
+) -> tuple[float, float]:
+    """Returns the λ and the tilt of L that suit a δ.
+
+    Under the law of L with this tilt, the mean number of members in all steps is g. The
+    profile at the mean of L is then about δ.
 
     Args:
         steps: The steps.
         null_probability: The probability that a member is in no step.
         members: The number of members g.
+        exponent: The approximate −ln δ.
     """
     # This is a rough law of the noise. It suffices for up to three members in one step,
     # as more are rare.
-    furthest = min(7.0 + 3 * steps.shift, normal_cells.FURTHEST)
-    places = np.linspace(-7.0, furthest, _PLACES)
-    weights = np.exp(-(places**2) / 2)
-    weights /= weights.sum()
+    ends = np.linspace(-7.0, min(7.0 + 3 * steps.shift, normal_cells.FURTHEST), _PLACES)
+    weights = np.exp(-(ends**2) / 2)
+    laws: step_laws.Laws = [(weights / weights.sum(), steps.count)]
+    before = -1.0, math.log(members), 0.0
+    for rate in (members * np.geomspace(0.82, 1e-4, 46)).tolist():
+        first, _, variances = counted(ends, steps, rate)[0]
+        # The derivative of L with respect to ln λ is the mean number of members.
+        means = np.gradient(first, ends) / steps.shift
+        tilt = _tilt_for_mean(laws, first, means, members - rate * null_probability)
+        if tilt is None:
+            break
+        log, tilted = step_laws.tilted_laws(laws, (1 + tilt) * first)
+        spread = math.sqrt(step_laws.variance(tilted, first))
+        variance = step_laws.mean(tilted, variances) + rate * null_probability
+        here = tilt * step_laws.mean(tilted, first) - log
+        here += math.log1p(2.5 * tilt * spread) + math.log1p(tilt)
+        here += float(counts.log_reciprocal(np.array([variance]))[0])
+        here += log_poisson(members, rate)
+        after = here, math.log(rate), tilt
+        if here > exponent:
+            # Interpolate between the last two, by their exponents.
+            share = (exponent - before[0]) / (here - before[0])
+            log, tilt = (
+                x + share * (y - x) for x, y in zip(before[1:], after[1:], strict=True)
+            )
+            return math.exp(log), tilt
+        before = after
+    return math.exp(before[1]), before[2]
 
-    def excess(rate: float, variance: float) -> float:
-        log_bound = counts.log_reciprocal(np.array([variance]))[0]
-        return log_poisson(members, rate) + float(log_bound)
 
-    return step_laws.Sketch(
-        members,
-        (_RATES[0] * members, _RATES[1] * members),
-        float(members),
-        lambda rate: counted(places, steps, rate)[0],
-        lambda terms: [(weights * np.exp(terms.losses), steps.count)],
-        excess,
-        null_probability,
-    )
+def _tilt_for_mean(
+    laws: step_laws.Laws, first: FloatArray, means: FloatArray, goal: float
+) -> float | None:
+    """Returns the tilt of L at which the mean number of members is `goal`, or None."""
+
+    def excess(log_tilt: float) -> float:
+        _, tilted = step_laws.tilted_laws(laws, (1 + math.exp(log_tilt)) * first)
+        return step_laws.mean(tilted, means) - goal
+
+    low, high = -6.0, 7.0
+    if excess(high) < 0:
+        return None
+    found = step_laws.root(excess, low, high)
+    return math.exp(found) if found > low else 0.0
 
 
 def log_poisson(members: int, rate: float) -> float:

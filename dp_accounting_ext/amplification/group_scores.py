@@ -74,8 +74,9 @@ def lower_pairs(
         (steps,) = allocation.steps
         # λ is chosen for this δ.
         exponent = max(-math.log(accuracy.frequent_delta), 4.0)
-        sketch = group_counts.sketch_of(steps, allocation.null_probability, members)
-        rate = sketch.rate(sketch.tilt(exponent))
+        rate, _ = group_counts.rate_and_tilt(
+            steps, allocation.null_probability, members, exponent
+        )
     parts = [
         (
             functools.partial(_atoms, each, members, together, rate, tail_mass),

@@ -16,14 +16,19 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 
-# Tuning: numbers of fine rows, coarse rows and columns. Rounding to the lattice grows
-# with the root of t. With these numbers it costs about 5e-4 of ε, up to 4000 steps.
+# Tuning, all of these constants.
+# Numbers of fine rows, coarse rows and columns. Rounding to the lattice grows with the
+# root of t. With these numbers it costs about 5e-4 of ε, up to 4000 steps.
 _ROWS_PER_ROOT, _MOST_ROWS = 400.0, 1 << 14
 _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
-# Tuning: a window leaves out e^−16 of a tilted law at either end.
-_OUTSIDE = 16.0
-# Tuning: the tilt over that of the saddle point, if large ratios make a law wide there.
+# A window leaves out e^−16 of a tilted law at either end; and the second sum is rarely
+# more than this many deviations above its mean.
+_OUTSIDE, _DEVIATIONS = 16.0, 9.0
+# The width of a column of V, times the root of t, that is narrow enough.
+_WIDTH = 0.1
+# The tilt over that of the saddle point, if large ratios make a law wide there.
 _EASED = 0.75
+
 # Certified: the largest tilt of a coarse row, so that all of its fine rows fit a float.
 _STEEPEST_ROW = 50.0
 _LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
@@ -68,7 +73,6 @@ class Grid:
         laws: step_laws.Laws,
         tilt: float,
         *,
-        deviations: float,
         most: float = 0.0,
         merged: int = 1,
     ) -> "Grid":
@@ -78,7 +82,6 @@ class Grid:
             sums_of_step: (n,) terms of a step's outputs in either sum.
             laws: (n,) masses of steps, with counts.
             tilt: The tilt of the saddle point.
-            deviations: How many standard deviations of the second sum have columns.
             most: If positive, splits keep the mean of the first sum, and this is the
                 largest value of the second sum that has a column.
             merged: The number of columns that are merged into one.
@@ -96,7 +99,9 @@ class Grid:
             middle = step_laws.mean(here, second)
             # This is the variance of V, with what rounding to columns adds to it.
             spread = step_laws.mean(here, second**2) + 2 * middle**2 / columns
-            whole = middle + deviations * math.sqrt(spread)
+            whole = middle + _DEVIATIONS * math.sqrt(spread)
+            wanted = math.ceil(whole * math.sqrt(count) / _WIDTH)
+            columns = min(max(wanted, 1), columns)
         return cls(
             tilt=tilt,
             changes=changes,
@@ -216,7 +221,6 @@ class Window:
 
     Attributes:
         rows: (m,) values of the first sum, one for each coarse row.
-        row_step: The distance of two of these values.
         columns: (n,) values of the second sum, no larger than the true ones.
         masses: (m, n) masses of the rows and columns.
         mass_error: Bound on the relative error of the masses, besides that of the
@@ -236,7 +240,6 @@ class Window:
         self.masses = self._law.masses(grid.tent(), first, height=grid.height)
         rows = first + np.arange(self.masses.shape[0], dtype=np.float64)
         self.rows: FloatArray = grid.coarse_step * rows
-        self.row_step = grid.coarse_step
         columns = np.arange(grid.columns, dtype=np.float64)
         self.columns: FloatArray = grid.column_step * columns
         self.mass_error = self._law.mass_error

@@ -61,15 +61,16 @@ _CHECKED, _MOST_RAISED = 1e-12, 1e-7
 # Certified: the factor by which the mass below all cells is raised.
 _BELOW = 1 + 1e-9
 
-# Tuning: the probability, over all steps, of noise below all cells.
+# Tuning, all of these constants.
+# The probability, over all steps, of noise below all cells.
 RARE = 1e-6
-# Tuning: the values of m that are tried, relative to the mean of S′.
+# The values of m that are tried, relative to the mean of S′.
 _MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]]).T
-# Tuning: the number of κ at which the profile is computed; the gap between bounds
-# there, relative to ε; and the largest number of κ_j.
+# The number of κ at which the profile is computed; the gap between bounds there,
+# relative to ε; and the largest number of κ_j.
 _PLACES, _APART, _MOST = 2048, 4e-4, 48
-_USUAL = -14.0  # Tuning: where ln δ is lower, bounds may be further apart.
-_LEAST_LOSS = 1e-14  # Tuning: the smallest loss at which the profile is computed.
+_USUAL = -14.0  # Where ln δ is lower, bounds may be further apart.
+_LEAST_LOSS = 1e-14  # The smallest loss at which the profile is computed.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,7 @@ _MOST_LIKELY = floats.lowered(1.0)
 
 # Tuning, all of these constants.
 # The values of −ln δ for which tests are made, up to that of the tail mass.
-_EXPONENTS = (0.0, 3.0, 7.0, 11.0, 16.0, 28.0)
+_EXPONENTS = (0.0, 1.0, 3.0, 7.0, 11.0, 16.0, 28.0)
 # The tilt over that of the saddle point, if large ratios make a law wide there.
 _EASED = 0.75
 _RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
@@ -202,9 +202,9 @@ def lower_pair(
     if direction is Direction.REMOVE:
         tests = [np.zeros((2, 1))]
         for exponent in exponents:
-            tilt = steps.sketch.tilt(exponent)
+            tilt = steps.tilt(exponent)
             common, _ = steps.without_largest(math.exp(-exponent - _RARE))
-            losses = step_laws.scores(common.ratios, steps.sketch.rate(tilt)).losses
+            losses = step_laws.scores(common.ratios, steps.rate(tilt)).losses
             laws: Laws = [(common.masses, num_steps)]
             tests.append(_tests_of_sum(losses, common.laws, laws, _EASED * tilt))
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])

@@ -69,77 +69,6 @@ def error_of_score(largest: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sketch:
-    """A few hundred outputs of a step, by which λ and tilts are chosen.
-
-    Attributes:
-        number: The number k of steps of a record, or g of members.
-        rates: The least and the largest λ.
-        usual: The λ at which the mean number is `number` without any tilt.
-        terms: The function from λ to the terms of the outputs.
-        laws: The function from these terms to the laws of steps.
-        excess: The function from λ and V to what −ln δ has besides Chernoff's bound.
-        nowhere: The mean number of members in no step, over λ.
-    """
-
-    number: int
-    rates: tuple[float, float]
-    usual: float
-    terms: Callable[[float], Terms]
-    laws: Callable[[Terms], Laws]
-    excess: Callable[[float, float], float]
-    nowhere: float = 0.0
-
-    def rate(self, tilt: float) -> float:
-        """Returns the λ at which the mean number under the tilted law is `number`.
-
-        There the bound on the probability of this number is nearly attained. The best λ
-        is close to it.
-        """
-
-        def excess(log_rate: float) -> float:
-            rate = math.exp(log_rate)
-            terms = self.terms(rate)
-            _, laws = tilted_laws(self.laws(terms), tilt * terms.losses)
-            return mean(laws, terms.means) + rate * self.nowhere - self.number
-
-        low, high = self.rates
-        return min(math.exp(root(excess, math.log(low), math.log(high))), high)
-
-    def tilt(self, exponent: float) -> float:
-        """Returns the tilt at whose mean of L the bound on δ has a given value.
-
-        λ is that of `rate` at each tilt.
-
-        Args:
-            exponent: −ln of the bound, at least 0.
-        """
-        deviation = self.deviation()
-        if not exponent or not deviation:
-            return 0.0
-
-        def excess(log_tilt: float) -> float:
-            tilt = math.exp(log_tilt)
-            rate = self.rate(tilt)
-            terms = self.terms(rate)
-            cumulant, laws = tilted_laws(self.laws(terms), tilt * terms.losses)
-            known = tilt * mean(laws, terms.losses) - cumulant
-            # The bound is this times about 1 / (1 + τ) √(2π Var τ²).
-            spread = math.sqrt(variance(laws, terms.losses))
-            known += math.log1p(2.5 * tilt * spread) + math.log1p(tilt)
-            others = mean(laws, terms.variances) + rate * self.nowhere
-            return known + self.excess(rate, others) - exponent
-
-        centre = math.log(math.sqrt(2 * exponent) / deviation)
-        return math.exp(root(excess, centre - 4, centre + 8))
-
-    def deviation(self) -> float:
-        """Returns the standard deviation of L for the usual λ."""
-        terms = self.terms(self.usual)
-        return math.sqrt(variance(self.laws(terms), terms.losses))
-
-
-@dataclasses.dataclass(frozen=True)
 class Steps:
     """The t steps, k of which hold the record.
 
@@ -212,24 +141,54 @@ class Steps:
             p_masses=p_masses / p_masses.sum(),
         )
 
-    @functools.cached_property
-    def sketch(self) -> Sketch:
-        """The sketch of the steps, under P."""
+    def rate(self, tilt: float) -> float:
+        """Returns the λ at which the mean of Σ q_i under the tilted law is k.
+
+        There the bound on π(k), the probability that k independent events with
+        probabilities q_i happen, is nearly attained. The best λ is close to it.
+        """
         few, usual = self.few, self.num_selected / self.num_steps
-        return Sketch(
-            self.num_selected,
-            (usual / 100, min(2 * usual, (HIGHEST_RATE + usual) / 2, HIGHEST_RATE)),
-            usual,
-            lambda rate: scores(few.ratios, rate),
-            lambda _: few.laws,
-            lambda rate, variance: 0.0,
-        )
+
+        def excess(log_rate: float) -> float:
+            terms = scores(few.ratios, math.exp(log_rate))
+            _, laws = tilted_laws(few.laws, tilt * terms.losses)
+            return mean(laws, terms.means) - self.num_selected
+
+        high = min(2 * usual, (HIGHEST_RATE + usual) / 2)
+        found = math.exp(root(excess, math.log(usual / 100), math.log(high)))
+        return min(found, HIGHEST_RATE)
+
+    def tilt(self, exponent: float) -> float:
+        """Returns the tilt at whose mean of L Chernoff's bound has a given value.
+
+        λ is that of `rate` at each tilt.
+
+        Args:
+            exponent: −ln of the bound.
+        """
+        if not exponent:
+            return 0.0
+        few = self.few
+        centre = math.log(math.sqrt(2 * exponent) / self._deviation())
+
+        def excess(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            losses = scores(few.ratios, self.rate(tilt)).losses
+            cumulant, laws = tilted_laws(few.laws, tilt * losses)
+            return tilt * mean(laws, losses) - cumulant - exponent
+
+        return math.exp(root(excess, centre - 4, centre + 4))
 
     def is_informative(self, least: float) -> bool:
         """Returns whether the standard deviation of L under P is above `least`."""
         if self.ratios.size < 2 or not self.p_masses.any():
             return False
-        return self.sketch.deviation() > least
+        return self._deviation() > least
+
+    def _deviation(self) -> float:
+        """Returns the standard deviation of L under P, if λ is k / t."""
+        losses = scores(self.few.ratios, self.num_selected / self.num_steps).losses
+        return math.sqrt(variance(self.few.laws, losses))
 
 
 def places_of(size: int) -> IntArray:

@@ -58,16 +58,18 @@ Accuracy = interface.Accuracy
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 
-# Tuning: a schedule of more than twice as many different mechanisms has at least as
+# Tuning, all of these constants.
+# A schedule of more than twice as many different mechanisms has at least as
 # many cells. Cells are this much wider at either end than their runs need, relatively:
 # coins that are nearly certain have no good common bound.
 _CELLS, _PLACES, _MARGIN = 160, 64, 0.25
-# Tuning: outputs of T_b are kept apart up to so many standard deviations above b.
+# Outputs of T_b are kept apart up to so many standard deviations above b.
 _KEPT = 8.0
-# Tuning: the number of intervals by which each integral of (1) is bounded.
+# The number of intervals by which each integral of (1) is bounded.
 _INTERVALS = 16
-# Tuning: runs with other shifts are composed as they are.
+# Runs with other shifts are composed as they are.
 _LEAST_SHIFT, _LARGEST_SHIFT = 1e-6, 4.0
+
 # Certified: where shifts are at least the first number apart from the ends of a cell,
 # relatively, and at most 4, quotients of differences of `erf` over a 16th of that have
 # a relative error below the second number: 16 · 4 · 2^-53 / (1e-4 · 0.2) is 4e-10.

@@ -3,7 +3,6 @@
 import dataclasses
 from fractions import Fraction
 import math
-import types
 
 import dp_accounting
 from hypothesis import given
@@ -159,17 +158,3 @@ def test_the_probability_of_k_events_is_below_its_bound(chances, count):
     variance = float(sum(Fraction(q) * (1 - Fraction(q)) for q in chances))
     bound = math.exp(-counts.log_reciprocal(np.array([variance]))[0])
     assert (law[count] if count < len(law) else 0) <= bound * (1 + 1e-14)
-
-
-@pytest.mark.parametrize("apart", [1e-3, 1.0, 1e3, 1e6])
-def test_cells_in_line_keep_their_masses_and_are_not_more(apart):
-    """However far columns are apart, in rows; and P keeps its mean of e^−loss."""
-    rows = 1e-4 * np.arange(32.0)
-    window = types.SimpleNamespace(rows=rows, row_step=1e-4)
-    added = 1e-4 * apart * np.array([0.0, 0.3, 0.7, 1.0, 2.1])
-    masses = np.random.default_rng(3).random((rows.size, added.size))
-    losses, found = counts._in_line(window, added, masses)
-    assert losses.size == found.size <= masses.size
-    assert math.isclose(found.sum(), masses.sum(), rel_tol=1e-12)
-    means = (masses * np.exp(-rows[:, np.newaxis] - added)).sum()
-    assert math.isclose((found * np.exp(-losses)).sum(), means, rel_tol=1e-12)
