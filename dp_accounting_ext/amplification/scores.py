@@ -87,6 +87,7 @@ def _tests_of_sum(
     gained: Laws,
     spent: Laws,
     tilt: float,
+    more: float = 1.0,
     error: float = 0.0,
 ) -> FloatArray:
     """Returns tests of a sum of scores over the steps, as `tests_of` does.
@@ -96,6 +97,8 @@ def _tests_of_sum(
         gained: (n,) masses of steps under the law that is bounded from below.
         spent: (n,) masses of steps under the law that is bounded from above.
         tilt: The tilt of the first law, per nat.
+        more: The further tilt of the second law. If the sum is a privacy loss, the
+            second law with a further tilt of one is the first law.
         error: A further relative error of the masses of the sum.
     """
     few, laws = _few(scores, gained)
@@ -128,8 +131,7 @@ def _tests_of_sum(
         min(tilt * step, _STEEPEST / height),
         (number, 1),
     )
-    # No mass of the law that is bounded from above is left out. If the sum is a privacy
-    # loss, the second law with a further tilt of one is the first law.
+    # No mass of the law that is bounded from above is left out.
     cost = tilted_sums.TiltedSum(
         [
             tilted_sums.Factor(
@@ -137,7 +139,7 @@ def _tests_of_sum(
             )
             for masses, copies in spent
         ],
-        min((tilt + 1.0) * step, _STEEPEST / height),
+        min((tilt + more) * step, _STEEPEST / height),
         (number, 1),
     )
     p = gain.masses_below(first, height=height, changes=(changes * step).tolist())
@@ -248,11 +250,25 @@ def _best_tests(
         exponents: The values of −ln δ for which tests are made.
         error: A further relative error of the masses of the sum.
     """
-    found = [
-        _tests_of_sum(scores, gained, spent, _EASED * tilt, error)
-        for tilt in _tilts(scores, gained, exponents)
-    ]
-    return np.concatenate([np.zeros((2, 1)), *found], axis=1)
+    found = [np.zeros((2, 1))]
+    for tilt in _tilts(scores, gained, exponents):
+        eased = _EASED * tilt
+        more = _more(scores, gained, spent, eased)
+        found.append(_tests_of_sum(scores, gained, spent, eased, more, error))
+    return np.concatenate(found, axis=1)
+
+
+def _more(scores: FloatArray, gained: Laws, spent: Laws, tilt: float) -> float:
+    """Returns the further tilt at which the second law has the first law's mean."""
+    _, here = step_laws.tilted_laws(gained, tilt * scores)
+    goal = step_laws.mean(here, scores)
+
+    def excess(log_more: float) -> float:
+        exponents = (tilt + math.exp(log_more)) * scores
+        _, there = step_laws.tilted_laws(spent, exponents)
+        return step_laws.mean(there, scores) - goal
+
+    return math.exp(step_laws.root(excess, -2.0, 16.0))
 
 
 def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[float]:
