@@ -281,7 +281,6 @@ def sums_of_atoms():
             [(lambda one=one: one, 1), (lambda other=other: other, 1)],
             Bound.UPPER,
             accuracy.Accuracy(0.0),
-            both=False,
         )
         furthest = float(np.abs(found.values - near).min())
         yield furthest / found.ratio_error

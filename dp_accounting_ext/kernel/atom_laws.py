@@ -1,12 +1,12 @@
 """Laws with finitely many atoms: the terms of a sum, and the sum itself."""
 
 import abc
+from collections.abc import Callable
 import dataclasses
 import enum
 import functools
 import math
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+
+Product = Callable[[FloatArray, FloatArray], FloatArray]
 
 # Certified: a sum of products lacks at most this for each product that underflows.
 _UNDERFLOW = 1e-316
@@ -102,6 +104,20 @@ class Law(abc.ABC):
     def row_degrees(self) -> tuple[int, ...]:
         """The degrees of the rows of a lower law."""
         return self.degrees or (0, 1)
+
+    def products(self, x: FloatArray, y: FloatArray, product: Product) -> FloatArray:
+        """Returns the (rows, …) masses of a sum of two laws of this kind.
+
+        Args:
+            x: (rows, n) masses of one law.
+            y: (rows, m) masses of the other law.
+            product: The product of two rows.
+        """
+        if self.bound is Bound.LOWER and self.axis is Axis.RATIO:
+            return sums.products(x, y, self.row_degrees, product)
+        rows = [*x]
+        others = rows if x is y else [*y]
+        return np.array([product(*both) for both in zip(rows, others, strict=True)])
 
     @property
     def is_series(self) -> bool:
@@ -296,20 +312,16 @@ def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, fl
     return lost, floats.exponential(most)
 
 
-class Sinks(NamedTuple):
-    """The sinks, the error of values and the ledger of a sum of two laws."""
-
-    infinity_mass: float
-    zero_mass: float
-    ratio_error: float
-    ledger: conservation.Ledger
-
-
-def sinks_of_sum(one: Law, other: Law) -> Sinks:
-    """Returns the sinks, the error of values and the ledger of a sum of two laws.
+def fields_of_sum(one: Law, other: Law, rounding: float) -> dict[str, Any]:
+    """Returns the fields of `Law` of a sum of two laws, by name.
 
     A sum of ratios is in a sink where either term is: P's sink then gets the mean of
     the other term, too.
+
+    Args:
+        one: The law of the first term.
+        other: The law of the second term.
+        rounding: The relative error of a mass of the sum, besides those of the terms.
     """
     rounded = floats.raised if one.bound is Bound.UPPER else floats.lowered
     if one.axis is Axis.LOSS:
@@ -329,9 +341,15 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
             infinity_mass += one.zero_mass * other.mean() + other.zero_mass * one.mean()
         ratio_error = max(one.ratio_error, other.ratio_error)
         ledger = conservation.of_ratios(one.ledger, other.ledger)
-    return Sinks(
-        rounded(infinity_mass), min(rounded(zero_mass), 1.0), ratio_error, ledger
-    )
+    return one.common | {
+        "infinity_mass": rounded(infinity_mass),
+        "zero_mass": min(rounded(zero_mass), 1.0),
+        "mass_error": one.mass_error + other.mass_error + rounding,
+        "row_error": one.row_error + other.row_error + rounding,
+        "ratio_error": ratio_error,
+        "offset": one.offset + other.offset,
+        "ledger": ledger,
+    }
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:

@@ -72,10 +72,8 @@ class ComposedLosses:
 
         Far from P's median cells are wide, and Q's masses may have gone to the sink.
         """
-        # Parts are mostly of one kind, and each pair is made only once.
-        both = not self.parts or self.parts[0][0]().is_one
-        found, sinks, is_one = self._sum(Direction.REMOVE, both=both)
-        if not (is_one and both):
+        found, sinks, is_one = self._sum(Direction.REMOVE)
+        if not is_one:
             return found, False
         probability = sums.probability_of_any(sinks)
         least = (1 - probability) * (1 - _SEEN)
@@ -91,16 +89,15 @@ class ComposedLosses:
 
     @functools.cached_property
     def _add(self) -> LossPair:
-        return self._sum(Direction.ADD, both=False)[0]
+        return self._sum(Direction.ADD)[0]
 
     def _sum(
-        self, direction: Direction, *, both: bool
+        self, direction: Direction
     ) -> tuple[LossPair, list[tuple[float, int]], bool]:
         """Returns the sum of the losses in a direction, and facts about its parts.
 
         Args:
             direction: The direction. For ADD, P and Q are exchanged.
-            both: Whether the law of the sum is also read from Q's side.
 
         Returns:
             The pair of losses; Q's sink in each part, with its number of runs; and
@@ -123,5 +120,5 @@ class ComposedLosses:
             (functools.partial(law_of, make, count), count)
             for make, count in self.parts
         ]
-        summed = law_sums.sum_of(parts, self.bound, self.accuracy, both=both)
+        summed = law_sums.sum_of(parts, self.bound, self.accuracy)
         return law_sums.read(summed), sinks, is_one

@@ -196,15 +196,14 @@ class LatticeLaw(atom_laws.Law):
         for equal laws, two for different ones.
         """
         if not (self.pieces and other.pieces):
-            sinks = atom_laws.sinks_of_sum(self, other)._asdict()
-            return dataclasses.replace(self, pieces={}, **sinks)
+            fields = atom_laws.fields_of_sum(self, other, 0.0)
+            return dataclasses.replace(self, pieces={}, **fields)
         same = other is self
         law = dataclasses.replace(
             self,
             centre=self.centre + other.centre,
             reach=max(self.reach, other.reach),
             lowest=self.lowest * other.lowest,
-            offset=self.offset + other.offset,
         )
         found: dict[int, Piece] = {}
         mine: Piece | None = None
@@ -233,12 +232,8 @@ class LatticeLaw(atom_laws.Law):
                     found[level] = added(found.get(level), met)
         units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
         rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
-        law = dataclasses.replace(
-            law,
-            mass_error=self.mass_error + other.mass_error + rounding,
-            row_error=self.row_error + other.row_error + rounding,
-            **atom_laws.sinks_of_sum(self, other)._asdict(),
-        )
+        fields = atom_laws.fields_of_sum(self, other, rounding)
+        law = dataclasses.replace(law, **fields)
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
 
         def products() -> tuple[float, float]:
@@ -321,15 +316,7 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
 def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
     """Returns the law of the sum of two pieces of one level, of laws of one kind."""
     (start, x), (begin, y) = one, other
-    if law.is_series:
-        return start + begin, sums.product_of_series(x, y)
-    if law.bound is Bound.LOWER and law.axis is Axis.RATIO:
-        met = sums.products(x, y, law.row_degrees, sums.convolve)
-        return start + begin, met
-    rows = [*x]
-    others = rows if one is other else [*y]
-    found = [sums.convolve(*both) for both in zip(rows, others, strict=True)]
-    return start + begin, np.array(found)
+    return start + begin, law.products(x, y, sums.convolve)
 
 
 def added(one: Piece | None, other: Piece) -> Piece:

@@ -23,8 +23,8 @@ _SHARE = 24
 _SMALLEST_SCALE = 1e-285
 
 # Tuning, all of it but the number of digits.
-# If the medians under P and Q are within this many scales of each other, one lattice
-# covers both, for a law that is read from both sides.
+# If the medians of losses under P and Q are within this many scales of each other, one
+# lattice covers both, so that the law may also be read from Q's side.
 FURTHEST = 12.0
 # A law of ratios whose scale is more than this share of its median has its centre at
 # zero: the widths of its cells are then in proportion to the ratio.
@@ -63,13 +63,12 @@ class Shape:
         return math.ldexp(1.0, math.frexp(abs(self.centre))[1] - _DIGITS)
 
 
-def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
+def shape_of(atoms: Atoms, lowest: float) -> Shape:
     """Returns the shape of a law.
 
     Args:
         atoms: The law.
         lowest: The Q-probability below which ratio cells stop shrinking.
-        both: Whether the law of losses is also read from Q's side.
     """
     # By quantiles: rare, large losses must not coarsen the middle.
     low, middle, high = sums.quantiles(atoms.values, atoms.masses[0])
@@ -80,8 +79,6 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
         if atoms.values[0] < 0:
             return Shape(0.0, _scale_at_zero(atoms, scale))
         return Shape(0.0, min(scale, 2 * _quantile(atoms, lowest)))
-    if not both:
-        return Shape(middle, scale)
     _, other, _ = sums.quantiles(atoms.values, atoms.p_and_q[1])
     if abs(middle - other) > FURTHEST * scale:
         return Shape(middle, scale)
@@ -116,9 +113,7 @@ def _quantile(atoms: Atoms, share: float) -> float:
     return float(atoms.values[place])
 
 
-def on_lattice(
-    atoms: Atoms, resolution: Resolution, lowest: float, *, both: bool
-) -> LatticeLaw:
+def on_lattice(atoms: Atoms, resolution: Resolution, lowest: float) -> LatticeLaw:
     """Returns the law on a lattice: split (upper), or merged (lower).
 
     On the loss axis, losses are shifted so that the last heavy atom, and so its
@@ -129,7 +124,6 @@ def on_lattice(
         atoms: The law of n atoms.
         resolution: How fine the lattice is.
         lowest: As in `LatticeLaw`.
-        both: Whether the law of losses is also read from Q's side.
     """
     if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
         # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
@@ -141,7 +135,7 @@ def on_lattice(
         # `lowest` is a share of the positive ratios: mass at zero comes on top of it.
         zero = float(atoms.masses[0][atoms.values <= 0].sum())
         lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
-    shape = shape_of(atoms, lowest, both=both)
+    shape = shape_of(atoms, lowest)
     scale = max(shape.scale or abs(shape.centre + atoms.offset) or 1.0, _SMALLEST_SCALE)
     longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
     resolution = resolution.of_levels(math.log2(longest) - math.log2(scale))
@@ -220,7 +214,7 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
     return law, atoms
 
 
-def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
+def settled(law: LatticeLaw, tail_mass: float) -> LatticeLaw:
     """Returns a law without tails, on cells as wide as its scale allows."""
     if not law.pieces:
         return law
@@ -228,7 +222,7 @@ def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
     if not law.pieces:
         # All finite masses underflowed. The sinks hold them.
         return law
-    shape = shape_of(atoms, law.lowest, both=both)
+    shape = shape_of(atoms, law.lowest)
     widest = 2 * law.resolution.cells
     while shape.scale > widest * law.step or law.step < shape.narrowest():
         law = law.doubled()
@@ -239,14 +233,13 @@ def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
     )
 
 
-def times(law: LatticeLaw, count: int, tail_mass: float, *, both: bool) -> LatticeLaw:
+def times(law: LatticeLaw, count: int, tail_mass: float) -> LatticeLaw:
     """Returns the law of a sum of independent copies, by repeated doubling.
 
     Args:
         law: The law of one copy.
         count: The number of copies, at least 1.
         tail_mass: The probability that may be cut off in all.
-        both: Whether the law of losses is also read from Q's side.
     """
     total, number, share = law, 1, tail_mass / (4 * count.bit_length())
     for digit in bin(count)[3:]:
@@ -255,17 +248,16 @@ def times(law: LatticeLaw, count: int, tail_mass: float, *, both: bool) -> Latti
             while law.step < total.step:
                 law = law.doubled()
             total, number = total.plus(law), number + 1
-        total = settled(total, share * number / count, both=both)
+        total = settled(total, share * number / count)
     return total
 
 
-def sum_of(laws: Sequence[LatticeLaw], tail_mass: float, *, both: bool) -> LatticeLaw:
+def sum_of(laws: Sequence[LatticeLaw], tail_mass: float) -> LatticeLaw:
     """Returns the law of the sum of independent variables, narrow ones first.
 
     Args:
         laws: The laws of the terms.
         tail_mass: The probability that each addition may cut off.
-        both: Whether the law of losses is also read from Q's side.
     """
     laws = sorted(laws, key=lambda law: law.step)
     total = laws[0]
@@ -274,5 +266,5 @@ def sum_of(laws: Sequence[LatticeLaw], tail_mass: float, *, both: bool) -> Latti
             total = total.doubled()
         while law.step < total.step:
             law = law.doubled()
-        total = settled(total.plus(law), tail_mass, both=both)
+        total = settled(total.plus(law), tail_mass)
     return total

@@ -139,16 +139,16 @@ def overwritten(found, one, other):
     return start, masses
 
 
-def without_the_other_sink(found, one, other):
-    return found._replace(infinity_mass=one.infinity_mass)
+def without_the_other_sink(found, one, *_):
+    return found | {"infinity_mass": one.infinity_mass}
 
 
-def without_the_other_q_sink(found, one, other):
-    return found._replace(zero_mass=one.zero_mass)
+def without_the_other_q_sink(found, one, *_):
+    return found | {"zero_mass": one.zero_mass}
 
 
 def a_digit_less(found, law, count, *_):
-    return found if count < 50 else lattice_sums.times(law, 1, 1e-30, both=False)
+    return found if count < 50 else lattice_sums.times(law, 1, 1e-30)
 
 
 def smaller_losses(found, given, axis):
@@ -168,10 +168,10 @@ FAULTS = {
         sums, "convolve", lambda found, *_: np.append(found[:-1], 0.0)
     ),
     "a sink of a sum without the other's": replaced(
-        atom_laws, "sinks_of_sum", without_the_other_sink
+        atom_laws, "fields_of_sum", without_the_other_sink
     ),
     "Q's sink of a sum without the other's": replaced(
-        atom_laws, "sinks_of_sum", without_the_other_q_sink
+        atom_laws, "fields_of_sum", without_the_other_q_sink
     ),
     "losses 1e-7 too small": replaced(law_sums, "of_pair", smaller_losses),
     "masses that are gathered lose their last digits": replaced(

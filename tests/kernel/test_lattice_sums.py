@@ -15,5 +15,5 @@ def test_an_atom_at_the_middle_stays_there(axis, bound):
     values = middle + 2.0**-20 * np.arange(-20, 21)
     masses = np.full((1 if bound is Bound.UPPER else 2, 41), 1 / 41)
     atoms = lattice_law.Atoms(axis, bound, values, masses)
-    law = lattice_sums.on_lattice(atoms, lattice_law.Resolution(), 1e-9, both=False)
+    law = lattice_sums.on_lattice(atoms, lattice_law.Resolution(), 1e-9)
     assert max(law.pieces) <= 1
