@@ -49,12 +49,11 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
     infinity_mass, zero_mass = given.infinity_mass, given.zero_mass
-    ledger = conservation.Ledger(
-        p_whole=float(p.sum()) + infinity_mass,
-        q_whole=float(q.sum()) + zero_mass,
-        p_gone=float(p[~kept].sum()) + infinity_mass,
-        q_gone=float(q[~kept].sum()) + zero_mass,
-    )
+    sides = [
+        conservation.Side(float(masses.sum()) + sink, float(masses[~kept].sum()) + sink)
+        for masses, sink in ((p, infinity_mass), (q, zero_mass))
+    ]
+    ledger = conservation.Ledger(1, *sides)
     if given.bound is Bound.UPPER and not kept.all():
         infinity_mass += float(p[~kept].sum()) * (1 + 1e-9)
         zero_mass += float(q[~kept].sum()) * (1 + 1e-9)

@@ -86,7 +86,12 @@ class Profile:
         heights = np.append(np.cumsum(falls[::-1])[::-1], 0.0)
         rounding = (2 * losses.size + _ROUNDINGS) * floats.UNIT_ROUNDOFF
         total = float(heights[0] + costs[0])
-        conservation.check_profile(total, float(masses.sum()), rounding)
+        conservation.check_total(
+            "masses of a profile",
+            total,
+            float(masses.sum()),
+            (rounding + conservation.SUM_ERROR) * float(masses.sum()),
+        )
         return cls(
             losses,
             heights,

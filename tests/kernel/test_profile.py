@@ -11,6 +11,8 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import profile
 
+Side = conservation.Side
+
 
 @pytest.mark.parametrize(
     ("bound", "sink", "epsilon"),
@@ -19,7 +21,7 @@ from dp_accounting_ext.kernel import profile
 def test_what_has_no_finite_loss(bound, sink, epsilon):
     """All that is asked of it is read off its sinks."""
     none = np.zeros(0)
-    nothing = conservation.Ledger(p_gone=1.0, q_gone=1.0)
+    nothing = conservation.Ledger(1, Side(1.0, 1.0), Side(1.0, 1.0))
     law = profile.LossPair(none, none, none, sink, sink, bound, 0.0, 0.0, nothing)
     for direction in Direction:
         found = law.profile(direction)
@@ -30,7 +32,7 @@ def test_what_has_no_finite_loss(bound, sink, epsilon):
     # Of a δ beyond all its mass nothing is known from below, however large a loss is.
     p = np.array([0.1])
     masses = p, p * math.exp(-99.0)
-    most = conservation.Ledger(p_gone=0.9, q_gone=1.0)
+    most = conservation.Ledger(1, Side(1.0, 0.9), Side(1.0, 1.0))
     rare = profile.LossPair(
         np.array([99.0]), *masses, 0.0, 0.0, Bound.LOWER, 0.0, 0.0, most
     )
