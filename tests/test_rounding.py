@@ -249,7 +249,7 @@ def law_of(masses):
         axis=Axis.LOSS,
         bound=Bound.UPPER,
         step=1.0,
-        resolution=lattice_law.Resolution(),
+        accuracy=accuracy.Accuracy(0.0),
         pieces={0: (0, rows)},
         centre=0,
         reach=1 << 12,

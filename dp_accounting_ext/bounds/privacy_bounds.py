@@ -285,7 +285,7 @@ def composition_of(
     share = accuracy.tail_mass / max(sum(parts.values()), 1)
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
-    one = Accuracy(tail).with_cells(max(accuracy.resolution.cells, CELLS))
+    one = Accuracy(tail).with_cells(max(accuracy.cells, CELLS))
     one, accuracy = one.of_many(len(parts)), accuracy.of_many(len(parts))
     made = [
         (functools.partial(interface.pairs_of, part, bound, one), count)

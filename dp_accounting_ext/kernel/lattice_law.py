@@ -39,7 +39,6 @@ from dp_accounting_ext.kernel import sums
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
-Resolution = accuracy.Resolution
 # The index of the first cell, on the piece's level, and (rows, cells) masses.
 Piece = tuple[int, FloatArray]
 
@@ -54,7 +53,7 @@ class LatticeLaw(atom_laws.Law):
 
     Attributes:
         step: The width of a cell of level 0, a power of two.
-        resolution: How many cells there are in a scale of the law, at least.
+        accuracy: The number of cells in a scale of the law, at least.
         pieces: The masses of each level, in increasing order of levels.
         centre: The index, on level 0, around which cells are narrowest.
         reach: How many cells of its level a piece may be away from the centre.
@@ -63,7 +62,7 @@ class LatticeLaw(atom_laws.Law):
     """
 
     step: float
-    resolution: Resolution
+    accuracy: accuracy.Accuracy
     pieces: Mapping[int, Piece]
     centre: int
     reach: int

@@ -14,7 +14,7 @@ from dp_accounting_ext.kernel import sums
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
 LatticeLaw = lattice_law.LatticeLaw
-Resolution = accuracy.Resolution
+Accuracy = accuracy.Accuracy
 
 # Certified, in units of rounding: the share of an atom that a node gets, a quotient of
 # two exponentials, and the sum of the shares that meet there.
@@ -51,9 +51,9 @@ class Shape:
     scale: float
     apart: float = 0.0
 
-    def reach(self, step: float, resolution: Resolution) -> int:
+    def reach(self, step: float, accuracy: Accuracy) -> int:
         """Returns how many cells of its level a piece may be from the centre."""
-        reach = 2 * resolution.scales * resolution.cells
+        reach = 2 * accuracy.scales * accuracy.cells
         return reach + math.ceil(self.apart / step)
 
     def narrowest(self) -> float:
@@ -113,7 +113,7 @@ def _quantile(atoms: Atoms, share: float) -> float:
     return float(atoms.values[place])
 
 
-def on_lattice(atoms: Atoms, resolution: Resolution, lowest: float) -> LatticeLaw:
+def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     """Returns the law on a lattice: split (upper), or merged (lower).
 
     On the loss axis, losses are shifted so that the last heavy atom, and so its
@@ -122,13 +122,13 @@ def on_lattice(atoms: Atoms, resolution: Resolution, lowest: float) -> LatticeLa
 
     Args:
         atoms: The law of n atoms.
-        resolution: How fine the lattice is.
+        accuracy: How fine the lattice is.
         lowest: As in `LatticeLaw`.
     """
     if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
         # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
         # Both are small, so that a finer lattice costs little.
-        resolution = dataclasses.replace(resolution, cells=2 * resolution.cells)
+        accuracy = accuracy.with_cells(2 * accuracy.cells)
     if atoms.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:
@@ -138,10 +138,10 @@ def on_lattice(atoms: Atoms, resolution: Resolution, lowest: float) -> LatticeLa
     shape = shape_of(atoms, lowest)
     scale = max(shape.scale or abs(shape.centre + atoms.offset) or 1.0, _SMALLEST_SCALE)
     longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
-    resolution = resolution.of_levels(math.log2(longest) - math.log2(scale))
-    step = 2.0 ** math.floor(math.log2(scale / resolution.cells))
+    accuracy = accuracy.of_levels(math.log2(longest) - math.log2(scale))
+    step = 2.0 ** math.floor(math.log2(scale / accuracy.cells))
     step = max(step, shape.narrowest())
-    reach = shape.reach(step, resolution)
+    reach = shape.reach(step, accuracy)
     centre = round(shape.centre / step)
     # The first level on which the distance to the centre is at most the reach.
     digits, exponents = np.frexp(np.abs(atoms.values - centre * step))
@@ -164,7 +164,7 @@ def on_lattice(atoms: Atoms, resolution: Resolution, lowest: float) -> LatticeLa
             pieces[level] = start + first, piece[:, first : last + 1]
     law = LatticeLaw(
         step=step,
-        resolution=resolution,
+        accuracy=accuracy,
         pieces=pieces,
         centre=centre,
         reach=reach,
@@ -223,13 +223,13 @@ def settled(law: LatticeLaw, tail_mass: float) -> LatticeLaw:
         # All finite masses underflowed. The sinks hold them.
         return law
     shape = shape_of(atoms, law.lowest)
-    widest = 2 * law.resolution.cells
+    widest = 2 * law.accuracy.cells
     while shape.scale > widest * law.step or law.step < shape.narrowest():
         law = law.doubled()
     return dataclasses.replace(
         law,
         centre=round(shape.centre / law.step),
-        reach=shape.reach(law.step, law.resolution),
+        reach=shape.reach(law.step, law.accuracy),
     )
 
 

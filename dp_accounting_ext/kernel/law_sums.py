@@ -121,7 +121,6 @@ def _sum_of(
     lowest = accuracy.tail_mass ** (1 / max(copies, 1))
     # One half for the sums of copies, and one half for the sums of these.
     tail_mass = accuracy.tail_mass / (2 * max(len(parts), 1))
-    resolution = accuracy.resolution
     exact, summed = None, 0
     waiting: dict[float, LatticeLaw] = {}
     for make, count in parts:
@@ -135,10 +134,10 @@ def _sum_of(
             exact, summed = joined, summed + count
             continue
         if few is None:
-            law = lattice_sums.on_lattice(atoms, resolution, lowest)
+            law = lattice_sums.on_lattice(atoms, accuracy, lowest)
             law = lattice_sums.times(law, count, tail_mass)
         else:
-            law = lattice_sums.on_lattice(few, resolution, lowest**count)
+            law = lattice_sums.on_lattice(few, accuracy, lowest**count)
         while law.step in waiting:
             law = waiting.pop(law.step).plus(law)
             law = lattice_sums.settled(law, tail_mass)
@@ -149,7 +148,7 @@ def _sum_of(
         return exact
     laws = list(waiting.values())
     if exact is not None:
-        laws.append(lattice_sums.on_lattice(exact, resolution, lowest**summed))
+        laws.append(lattice_sums.on_lattice(exact, accuracy, lowest**summed))
     if not laws:
         return _nothing(bound)
     return lattice_sums.sum_of(laws, tail_mass).atoms()

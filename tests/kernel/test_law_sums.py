@@ -80,7 +80,7 @@ def pair_of(p, q, bound):
 
 def on_the_lattice(atoms, count, cells):
     """Returns the sum by the lattice alone, however few atoms there are."""
-    fine = lattice_law.Resolution(cells)
+    fine = accuracy.Accuracy(1e-30, cells)
     law = lattice_sums.on_lattice(atoms, fine, 1e-30 ** (1 / count))
     return lattice_sums.times(law, count, 1e-30).atoms()
 
@@ -231,7 +231,7 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
     p, q = [Fraction(1, 3), Fraction(2, 3)], [1 - Fraction(1, 10**80)]
     law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
     atoms = law_sums.of_pair(law, Axis.LOSS)
-    fine = accuracy.Accuracy(1e-30, accuracy.Resolution(4))
+    fine = accuracy.Accuracy(1e-30, 4)
     summed = law_sums.sum_of([(lambda: atoms, 20000)], Bound.LOWER, fine)
     assert np.isfinite(summed.masses).all()
     assert (summed.masses > 0).all()
