@@ -134,19 +134,12 @@ class LatticeLaw(atom_laws.Law):
                 atom_laws.missing(whole, left, self.mass_error)
                 for whole, left in zip(before(), self.p_and_q_mass(), strict=True)
             )
-        law = dataclasses.replace(
-            self, ledger=self.ledger.with_underflow(lost_p, lost_q)
+        fields = self.fields_after(
+            (0.0, 0.0),
+            (lost_p, lost_q),
+            lambda: (before()[1], self.p_and_q_mass()[1]),
         )
-        if self.bound is Bound.LOWER:
-            return law
-        if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
-            whole, left = before()[1], self.p_and_q_mass()[1]
-            lost_q = min(lost_q, atom_laws.missing(whole, left, self.mass_error))
-        return dataclasses.replace(
-            law,
-            infinity_mass=self.infinity_mass + lost_p,
-            zero_mass=min(self.zero_mass + lost_q, 1.0),
-        )
+        return dataclasses.replace(self, **fields)
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""

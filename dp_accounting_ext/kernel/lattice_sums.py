@@ -189,10 +189,6 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
     cells = sum(masses.shape[1] for _, masses in law.pieces.values())
     there = np.zeros(cells, np.bool_)
     there[places[~gone]] = True
-    kept_of_rows = None
-    if law.is_series:
-        kept_of_rows = np.zeros((len(atoms.masses), cells), np.bool_)
-        kept_of_rows[:, places] = ~atoms.in_tails_of_rows(tail_mass)
     pieces, end = {}, 0
     for level, (start, masses) in law.pieces.items():
         begin, end = end, end + masses.shape[1]
@@ -200,8 +196,6 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
         if kept.size:
             some = slice(int(kept[0]), int(kept[-1]) + 1)
             part = np.where(there[begin:end][some], masses[:, some], 0.0)
-            if kept_of_rows is not None:
-                part *= kept_of_rows[:, begin:end][:, some]
             pieces[level] = start + some.start, part
     atoms = atoms.without(gone)
     law = dataclasses.replace(
