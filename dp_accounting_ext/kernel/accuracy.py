@@ -13,8 +13,6 @@ import math
 # The number of cells in a scale of a composition whose bounds are released. A scale is
 # about a standard deviation of the law's middle.
 CELLS = 144
-# The number of cells in a scale for bounds that need not be tight.
-ROUGH_CELLS = 16
 # The number of cells in a scale of a composition that runs on a sample, or in a step of
 # an allocation.
 WHOLE_CELLS = 192

@@ -38,26 +38,3 @@ def test_what_has_no_finite_loss(bound, sink, epsilon):
     )
     found = rare.profile(Direction.REMOVE).epsilons(np.array([0.05, 0.5]))
     assert found == pytest.approx([99.0 + math.log(0.5), 0.0])
-
-
-def test_a_profile_with_fewer_losses_is_above_it():
-    losses = np.linspace(-6.0, 6.0, 3001)
-    masses = np.exp(-((losses - 1.0) ** 2))
-    masses *= 0.9 / masses.sum()
-    many = profile.Profile.of(losses, masses, 0.1, Bound.UPPER, 1e-12, 1e-12)
-    few = many.with_losses(300)
-    assert few.losses.size == 300
-    epsilons = np.append(np.linspace(-9.0, 9.0, 5000), losses)
-    deltas = np.append(many.deltas(epsilons), 0.1 + np.geomspace(1e-12, 0.89, 99))
-    for of, asked in (("deltas", epsilons), ("epsilons", deltas[deltas < 1])):
-        least, found = (getattr(each, of)(asked) for each in (many, few))
-        assert (found >= least).all()
-        far = (of == "epsilons") & (asked < 0.101)  # The tails are the last to show.
-        assert np.allclose(found[~far], least[~far], rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("values", [np.zeros(9), np.arange(9) * 1e-310, np.ones(1)])
-def test_losses_that_are_one_stay_as_they_are(values):
-    law = values, np.full(values.size, 0.1)
-    every = profile.Profile.of(*law, 0.1, Bound.UPPER, 0.0, 0.0)
-    assert every.with_losses(5) is every
