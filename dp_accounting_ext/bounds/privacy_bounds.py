@@ -14,8 +14,8 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.mechanisms import compositions
@@ -275,7 +275,7 @@ _PROFILES: memory.Memory[_Profiles] = memory.Memory(MOST_KEPT)
 
 def composition_of(
     parts: Counts, bound: Bound, accuracy: Accuracy
-) -> composed_losses.ComposedLosses:
+) -> law_sums.ComposedLosses:
     """Returns the composition of mechanisms, from pairs with small enough tails."""
     parts = compositions.in_small_steps(parts, bound)
     share = accuracy.tail_mass / max(sum(parts.values()), 1)
@@ -287,7 +287,7 @@ def composition_of(
         (functools.partial(interface.pairs_of, part, bound, one), count)
         for part, count in parts.items()
     ]
-    return composed_losses.ComposedLosses(made, bound, accuracy)
+    return law_sums.ComposedLosses(made, bound, accuracy)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,13 +1,15 @@
-"""From dominating pairs to the laws of sums, and back to pairs of losses."""
+"""From dominating pairs to the laws of sums, and back: compositions."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
@@ -16,20 +18,28 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 
 Accuracy = accuracy.Accuracy
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
+DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
+LossPair = profile.LossPair
 LatticeLaw = lattice_law.LatticeLaw
+# Functions that make pairs when these are needed, with the number of runs of each.
+Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
 
 
 # Tuning: a sum is computed atom by atom if it has at most this many atoms, and is made
 # of at most this many products.
 _MOST_ATOMS = 1 << 12
 _MOST_PRODUCTS = 1 << 17
+# Tuning: the law of REMOVE is also used for ADD only if P's and Q's medians are near
+# each other, and if at most this many times `tail_mass` of Q was cut off.
+_GIVEN = 100.0
 # Certified: sums of a great many ratios up to this one fit a float.
 _LARGEST_RATIO = 1e280
 # Certified: values that differ by no more than this, relatively, are merged.
@@ -260,7 +270,7 @@ def _sum_of_products(
     return values[starts], rows, moved, most * floats.UNIT_ROUNDOFF
 
 
-def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
+def read(atoms: Atoms, count: int = 1) -> LossPair:
     """Returns the laws of the loss under P and under Q.
 
     Args:
@@ -297,7 +307,7 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
     ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # One law's masses follow from the other's and the loss, which has an error.
     mass_error = atoms.mass_error + ratio_error
-    return profile.LossPair(
+    return LossPair(
         losses,
         p,
         q,
@@ -308,3 +318,93 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
         ratio_error,
         ledger,
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ComposedLosses:
+    """The pairs of losses of a composition, each accurate in the tail of its direction.
+
+    Attributes:
+        parts: Functions that make pairs on the given side, with the runs of each.
+        bound: The side of the bound.
+        accuracy: The resolution of the lattice, and the probability, in all, that may
+            go to the sinks (of an upper bound) or be dropped (of a lower one).
+
+    Guarantees:
+        Upper (lower) pairs give an upper (lower) bound, in both directions.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 10 (composition).
+    """
+
+    parts: Parts
+    bound: Bound
+    accuracy: Accuracy
+
+    def losses(self, direction: Direction) -> LossPair:
+        """Returns the pair that is accurate in a direction, with the record in P."""
+        removed, serves_both = self._removed
+        if direction is Direction.REMOVE or serves_both:
+            return removed
+        return self._add.swapped()
+
+    def pairs(self) -> DirectedPairs:
+        """Returns the pairs by their ratios, for a composition that is subsampled."""
+        removed, serves_both = self._removed
+        remove = output_pairs.of_losses(removed)
+        if serves_both:
+            return DirectedPairs.same(remove)
+        return DirectedPairs(remove, output_pairs.of_losses(self._add.swapped()))
+
+    @functools.cached_property
+    def _removed(self) -> tuple[LossPair, bool]:
+        """The pair for REMOVE, and whether it also serves ADD.
+
+        Far from P's median cells are wide, and Q's masses may have been cut off.
+        """
+        found, sinks, is_one = self._sum(Direction.REMOVE)
+        if not is_one:
+            return found, False
+        # Outputs were cut off that are rare under P, but perhaps not under Q.
+        cut = found.ledger.q.gone - sums.probability_of_any(sinks)
+        serves = (
+            cut <= _GIVEN * self.accuracy.tail_mass
+            and found.distance() <= lattice_sums.FURTHEST
+        )
+        return found, serves
+
+    @functools.cached_property
+    def _add(self) -> LossPair:
+        return self._sum(Direction.ADD)[0]
+
+    def _sum(
+        self, direction: Direction
+    ) -> tuple[LossPair, list[tuple[float, int]], bool]:
+        """Returns the sum of the losses in a direction, and facts about its parts.
+
+        Args:
+            direction: The direction. For ADD, P and Q are exchanged.
+
+        Returns:
+            The pair of losses; Q's sink in each part, with its number of runs; and
+            whether each part has one pair for both directions.
+        """
+        sinks: list[tuple[float, int]] = []
+        is_one = True
+
+        def law_of(make: Callable[[], DirectedPairs], count: int) -> Atoms:
+            nonlocal is_one
+            pairs = make()
+            is_one &= pairs.is_one
+            sinks.append((pairs.remove.zero_mass, count))
+            pair = pairs.of(direction)
+            if direction is Direction.ADD:
+                pair = dominating_pair.dual(pair)
+            return of_pair(pair, Axis.LOSS)
+
+        parts = [
+            (functools.partial(law_of, make, count), count)
+            for make, count in self.parts
+        ]
+        summed = sum_of(parts, self.bound, self.accuracy)
+        return read(summed), sinks, is_one
