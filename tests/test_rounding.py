@@ -249,7 +249,7 @@ def law_of(masses):
         axis=Axis.LOSS,
         bound=Bound.UPPER,
         step=1.0,
-        resolution=lattice_law.Resolution(),
+        accuracy=accuracy.Accuracy(0.0),
         pieces={0: (0, rows)},
         centre=0,
         reach=1 << 12,
@@ -281,7 +281,6 @@ def sums_of_atoms():
             [(lambda one=one: one, 1), (lambda other=other: other, 1)],
             Bound.UPPER,
             accuracy.Accuracy(0.0),
-            both=False,
         )
         furthest = float(np.abs(found.values - near).min())
         yield furthest / found.ratio_error
@@ -316,21 +315,6 @@ def readings_of_epsilon():
         )
         found = (each.epsilons(np.array([goal]))[0] for each in (low, high))
         yield off_centre(*found, truth)
-
-
-def chords_of_profiles():
-    """The roundings of the heights that are connected count as before."""
-    losses, masses = np.sort(RNG().uniform(1, 9, 90)), RNG().random(90) / 90
-    many = profile.Profile.of(losses, masses, 0.0, Bound.UPPER, 0.0, 0.0)
-    few = many.with_losses(30)
-    ends = list(zip(few.losses.tolist(), few.heights.tolist(), strict=True))
-    for (low, high_value), (high, low_value) in itertools.pairwise(ends):
-        for epsilon in np.linspace(low, high, 5)[1:-1].tolist():
-            share = mpmath.expm1(mpf(epsilon) - high) / mpmath.expm1(mpf(low) - high)
-            truth = low_value + share * (mpf(high_value) - low_value)
-            place = few.losses.tolist().index(high)
-            found = low_value - few.costs[place] * math.expm1(epsilon - high)
-            yield off(found, truth) / float(profile.CHORD * U)
 
 
 def poisson_samples():
@@ -760,7 +744,6 @@ USED = {
     sums_of_atoms: 1.0,
     readings_of_delta: 0.05,
     readings_of_epsilon: 0.09,
-    chords_of_profiles: 0.1,
     poisson_samples: 0.9,
     mixtures: 0.6,
     split_atoms: 0.3,

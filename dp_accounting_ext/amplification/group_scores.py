@@ -86,7 +86,7 @@ def lower_pairs(
     ]
     # At most `tail_mass` is left out for each number of members.
     share = accuracy.shared(8 * (members + 1)).with_cells(_CELLS)
-    law = law_sums.sum_of(parts, Bound.LOWER, share, both=False)
+    law = law_sums.sum_of(parts, Bound.LOWER, share)
     error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
     q = law.masses[0]
     p, fewer = (

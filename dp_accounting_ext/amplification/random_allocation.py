@@ -75,7 +75,6 @@ def uneven_allocation(steps: Sequence[Steps], accuracy: Accuracy) -> DominatingP
         [(functools.partial(_weighted, each), each.count) for each in steps],
         steps[0].pair.bound,
         accuracy,
-        both=False,
     )
     return output_pairs.of_losses(law_sums.read(summed, total))
 

@@ -347,7 +347,7 @@ def _sum_of(
         means.append(steps.count * probability * _kept_mean(noise, shift, kappa))
     tail = max(tail_mass / (unit * kappa), floats.SMALLEST_MASS)
     accurate = accuracy.Accuracy(tail).with_cells(accuracy.SCORE_CELLS)
-    law = law_sums.sum_of(parts, bound, accurate, both=False)
+    law = law_sums.sum_of(parts, bound, accurate)
     if bound is Bound.UPPER:
         _check_above(law, math.fsum(means))
     return law

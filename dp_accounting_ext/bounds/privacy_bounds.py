@@ -14,8 +14,9 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -29,9 +30,9 @@ Counts = Mapping[interface.Mechanism, int]
 # upper bounds. Stop early once the bracket is narrow. (24 records in two fixed batches:
 # the bracket of the first scenario alone has a width of 14 %.)
 _MOST_LOWERS = 8
-# Tuning: a profile that need not be tight has at most so many losses. One is kept for
-# each split of a group of hundreds of records, whose pairs may have 100,000 atoms.
-_ROUGH_LOSSES = 1 << 11
+# A limit: the memory, in bytes, of profiles and of curves that are kept for further
+# questions. A group of hundreds of records has as many splits, each with some 5 MB.
+MOST_KEPT = 128 << 20
 # From losses of this size on, in nats, the ratios of samples may not fit a float.
 _HUGE = floats.LARGEST_EXPONENT / 2
 
@@ -46,8 +47,6 @@ class PrivacyBounds:
         interval: The accountant's value discretization interval: the smaller it is, the
             tighter are the bounds.
         directions: The directions whose larger profile is asked for.
-        is_rough: Whether bounds need not be tight. They then take a fraction of the
-            time and of the memory.
     """
 
     def __init__(
@@ -55,15 +54,10 @@ class PrivacyBounds:
         counts: Counts,
         interval: float,
         directions: Sequence[Direction] = tuple(Direction),
-        *,
-        is_rough: bool = False,
     ) -> None:
         self._counts = counts
-        self._is_rough = is_rough
         self._interval = interval
         self._cells = accuracy.cells_of_interval(interval)
-        if is_rough:
-            self._cells = accuracy.ROUGH_CELLS
         claims = interface.claims_of(counts)
         # The mean of a Gaussian mechanism that dominates the composition, or inf.
         self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
@@ -84,8 +78,8 @@ class PrivacyBounds:
 
     @functools.cached_property
     def rough(self) -> "PrivacyBounds":
-        """The bounds of the same composition that need not be tight."""
-        return PrivacyBounds(self._counts, 1.0, self._directions, is_rough=True)
+        """The bounds of the same composition with the fewest cells, in less time."""
+        return PrivacyBounds(self._counts, math.inf, self._directions)
 
     @functools.cached_property
     def has_lower(self) -> bool:
@@ -114,9 +108,7 @@ class PrivacyBounds:
         counts = compositions.unsampled(self._counts)
         if counts == dict(self._counts):
             return None
-        return PrivacyBounds(
-            counts, self._interval, self._directions, is_rough=self._is_rough
-        )
+        return PrivacyBounds(counts, self._interval, self._directions)
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -154,14 +146,12 @@ class PrivacyBounds:
     def _composed(self, bound: Bound) -> "list[_Composed]":
         """Returns the compositions that bound what was composed; the best counts."""
         if bound not in self._known:
-            most = _ROUGH_LOSSES if self._is_rough else None
             self._known[bound] = [
                 _Composed(
                     compositions.in_cells(parts, bound),
                     bound,
                     self._directions,
                     self._cells,
-                    most,
                 )
                 for parts in compositions.routes(self._counts, bound)
             ]
@@ -197,17 +187,12 @@ class _Composed:
         bound: The side of the bound.
         directions: The directions whose larger profile is the bound.
         cells: The number of cells in a scale.
-        most_losses: The number of losses of a profile that is kept, or None for all.
     """
 
     parts: Counts
     bound: Bound
     directions: Sequence[Direction]
     cells: int
-    most_losses: int | None
-    _profiles: dict[int, list[profile.Profile]] = dataclasses.field(
-        default_factory=dict, init=False
-    )
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) bounds on ε at (n,) δ > 0."""
@@ -262,36 +247,47 @@ class _Composed:
         assert mean is not None
         return interface.each(lambda each: function(mean, each, self.bound), asked)
 
-    def _profiles_at(self, level: int) -> list[profile.Profile]:
+    def _profiles_at(self, level: int) -> Sequence[profile.Profile]:
         """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
-        if level not in self._profiles:
-            accurate = Accuracy.of_level(level, self.cells)
-            composed = composition_of(self.parts, self.bound, accurate)
-            profiles = [
-                composed.losses(direction).profile(direction)
-                for direction in self.directions
-            ]
-            if self.most_losses is not None:
-                profiles = [each.with_losses(self.most_losses) for each in profiles]
-            self._profiles[level] = profiles
-        return self._profiles[level]
+        return _PROFILES.get((self, level), functools.partial(self._made, level)).each
+
+    def _made(self, level: int) -> "_Profiles":
+        composed = composition_of(
+            self.parts, self.bound, Accuracy.of_level(level, self.cells)
+        )
+        return _Profiles([composed.losses(way).profile(way) for way in self.directions])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Profiles:
+    """The profiles of a composition, one for each direction."""
+
+    each: Sequence[profile.Profile]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the profiles, in bytes."""
+        return sum(each.nbytes for each in self.each)
+
+
+_PROFILES: memory.Memory[_Profiles] = memory.Memory(MOST_KEPT)
 
 
 def composition_of(
     parts: Counts, bound: Bound, accuracy: Accuracy
-) -> composed_losses.ComposedLosses:
+) -> law_sums.ComposedLosses:
     """Returns the composition of mechanisms, from pairs with small enough tails."""
     parts = compositions.in_small_steps(parts, bound)
     share = accuracy.tail_mass / max(sum(parts.values()), 1)
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
-    one = Accuracy(tail).with_cells(max(accuracy.resolution.cells, CELLS))
+    one = Accuracy(tail).with_cells(max(accuracy.cells, CELLS))
     one, accuracy = one.of_many(len(parts)), accuracy.of_many(len(parts))
     made = [
         (functools.partial(interface.pairs_of, part, bound, one), count)
         for part, count in parts.items()
     ]
-    return composed_losses.ComposedLosses(made, bound, accuracy)
+    return law_sums.ComposedLosses(made, bound, accuracy)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

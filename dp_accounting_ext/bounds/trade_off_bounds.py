@@ -1,9 +1,9 @@
 """Certified trade-off curves of compositions, and the Gaussian curves around them."""
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -15,14 +15,13 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 
 # Certified: the relative error of a quotient, a square root and an exponential.
 _ROUNDING = 1e-12
-# A limit: the memory, in bytes, of curves that are kept for further questions. A group
-# of hundreds of records has as many splits, with curves of some 5 MB each.
-_MOST_KEPT = 64 << 20
+_CURVES: memory.Memory[trade_off.Curve] = memory.Memory(privacy_bounds.MOST_KEPT)
 
 
 class TradeOffBounds:
@@ -47,7 +46,6 @@ class TradeOffBounds:
         claims = interface.claims_of(counts)
         self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
         self._largest_loss = claims.largest_loss
-        self._curves: dict[tuple[Direction, Bound], trade_off.Curve] = {}
         cells = accuracy.cells_of_interval(interval)
         self._accuracy = accuracy.Accuracy.of_curve(least, cells)
 
@@ -129,20 +127,9 @@ class TradeOffBounds:
         rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
         return (1 + rounding) / noise
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the curves that are kept, in bytes."""
-        return sum(curve.nbytes for curve in self._curves.values())
-
-    def forget(self) -> None:
-        """Drops the curves. The next question makes them again."""
-        self._curves.clear()
-
     def _curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
-        key = direction, bound
-        if key not in self._curves:
-            self._curves[key] = self._make_curve(direction, bound)
-        return self._curves[key]
+        make = functools.partial(self._make_curve, direction, bound)
+        return _CURVES.get((self, direction, bound), make)
 
     def _make_curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
         composed = privacy_bounds.composition_of(
@@ -160,16 +147,14 @@ class WorstTradeOffBounds:
 
     Attributes:
         scenarios: The bounds of at least one scenario.
-        most_bytes: The memory of the curves that are kept for further questions.
     """
 
     scenarios: Sequence[TradeOffBounds]
-    most_bytes: int = _MOST_KEPT
 
     def rates(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and (n,) upper bounds on the true positive rates."""
         lower, upper = (
-            np.max([each.rates(rates, bound) for each in self._each()], axis=0)
+            np.max([each.rates(rates, bound) for each in self.scenarios], axis=0)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         return privacy_bounds.in_order(lower, upper), upper
@@ -177,18 +162,8 @@ class WorstTradeOffBounds:
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""
         lower, upper = (
-            max(each.gaussian_parameter(least, bound) for each in self._each())
+            max(each.gaussian_parameter(least, bound) for each in self.scenarios)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         ordered = privacy_bounds.in_order(np.array([lower]), np.array([upper]))
         return float(ordered[0]), upper
-
-    def _each(self) -> Iterator[TradeOffBounds]:
-        """Yields the scenarios, of which only the first ones keep their curves."""
-        kept = 0
-        for each in self.scenarios:
-            yield each
-            if kept + each.nbytes <= self.most_bytes:
-                kept += each.nbytes
-            else:
-                each.forget()

@@ -13,8 +13,6 @@ import math
 # The number of cells in a scale of a composition whose bounds are released. A scale is
 # about a standard deviation of the law's middle.
 CELLS = 144
-# The number of cells in a scale for bounds that need not be tight.
-ROUGH_CELLS = 16
 # The number of cells in a scale of a composition that runs on a sample, or in a step of
 # an allocation.
 WHOLE_CELLS = 192
@@ -53,37 +51,22 @@ _LARGEST = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
-class Resolution:
-    """How fine a lattice is, in scales: about a standard deviation of the law's middle.
-
-    Attributes:
-        cells: The least number of cells in a scale. The width of a bracket is in
-            proportion to 1 / cells².
-        scales: The number of scales, on either side of the middle, on which all cells
-            have one width.
-    """
-
-    cells: int = CELLS
-    scales: int = 3
-
-    def of_levels(self, levels: float) -> "Resolution":
-        """Returns a resolution that is fine enough for a law of several levels."""
-        cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
-        return dataclasses.replace(self, cells=max(cells, _FEWEST_OF_LEVEL))
-
-
-@dataclasses.dataclass(frozen=True)
 class Accuracy:
     """How accurate a bound is to be.
 
     Attributes:
         tail_mass: The probability that may be moved to the sinks of an upper bound, or
             be left out of a lower one.
-        resolution: The resolution of the lattices on which losses are composed.
+        cells: The least number of cells in a scale of the lattices on which losses are
+            composed. A scale is about a standard deviation of the law's middle. The
+            width of a bracket is in proportion to 1 / cells².
+        scales: The number of scales, on either side of the middle, on which all cells
+            have one width.
     """
 
     tail_mass: float
-    resolution: Resolution = Resolution()
+    cells: int = CELLS
+    scales: int = 3
 
     @classmethod
     def of_level(cls, level: int, cells: int) -> "Accuracy":
@@ -94,7 +77,7 @@ class Accuracy:
             cells: The number of cells in a scale.
         """
         least, scales = LEVELS[level]
-        return cls(least * TAIL_SHARE, Resolution(cells, scales))
+        return cls(least * TAIL_SHARE, cells, scales)
 
     @classmethod
     def of_curve(cls, least_rate: float, cells: int) -> "Accuracy":
@@ -105,7 +88,7 @@ class Accuracy:
             cells: The number of cells in a scale.
         """
         tail_mass = min(max(least_rate, 1e-200), _LARGEST) * COARSE_TAIL_SHARE
-        return cls(tail_mass, Resolution(cells, CURVE_SCALES))
+        return cls(tail_mass, cells, CURVE_SCALES)
 
     @property
     def delta(self) -> float:
@@ -139,12 +122,16 @@ class Accuracy:
         Each part costs a pair and a sum, so that many parts have fewer cells.
         """
         share = math.sqrt(min(_FEW_PARTS / max(parts, 1), 1.0))
-        return self.with_cells(max(round(self.resolution.cells * share), FEWEST_CELLS))
+        return self.with_cells(max(round(self.cells * share), FEWEST_CELLS))
 
     def with_cells(self, cells: int) -> "Accuracy":
         """Returns the same with another number of cells in a scale."""
-        resolution = dataclasses.replace(self.resolution, cells=cells)
-        return dataclasses.replace(self, resolution=resolution)
+        return dataclasses.replace(self, cells=cells)
+
+    def of_levels(self, levels: float) -> "Accuracy":
+        """Returns an accuracy that is fine enough for a law of several levels."""
+        cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
+        return self.with_cells(max(cells, _FEWEST_OF_LEVEL))
 
 
 # The accuracy of pairs that become distributions of the stock library; of pairs for

@@ -1,12 +1,12 @@
 """Laws with finitely many atoms: the terms of a sum, and the sum itself."""
 
 import abc
+from collections.abc import Callable
 import dataclasses
 import enum
 import functools
 import math
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
+Product = Callable[[FloatArray, FloatArray], FloatArray]
+# A mass of P and one of Q, or two masses of one of them.
+Masses = tuple[float, float]
+
 # Certified: a sum of products lacks at most this for each product that underflows.
 _UNDERFLOW = 1e-316
 # Certified: merging moves no Q-mass of a lower law up by more than this many nats, and
@@ -26,7 +30,7 @@ _UNDERFLOW = 1e-316
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
 # Tuning: if more than this mass of Q may be lost, the bound is computed from the sums
 # of Q's masses before and after, which is smaller.
-MUCH = 1e-25
+_MUCH = 1e-25
 # Tuning: an atom is heavy if it has half of the largest mass. The last atom is also
 # heavy if it has this share of the largest mass, and this many times the mass of the
 # atom before it, as under sampling the largest loss is rarer than the smallest one.
@@ -92,6 +96,29 @@ class Law(abc.ABC):
     def mean(self) -> float:
         """Returns Σ mass · value over the positive values."""
 
+    def fields_after(
+        self, cut: Masses, underflow: Masses, q_masses: Callable[[], Masses]
+    ) -> dict[str, Any]:
+        """Returns the sinks and the ledger, by name, after masses were lost.
+
+        Args:
+            cut: The masses of P and of Q that were cut off.
+            underflow: The masses of P and of Q that may have underflowed.
+            q_masses: Returns the sums of Q's masses before and after.
+        """
+        ledger = self.ledger.with_underflow(*underflow)
+        if self.bound is Bound.LOWER:
+            return {"ledger": ledger.with_cut(*cut)}
+        lost_p = floats.raised(cut[0] + underflow[0])
+        lost_q = floats.raised(cut[1] + underflow[1])
+        if lost_q > _MUCH and self.axis is Axis.LOSS:
+            lost_q = min(lost_q, missing(*q_masses(), self.mass_error))
+        return {
+            "infinity_mass": self.infinity_mass + lost_p,
+            "zero_mass": min(self.zero_mass + lost_q, 1.0),
+            "ledger": ledger.with_cut(cut[0], min(cut[1], lost_q)),
+        }
+
     @property
     def common(self) -> dict[str, Any]:
         """The fields of this class by name, to make a law with the same values."""
@@ -102,6 +129,20 @@ class Law(abc.ABC):
     def row_degrees(self) -> tuple[int, ...]:
         """The degrees of the rows of a lower law."""
         return self.degrees or (0, 1)
+
+    def products(self, x: FloatArray, y: FloatArray, product: Product) -> FloatArray:
+        """Returns the (rows, …) masses of a sum of two laws of this kind.
+
+        Args:
+            x: (rows, n) masses of one law.
+            y: (rows, m) masses of the other law.
+            product: The product of two rows.
+        """
+        if self.bound is Bound.LOWER and self.axis is Axis.RATIO:
+            return sums.products(x, y, self.row_degrees, product)
+        rows = [*x]
+        others = rows if x is y else [*y]
+        return np.array([product(*both) for both in zip(rows, others, strict=True)])
 
     @property
     def is_series(self) -> bool:
@@ -207,18 +248,6 @@ class Atoms(Law):
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
 
-    def in_tails_of_rows(self, tail_mass: float) -> BoolArray:
-        """Returns which (rows, n) masses of a power series are in a tail, or tiny.
-
-        No row has more than `tail_mass` in either tail. Q's row is kept whole.
-        """
-        masses = self.masses
-        gone = np.cumsum(masses, axis=1) <= tail_mass
-        gone |= np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] <= tail_mass
-        gone |= masses < floats.TINY
-        gone[0] = False
-        return gone
-
     def without_tiny(self, q_mass: float) -> "Atoms":
         """Returns the law of a sum without the masses that sums cannot hold."""
         return self.without(self.is_rare(), q_mass)
@@ -245,30 +274,18 @@ class Atoms(Law):
         underflow = underflown(self, q.size, *ends)
         less_p = float(p[vague].sum()) + underflow[0]
         less_q = float(q[vague].sum()) + underflow[1]
-        ledger = self.ledger.with_underflow(less_p, less_q)
         kept = dataclasses.replace(
             self, values=self.values[~gone], masses=self.masses[:, ~gone]
         )
-        if self.bound is Bound.LOWER:
-            ledger = ledger.with_cut(cut_p, cut_q)
-            return dataclasses.replace(kept, ledger=ledger)
-        lost_p = floats.raised(cut_p + less_p)
-        lost_q = floats.raised(cut_q + less_q)
-        if lost_q > MUCH and self.axis is Axis.LOSS:
-            q_mass = self.q_mass() if q_mass is None else q_mass
-            lost_q = min(lost_q, missing(q_mass, kept.q_mass(), self.mass_error))
-        return dataclasses.replace(
-            kept,
-            infinity_mass=self.infinity_mass + lost_p,
-            zero_mass=min(self.zero_mass + lost_q, 1.0),
-            ledger=ledger.with_cut(cut_p, min(cut_q, lost_q)),
-        )
 
-    def q_mass(self) -> float:
-        """Returns the sum of Q's masses."""
-        return float(self.p_and_q[1].sum())
+        def q_masses() -> Masses:
+            before = self.p_and_q_mass()[1] if q_mass is None else q_mass
+            return before, kept.p_and_q_mass()[1]
 
-    def p_and_q_mass(self) -> tuple[float, float]:
+        fields = self.fields_after((cut_p, cut_q), (less_p, less_q), q_masses)
+        return dataclasses.replace(kept, **fields)
+
+    def p_and_q_mass(self) -> Masses:
         """Returns the sums of P's and of Q's masses."""
         p, q = self.p_and_q
         return float(p.sum()), float(q.sum())
@@ -280,7 +297,7 @@ def missing(before: float, after: float, mass_error: float) -> float:
     return max(most * (1 + 4 * mass_error) - least * (1 - 4 * mass_error), 0.0)
 
 
-def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, float]:
+def underflown(law: Law, cells: int, low: float, high: float) -> Masses:
     """Returns bounds on the masses of P and Q that were lost as products underflowed.
 
     Args:
@@ -296,20 +313,16 @@ def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, fl
     return lost, floats.exponential(most)
 
 
-class Sinks(NamedTuple):
-    """The sinks, the error of values and the ledger of a sum of two laws."""
-
-    infinity_mass: float
-    zero_mass: float
-    ratio_error: float
-    ledger: conservation.Ledger
-
-
-def sinks_of_sum(one: Law, other: Law) -> Sinks:
-    """Returns the sinks, the error of values and the ledger of a sum of two laws.
+def fields_of_sum(one: Law, other: Law, rounding: float) -> dict[str, Any]:
+    """Returns the fields of `Law` of a sum of two laws, by name.
 
     A sum of ratios is in a sink where either term is: P's sink then gets the mean of
     the other term, too.
+
+    Args:
+        one: The law of the first term.
+        other: The law of the second term.
+        rounding: The relative error of a mass of the sum, besides those of the terms.
     """
     rounded = floats.raised if one.bound is Bound.UPPER else floats.lowered
     if one.axis is Axis.LOSS:
@@ -329,9 +342,15 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
             infinity_mass += one.zero_mass * other.mean() + other.zero_mass * one.mean()
         ratio_error = max(one.ratio_error, other.ratio_error)
         ledger = conservation.of_ratios(one.ledger, other.ledger)
-    return Sinks(
-        rounded(infinity_mass), min(rounded(zero_mass), 1.0), ratio_error, ledger
-    )
+    return one.common | {
+        "infinity_mass": rounded(infinity_mass),
+        "zero_mass": min(rounded(zero_mass), 1.0),
+        "mass_error": one.mass_error + other.mass_error + rounding,
+        "row_error": one.row_error + other.row_error + rounding,
+        "ratio_error": ratio_error,
+        "offset": one.offset + other.offset,
+        "ledger": ledger,
+    }
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:

@@ -20,7 +20,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
 # Certified: the relative error of sums of thousands of products of a few numbers.
-_SUM_ERROR = 256 * floats.UNIT_ROUNDOFF
+SUM_ERROR = 256 * floats.UNIT_ROUNDOFF
 # A multiple of the relative amount by which profiles and sinks are raised.
 _RAISED = 1e-7
 # Tuning: finite masses of an upper pair that sum to more than one by so many times
@@ -42,6 +42,36 @@ class MassError(ArithmeticError, ValueError):
     """
 
 
+class Side(NamedTuple):
+    """The sums that the masses of P, or of Q, must have.
+
+    Attributes:
+        whole: The sum of the masses if nothing were cut off. It is one up to rounding;
+            for P's masses of ratios, the number of terms. It is zero if no law is kept.
+        gone: The mass that was cut off.
+        underflow: The mass that may have been lost because products of masses
+            underflowed.
+    """
+
+    whole: float = 1.0
+    gone: float = 0.0
+    underflow: float = 0.0
+
+    def after(self, cut: float, underflow: float) -> "Side":
+        """Returns the sums after masses were cut off, or may have underflowed."""
+        return Side(self.whole, self.gone + cut, self.underflow + underflow)
+
+    def times(self, factor: float) -> "Side":
+        """Returns the sums of masses that are multiplied by a factor."""
+        return Side(self.whole * factor, self.gone * factor, self.underflow * factor)
+
+    def product(self, other: "Side") -> "Side":
+        """Returns the sums of the masses of two independent outputs."""
+        kept = max(self.whole - self.gone, 0.0)
+        gone = self.gone * other.whole + other.gone * kept
+        return Side(self.whole * other.whole, gone, self.underflow + other.underflow)
+
+
 class Ledger(NamedTuple):
     """The sums that the masses of a law must have, recorded as the law is made.
 
@@ -50,71 +80,39 @@ class Ledger(NamedTuple):
 
     Attributes:
         terms: How many independent terms were summed.
-        p_whole: The sum of P's masses if nothing were cut off. It is one up to
-            rounding, or the number of terms for ratios. It is zero if no law of P is
-            kept.
-        q_whole: The sum of Q's masses if nothing were cut off.
-        p_gone: P's mass that was cut off.
-        q_gone: Q's mass that was cut off.
-        p_underflow: P's mass that may have been lost because products of masses
-            underflowed.
-        q_underflow: The same for Q's mass.
+        p: The sums of P's masses.
+        q: The sums of Q's masses.
     """
 
     terms: int = 1
-    p_whole: float = 1.0
-    q_whole: float = 1.0
-    p_gone: float = 0.0
-    q_gone: float = 0.0
-    p_underflow: float = 0.0
-    q_underflow: float = 0.0
+    p: Side = Side()
+    q: Side = Side()
 
     def with_cut(self, p: float, q: float) -> "Ledger":
         """Returns the ledger after these masses of P and of Q were cut off."""
-        return self._replace(p_gone=self.p_gone + p, q_gone=self.q_gone + q)
+        return self._replace(p=self.p.after(p, 0.0), q=self.q.after(q, 0.0))
 
     def with_underflow(self, p: float, q: float) -> "Ledger":
         """Returns the ledger after these masses of P and of Q may have underflowed."""
-        return self._replace(
-            p_underflow=self.p_underflow + p, q_underflow=self.q_underflow + q
-        )
+        return self._replace(p=self.p.after(0.0, p), q=self.q.after(0.0, q))
 
     def with_ratios_times(self, factor: float) -> "Ledger":
         """Returns the ledger of a law of ratios that are multiplied by a factor."""
-        return self._replace(
-            p_whole=self.p_whole * factor,
-            p_gone=self.p_gone * factor,
-            p_underflow=self.p_underflow * factor,
-        )
+        return self._replace(p=self.p.times(factor))
 
     def swapped(self) -> "Ledger":
         """Returns the ledger with P and Q exchanged."""
-        return Ledger(
-            self.terms,
-            self.q_whole,
-            self.p_whole,
-            self.q_gone,
-            self.p_gone,
-            self.q_underflow,
-            self.p_underflow,
-        )
+        return self._replace(p=self.q, q=self.p)
 
 
 # The ledger of a statistic that is not a ratio of two laws.
-OF_Q_ALONE = Ledger(p_whole=0.0)
+OF_Q_ALONE = Ledger(p=Side(whole=0.0))
 
 
 def of_losses(one: Ledger, other: Ledger) -> Ledger:
     """Returns the ledger of a sum of losses, which is finite if both terms are."""
-    return Ledger(
-        one.terms + other.terms,
-        one.p_whole * other.p_whole,
-        one.q_whole * other.q_whole,
-        _gone(one.p_gone, one.p_whole, other.p_gone, other.p_whole),
-        _gone(one.q_gone, one.q_whole, other.q_gone, other.q_whole),
-        one.p_underflow + other.p_underflow,
-        one.q_underflow + other.q_underflow,
-    )
+    p, q = one.p.product(other.p), one.q.product(other.q)
+    return Ledger(one.terms + other.terms, p, q)
 
 
 def of_ratios(one: Ledger, other: Ledger) -> Ledger:
@@ -123,23 +121,15 @@ def of_ratios(one: Ledger, other: Ledger) -> Ledger:
     P's mass of a sum is the mean of the sum, to which each term contributes its mean
     where the other term is finite.
     """
-    mean, other_mean = (max(each.p_whole - each.p_gone, 0.0) for each in (one, other))
-    gone = one.p_gone * other.q_whole + other.p_gone * one.q_whole
-    underflow = one.p_underflow + other.p_underflow
-    return Ledger(
-        one.terms + other.terms,
-        one.p_whole * other.q_whole + other.p_whole * one.q_whole,
-        one.q_whole * other.q_whole,
-        gone + other.q_gone * mean + one.q_gone * other_mean,
-        _gone(one.q_gone, one.q_whole, other.q_gone, other.q_whole),
-        underflow + other.q_underflow * mean + one.q_underflow * other_mean,
-        one.q_underflow + other.q_underflow,
-    )
-
-
-def _gone(one: float, one_whole: float, other: float, other_whole: float) -> float:
-    """Returns the mass that is gone from the product of two masses."""
-    return one * other_whole + other * max(one_whole - one, 0.0)
+    p = Side(0.0)
+    for term, rest in ((one, other), (other, one)):
+        mean = max(term.p.whole - term.p.gone, 0.0)
+        p = Side(
+            p.whole + term.p.whole * rest.q.whole,
+            p.gone + term.p.gone * rest.q.whole + rest.q.gone * mean,
+            p.underflow + term.p.underflow + rest.q.underflow * mean,
+        )
+    return Ledger(one.terms + other.terms, p, one.q.product(other.q))
 
 
 def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
@@ -153,18 +143,18 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
     Raises:
         MassError: If they hold less.
     """
-    if infinity_mass >= ledger.p_gone and zero_mass >= ledger.q_gone:
+    p, q = ledger.p, ledger.q
+    if infinity_mass >= p.gone and zero_mass >= q.gone:
         return  # One answer may need hundreds of laws, and this holds for most of them.
-    q_gone = min(ledger.q_gone, 1.0)
     # If the masses of a term sum to more than one, the ledger multiplies what other
     # terms cut off by this sum, while a sink is at most one. So the sinks may hold less
     # by this excess. P's whole of a law of ratios is the number of its terms, so Q's is
     # used there.
     share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
-    p_whole = ledger.p_whole if ledger.p_whole < _MANY_RATIOS else ledger.q_whole
+    p_whole = p.whole if p.whole < _MANY_RATIOS else q.whole
     for name, sink, gone, whole in (
-        ("P", infinity_mass, ledger.p_gone, p_whole),
-        ("Q", zero_mass, q_gone, ledger.q_whole),
+        ("P", infinity_mass, p.gone, p_whole),
+        ("Q", zero_mass, min(q.gone, 1.0), q.whole),
     ):
         # Comparisons with NaN are false.
         if not sink >= gone * max(share - max(whole - 1, 0.0), 0.0):
@@ -215,26 +205,26 @@ def check_law(
         other_q = np.where(p >= floats.RARE, p / ratios, q)
     infinity_mass, zero_mass = sinks or (None, None)
     for total in (p, other_p):
-        _check_sum("P", float(total.sum()), infinity_mass, ledger, error)
+        _check_sum("P", float(total.sum()), infinity_mass, ledger.p, error)
     for total in (q, other_q):
-        _check_sum("Q", float(total.sum()), zero_mass, ledger.swapped(), error)
+        _check_sum("Q", float(total.sum()), zero_mass, ledger.q, error)
 
 
 def _check_sum(
-    name: str, total: float, sink: float | None, ledger: Ledger, error: float
+    name: str, total: float, sink: float | None, side: Side, error: float
 ) -> None:
-    """Checks a sum of finite masses against the entries of P in a ledger."""
-    allowed = math.expm1(min(error, 1.0)) + _SUM_ERROR
-    least = ledger.p_whole * (1 - allowed)
-    found = total + ledger.p_gone + ledger.p_underflow
+    """Checks a sum of finite masses against one side of a ledger."""
+    allowed = math.expm1(min(error, 1.0)) + SUM_ERROR
+    least = side.whole * (1 - allowed)
+    found = total + side.gone + side.underflow
     if sink is not None:
         least, found = min(least, 1 - allowed), total + sink
     # A product of many wholes may underflow where a sum does not.
-    most = ledger.p_whole * (1 + allowed) + floats.SMALLEST_MASS
-    if not (found >= least and total + min(ledger.p_gone, 1.0) <= most):
+    most = side.whole * (1 + allowed) + floats.SMALLEST_MASS
+    if not (found >= least and total + min(side.gone, 1.0) <= most):
         raise MassError(
-            f"The masses of {name} must sum to {ledger.p_whole:.12g} but for "
-            f"{allowed:.1e}. Found {total:.12g}, with {ledger.p_gone:.3g} cut off"
+            f"The masses of {name} must sum to {side.whole:.12g} but for "
+            f"{allowed:.1e}. Found {total:.12g}, with {side.gone:.3g} cut off"
             + ("." if sink is None else f" and {sink:.3g} in the sink.")
         )
 
@@ -264,7 +254,7 @@ def check_pair(
     """
     names = "p_masses and infinity_mass", "masses and zero_mass"
     for name, total, sink, error in zip(names, totals, sinks, errors, strict=True):
-        allowed = math.expm1(min(1.01 * error, 1.0)) + _SUM_ERROR
+        allowed = math.expm1(min(1.01 * error, 1.0)) + SUM_ERROR
         if is_upper:
             most = 1 + _SURPLUS_ERRORS * allowed + _SURPLUS
             is_whole = total + sink >= 1 - allowed and total <= most
@@ -298,43 +288,6 @@ def check_total(
         raise MassError(
             f"The {name} must sum to {whole:.12g} but for {error:.1e}. "
             f"Found {total:.12g}."
-        )
-
-
-def check_held(name: str, held: float, tail: float, error: float) -> None:
-    """Checks that an upper pair holds a tail of one of its laws.
-
-    Args:
-        name: The tail.
-        held: The mass of the pair from the same place on, including the sink.
-        tail: The law's mass beyond that place.
-        error: Bound on the relative error of the two.
-
-    Raises:
-        MassError: If the pair has less.
-    """
-    # Floats have fewer digits below the smallest mass.
-    if not held * (1 + error) + floats.SMALLEST_MASS >= tail:
-        raise MassError(
-            f"An upper pair must hold the tail of {name}, {tail}. Found {held}."
-        )
-
-
-def check_profile(total: float, expected: float, error: float) -> None:
-    """Checks that a profile's sums have the whole mass.
-
-    Args:
-        total: The value of the profile at an ε so small that all masses count fully.
-        expected: The sum of the masses that it was made of.
-        error: Bound on the relative error of sums of them.
-
-    Raises:
-        MassError: If these differ.
-    """
-    # Comparisons with NaN are false.
-    if not abs(total - expected) <= (error + _SUM_ERROR) * expected:
-        raise MassError(
-            f"A profile must have the mass it is made of, {expected}. Found {total}."
         )
 
 

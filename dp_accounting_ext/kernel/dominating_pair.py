@@ -199,10 +199,6 @@ class DominatingPair:
         """Returns a certified ε ≥ 0 at δ, in nats; inf where a sink exceeds δ."""
         return float(self.profile(direction).epsilons(np.array([delta]))[0])
 
-    def loss_range(self) -> float:
-        """Returns the largest finite loss minus the smallest, in nats."""
-        return math.log(float(self.ratios[-1])) - math.log(float(self.ratios[0]))
-
 
 @dataclasses.dataclass(frozen=True)
 class DirectedPairs:

@@ -39,7 +39,6 @@ from dp_accounting_ext.kernel import sums
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
-Resolution = accuracy.Resolution
 # The index of the first cell, on the piece's level, and (rows, cells) masses.
 Piece = tuple[int, FloatArray]
 
@@ -54,7 +53,7 @@ class LatticeLaw(atom_laws.Law):
 
     Attributes:
         step: The width of a cell of level 0, a power of two.
-        resolution: How many cells there are in a scale of the law, at least.
+        accuracy: The number of cells in a scale of the law, at least.
         pieces: The masses of each level, in increasing order of levels.
         centre: The index, on level 0, around which cells are narrowest.
         reach: How many cells of its level a piece may be away from the centre.
@@ -63,7 +62,7 @@ class LatticeLaw(atom_laws.Law):
     """
 
     step: float
-    resolution: Resolution
+    accuracy: accuracy.Accuracy
     pieces: Mapping[int, Piece]
     centre: int
     reach: int
@@ -135,19 +134,12 @@ class LatticeLaw(atom_laws.Law):
                 atom_laws.missing(whole, left, self.mass_error)
                 for whole, left in zip(before(), self.p_and_q_mass(), strict=True)
             )
-        law = dataclasses.replace(
-            self, ledger=self.ledger.with_underflow(lost_p, lost_q)
+        fields = self.fields_after(
+            (0.0, 0.0),
+            (lost_p, lost_q),
+            lambda: (before()[1], self.p_and_q_mass()[1]),
         )
-        if self.bound is Bound.LOWER:
-            return law
-        if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
-            whole, left = before()[1], self.p_and_q_mass()[1]
-            lost_q = min(lost_q, atom_laws.missing(whole, left, self.mass_error))
-        return dataclasses.replace(
-            law,
-            infinity_mass=self.infinity_mass + lost_p,
-            zero_mass=min(self.zero_mass + lost_q, 1.0),
-        )
+        return dataclasses.replace(self, **fields)
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""
@@ -196,15 +188,14 @@ class LatticeLaw(atom_laws.Law):
         for equal laws, two for different ones.
         """
         if not (self.pieces and other.pieces):
-            sinks = atom_laws.sinks_of_sum(self, other)._asdict()
-            return dataclasses.replace(self, pieces={}, **sinks)
+            fields = atom_laws.fields_of_sum(self, other, 0.0)
+            return dataclasses.replace(self, pieces={}, **fields)
         same = other is self
         law = dataclasses.replace(
             self,
             centre=self.centre + other.centre,
             reach=max(self.reach, other.reach),
             lowest=self.lowest * other.lowest,
-            offset=self.offset + other.offset,
         )
         found: dict[int, Piece] = {}
         mine: Piece | None = None
@@ -233,12 +224,8 @@ class LatticeLaw(atom_laws.Law):
                     found[level] = added(found.get(level), met)
         units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
         rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
-        law = dataclasses.replace(
-            law,
-            mass_error=self.mass_error + other.mass_error + rounding,
-            row_error=self.row_error + other.row_error + rounding,
-            **atom_laws.sinks_of_sum(self, other)._asdict(),
-        )
+        fields = atom_laws.fields_of_sum(self, other, rounding)
+        law = dataclasses.replace(law, **fields)
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
 
         def products() -> tuple[float, float]:
@@ -321,15 +308,7 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
 def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
     """Returns the law of the sum of two pieces of one level, of laws of one kind."""
     (start, x), (begin, y) = one, other
-    if law.is_series:
-        return start + begin, sums.product_of_series(x, y)
-    if law.bound is Bound.LOWER and law.axis is Axis.RATIO:
-        met = sums.products(x, y, law.row_degrees, sums.convolve)
-        return start + begin, met
-    rows = [*x]
-    others = rows if one is other else [*y]
-    found = [sums.convolve(*both) for both in zip(rows, others, strict=True)]
-    return start + begin, np.array(found)
+    return start + begin, law.products(x, y, sums.convolve)
 
 
 def added(one: Piece | None, other: Piece) -> Piece:

@@ -14,7 +14,7 @@ from dp_accounting_ext.kernel import sums
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
 LatticeLaw = lattice_law.LatticeLaw
-Resolution = accuracy.Resolution
+Accuracy = accuracy.Accuracy
 
 # Certified, in units of rounding: the share of an atom that a node gets, a quotient of
 # two exponentials, and the sum of the shares that meet there.
@@ -23,8 +23,8 @@ _SHARE = 24
 _SMALLEST_SCALE = 1e-285
 
 # Tuning, all of it but the number of digits.
-# If the medians under P and Q are within this many scales of each other, one lattice
-# covers both, for a law that is read from both sides.
+# If the medians of losses under P and Q are within this many scales of each other, one
+# lattice covers both, so that the law may also be read from Q's side.
 FURTHEST = 12.0
 # A law of ratios whose scale is more than this share of its median has its centre at
 # zero: the widths of its cells are then in proportion to the ratio.
@@ -51,9 +51,9 @@ class Shape:
     scale: float
     apart: float = 0.0
 
-    def reach(self, step: float, resolution: Resolution) -> int:
+    def reach(self, step: float, accuracy: Accuracy) -> int:
         """Returns how many cells of its level a piece may be from the centre."""
-        reach = 2 * resolution.scales * resolution.cells
+        reach = 2 * accuracy.scales * accuracy.cells
         return reach + math.ceil(self.apart / step)
 
     def narrowest(self) -> float:
@@ -63,13 +63,12 @@ class Shape:
         return math.ldexp(1.0, math.frexp(abs(self.centre))[1] - _DIGITS)
 
 
-def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
+def shape_of(atoms: Atoms, lowest: float) -> Shape:
     """Returns the shape of a law.
 
     Args:
         atoms: The law.
         lowest: The Q-probability below which ratio cells stop shrinking.
-        both: Whether the law of losses is also read from Q's side.
     """
     # By quantiles: rare, large losses must not coarsen the middle.
     low, middle, high = sums.quantiles(atoms.values, atoms.masses[0])
@@ -80,8 +79,6 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
         if atoms.values[0] < 0:
             return Shape(0.0, _scale_at_zero(atoms, scale))
         return Shape(0.0, min(scale, 2 * _quantile(atoms, lowest)))
-    if not both:
-        return Shape(middle, scale)
     _, other, _ = sums.quantiles(atoms.values, atoms.p_and_q[1])
     if abs(middle - other) > FURTHEST * scale:
         return Shape(middle, scale)
@@ -116,9 +113,7 @@ def _quantile(atoms: Atoms, share: float) -> float:
     return float(atoms.values[place])
 
 
-def on_lattice(
-    atoms: Atoms, resolution: Resolution, lowest: float, *, both: bool
-) -> LatticeLaw:
+def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     """Returns the law on a lattice: split (upper), or merged (lower).
 
     On the loss axis, losses are shifted so that the last heavy atom, and so its
@@ -127,27 +122,26 @@ def on_lattice(
 
     Args:
         atoms: The law of n atoms.
-        resolution: How fine the lattice is.
+        accuracy: How fine the lattice is.
         lowest: As in `LatticeLaw`.
-        both: Whether the law of losses is also read from Q's side.
     """
     if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
         # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
         # Both are small, so that a finer lattice costs little.
-        resolution = dataclasses.replace(resolution, cells=2 * resolution.cells)
+        accuracy = accuracy.with_cells(2 * accuracy.cells)
     if atoms.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:
         # `lowest` is a share of the positive ratios: mass at zero comes on top of it.
         zero = float(atoms.masses[0][atoms.values <= 0].sum())
         lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
-    shape = shape_of(atoms, lowest, both=both)
+    shape = shape_of(atoms, lowest)
     scale = max(shape.scale or abs(shape.centre + atoms.offset) or 1.0, _SMALLEST_SCALE)
     longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
-    resolution = resolution.of_levels(math.log2(longest) - math.log2(scale))
-    step = 2.0 ** math.floor(math.log2(scale / resolution.cells))
+    accuracy = accuracy.of_levels(math.log2(longest) - math.log2(scale))
+    step = 2.0 ** math.floor(math.log2(scale / accuracy.cells))
     step = max(step, shape.narrowest())
-    reach = shape.reach(step, resolution)
+    reach = shape.reach(step, accuracy)
     centre = round(shape.centre / step)
     # The first level on which the distance to the centre is at most the reach.
     digits, exponents = np.frexp(np.abs(atoms.values - centre * step))
@@ -170,7 +164,7 @@ def on_lattice(
             pieces[level] = start + first, piece[:, first : last + 1]
     law = LatticeLaw(
         step=step,
-        resolution=resolution,
+        accuracy=accuracy,
         pieces=pieces,
         centre=centre,
         reach=reach,
@@ -195,10 +189,6 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
     cells = sum(masses.shape[1] for _, masses in law.pieces.values())
     there = np.zeros(cells, np.bool_)
     there[places[~gone]] = True
-    kept_of_rows = None
-    if law.is_series:
-        kept_of_rows = np.zeros((len(atoms.masses), cells), np.bool_)
-        kept_of_rows[:, places] = ~atoms.in_tails_of_rows(tail_mass)
     pieces, end = {}, 0
     for level, (start, masses) in law.pieces.items():
         begin, end = end, end + masses.shape[1]
@@ -206,8 +196,6 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
         if kept.size:
             some = slice(int(kept[0]), int(kept[-1]) + 1)
             part = np.where(there[begin:end][some], masses[:, some], 0.0)
-            if kept_of_rows is not None:
-                part *= kept_of_rows[:, begin:end][:, some]
             pieces[level] = start + some.start, part
     atoms = atoms.without(gone)
     law = dataclasses.replace(
@@ -220,7 +208,7 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
     return law, atoms
 
 
-def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
+def settled(law: LatticeLaw, tail_mass: float) -> LatticeLaw:
     """Returns a law without tails, on cells as wide as its scale allows."""
     if not law.pieces:
         return law
@@ -228,25 +216,24 @@ def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
     if not law.pieces:
         # All finite masses underflowed. The sinks hold them.
         return law
-    shape = shape_of(atoms, law.lowest, both=both)
-    widest = 2 * law.resolution.cells
+    shape = shape_of(atoms, law.lowest)
+    widest = 2 * law.accuracy.cells
     while shape.scale > widest * law.step or law.step < shape.narrowest():
         law = law.doubled()
     return dataclasses.replace(
         law,
         centre=round(shape.centre / law.step),
-        reach=shape.reach(law.step, law.resolution),
+        reach=shape.reach(law.step, law.accuracy),
     )
 
 
-def times(law: LatticeLaw, count: int, tail_mass: float, *, both: bool) -> LatticeLaw:
+def times(law: LatticeLaw, count: int, tail_mass: float) -> LatticeLaw:
     """Returns the law of a sum of independent copies, by repeated doubling.
 
     Args:
         law: The law of one copy.
         count: The number of copies, at least 1.
         tail_mass: The probability that may be cut off in all.
-        both: Whether the law of losses is also read from Q's side.
     """
     total, number, share = law, 1, tail_mass / (4 * count.bit_length())
     for digit in bin(count)[3:]:
@@ -255,17 +242,16 @@ def times(law: LatticeLaw, count: int, tail_mass: float, *, both: bool) -> Latti
             while law.step < total.step:
                 law = law.doubled()
             total, number = total.plus(law), number + 1
-        total = settled(total, share * number / count, both=both)
+        total = settled(total, share * number / count)
     return total
 
 
-def sum_of(laws: Sequence[LatticeLaw], tail_mass: float, *, both: bool) -> LatticeLaw:
+def sum_of(laws: Sequence[LatticeLaw], tail_mass: float) -> LatticeLaw:
     """Returns the law of the sum of independent variables, narrow ones first.
 
     Args:
         laws: The laws of the terms.
         tail_mass: The probability that each addition may cut off.
-        both: Whether the law of losses is also read from Q's side.
     """
     laws = sorted(laws, key=lambda law: law.step)
     total = laws[0]
@@ -274,5 +260,5 @@ def sum_of(laws: Sequence[LatticeLaw], tail_mass: float, *, both: bool) -> Latti
             total = total.doubled()
         while law.step < total.step:
             law = law.doubled()
-        total = settled(total.plus(law), tail_mass, both=both)
+        total = settled(total.plus(law), tail_mass)
     return total

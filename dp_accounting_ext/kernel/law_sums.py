@@ -1,13 +1,16 @@
-"""From dominating pairs to the laws of sums, and back to pairs of losses."""
+"""From dominating pairs to the laws of sums, and back: compositions."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
@@ -15,20 +18,28 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 
 Accuracy = accuracy.Accuracy
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
+DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
+LossPair = profile.LossPair
 LatticeLaw = lattice_law.LatticeLaw
+# Functions that make pairs when these are needed, with the number of runs of each.
+Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
 
 
 # Tuning: a sum is computed atom by atom if it has at most this many atoms, and is made
 # of at most this many products.
 _MOST_ATOMS = 1 << 12
 _MOST_PRODUCTS = 1 << 17
+# Tuning: the law of REMOVE is also used for ADD only if P's and Q's medians are near
+# each other, and if at most this many times `tail_mass` of Q was cut off.
+_GIVEN = 100.0
 # Certified: sums of a great many ratios up to this one fit a float.
 _LARGEST_RATIO = 1e280
 # Certified: values that differ by no more than this, relatively, are merged.
@@ -48,12 +59,11 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
     infinity_mass, zero_mass = given.infinity_mass, given.zero_mass
-    ledger = conservation.Ledger(
-        p_whole=float(p.sum()) + infinity_mass,
-        q_whole=float(q.sum()) + zero_mass,
-        p_gone=float(p[~kept].sum()) + infinity_mass,
-        q_gone=float(q[~kept].sum()) + zero_mass,
-    )
+    sides = [
+        conservation.Side(float(masses.sum()) + sink, float(masses[~kept].sum()) + sink)
+        for masses, sink in ((p, infinity_mass), (q, zero_mass))
+    ]
+    ledger = conservation.Ledger(1, *sides)
     if given.bound is Bound.UPPER and not kept.all():
         infinity_mass += float(p[~kept].sum()) * (1 + 1e-9)
         zero_mass += float(q[~kept].sum()) * (1 + 1e-9)
@@ -87,8 +97,6 @@ def sum_of(
     parts: Sequence[tuple[Callable[[], Atoms], int]],
     bound: Bound,
     accuracy: Accuracy,
-    *,
-    both: bool,
 ) -> Atoms:
     """Returns the law of a sum of independent variables, with multiplicities.
 
@@ -102,10 +110,9 @@ def sum_of(
         bound: The side of the laws.
         accuracy: The resolution of the lattice, and the probability that may be cut
             off in all.
-        both: Whether the law of losses is also read from Q's side.
     """
     copies = sum(count for _, count in parts)
-    found = _sum_of(parts, copies, bound, accuracy, both=both)
+    found = _sum_of(parts, copies, bound, accuracy)
     conservation.check_terms(found.ledger.terms, copies)
     return found
 
@@ -115,8 +122,6 @@ def _sum_of(
     copies: int,
     bound: Bound,
     accuracy: Accuracy,
-    *,
-    both: bool,
 ) -> Atoms:
     """Returns what `sum_of` does; `copies` is the sum of all multiplicities."""
     if len(parts) == 1 and parts[0][1] == 1:
@@ -126,7 +131,6 @@ def _sum_of(
     lowest = accuracy.tail_mass ** (1 / max(copies, 1))
     # One half for the sums of copies, and one half for the sums of these.
     tail_mass = accuracy.tail_mass / (2 * max(len(parts), 1))
-    resolution = accuracy.resolution
     exact, summed = None, 0
     waiting: dict[float, LatticeLaw] = {}
     for make, count in parts:
@@ -140,13 +144,13 @@ def _sum_of(
             exact, summed = joined, summed + count
             continue
         if few is None:
-            law = lattice_sums.on_lattice(atoms, resolution, lowest, both=both)
-            law = lattice_sums.times(law, count, tail_mass, both=both)
+            law = lattice_sums.on_lattice(atoms, accuracy, lowest)
+            law = lattice_sums.times(law, count, tail_mass)
         else:
-            law = lattice_sums.on_lattice(few, resolution, lowest**count, both=both)
+            law = lattice_sums.on_lattice(few, accuracy, lowest**count)
         while law.step in waiting:
             law = waiting.pop(law.step).plus(law)
-            law = lattice_sums.settled(law, tail_mass, both=both)
+            law = lattice_sums.settled(law, tail_mass)
         waiting[law.step] = law
     if exact is not None and not exact.values.size:
         return _without_values(exact, copies)
@@ -154,12 +158,10 @@ def _sum_of(
         return exact
     laws = list(waiting.values())
     if exact is not None:
-        laws.append(
-            lattice_sums.on_lattice(exact, resolution, lowest**summed, both=both)
-        )
+        laws.append(lattice_sums.on_lattice(exact, accuracy, lowest**summed))
     if not laws:
         return _nothing(bound)
-    return lattice_sums.sum_of(laws, tail_mass, both=both).atoms()
+    return lattice_sums.sum_of(laws, tail_mass).atoms()
 
 
 def _nothing(bound: Bound) -> Atoms:
@@ -179,122 +181,96 @@ def _without_values(atoms: Atoms, terms: int) -> Atoms:
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
     """Returns the exact sum of independent copies, or None if it has many atoms."""
-    # Numbers of copies, each of them half of the one before.
-    numbers = [count >> digit for digit in range(count.bit_length())]
-    found, known = None, 1
-    for number in numbers:
-        found = _power_of_spaced(atoms, number) if number > 2 else None
-        if found is not None:
-            known = number
-            break
-    if found is None and atoms.values.size <= _MOST_ATOMS:
-        found = atoms
-    for number in reversed(numbers):
-        if number > known and found is not None:
-            found = _plus(found, found)
-            if number % 2 and found is not None:
-                found = _plus(found, atoms)
-    return found
-
-
-def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
-    """Returns what `_power` does if atoms are equally spaced, by adding indices."""
-    values, last = atoms.values, atoms.values.size - 1
-    if not 1 <= last * count < _MOST_ATOMS or atoms.infinity_mass or atoms.zero_mass:
-        return None
-    width = (float(values[-1]) - float(values[0])) / last
-    off = np.abs(values[0] + width * np.arange(last + 1) - values)
-    # The distance from equal spacing: absolute for losses, relative for ratios.
-    size = np.max(np.abs(values)) if atoms.axis is Axis.LOSS else 1.0
-    with np.errstate(over="ignore"):
-        off = off if atoms.axis is Axis.LOSS else off / np.maximum(values, floats.TINY)
-    if (off > _SAME * size).any():
-        return None
-    law = lattice_law.LatticeLaw(
-        step=1.0,
-        resolution=lattice_law.Resolution(),
-        pieces={0: (0, atoms.masses)},
-        centre=0,
-        reach=_MOST_ATOMS,
-        **atoms.common,
-    )
-    total = law
+    found = atoms if atoms.values.size <= _MOST_ATOMS else None
     for digit in bin(count)[3:]:
-        total = total.plus(total)
-        total = total.plus(law) if digit == "1" else total
-    start, masses = total.pieces[0]
-    nodes = (start + np.arange(masses.shape[1])).astype(np.float64)
-    copies = count if atoms.axis is Axis.LOSS else 1
-    moved = float(off.max()) + 8 * floats.UNIT_ROUNDOFF * size
-    ratio_error = copies * (atoms.ratio_error + moved)
-    sinks_and_errors = total.common | {"ratio_error": ratio_error}
-    return Atoms(
-        values=np.asarray(count * float(values[0]) + width * nodes, dtype=np.float64),
-        masses=masses,
-        **sinks_and_errors,
-    ).without_tiny(atoms.q_mass() ** count)
+        for term in (found, atoms) if digit == "1" else (found,):
+            if found is None or term is None:
+                return None
+            found = _plus(found, term)
+    return found
 
 
 def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     """Returns the exact sum of two laws, or None if it has many atoms."""
-    if one.values.size * other.values.size > _MOST_PRODUCTS:
-        return None
     if not (one.values.size and other.values.size):
         none = other if one.values.size else one
-        sinks = atom_laws.sinks_of_sum(one, other)
-        return dataclasses.replace(none, **sinks._asdict())
+        return dataclasses.replace(none, **atom_laws.fields_of_sum(one, other, 0.0))
+    found = _sum_of_spaced(one, other) or _sum_of_products(one, other)
+    if found is None:
+        return None
+    values, masses, moved, rounding = found
+    rounding += (4 + len(masses)) * floats.UNIT_ROUNDOFF
+    fields = atom_laws.fields_of_sum(one, other, rounding)
+    fields["ratio_error"] += moved
+    law = Atoms(values=values, masses=masses, **fields)
+    return law.without_tiny(one.p_and_q_mass()[1] * other.p_and_q_mass()[1])
+
+
+def _sum_of_spaced(
+    one: Atoms, other: Atoms
+) -> tuple[FloatArray, FloatArray, float, float] | None:
+    """Returns the sum of two laws on one grid of values, by adding indices.
+
+    Returns:
+        The (n,) values, the (rows, n) masses, and bounds on the errors of the values
+        and of the masses. None if there is no such grid, or if n is large.
+    """
+    last = one.values.size + other.values.size - 2
+    if not 1 <= last < _MOST_ATOMS:
+        return None
+    if one.axis is Axis.RATIO and min(one.values[0], other.values[0]) < 0:
+        return None  # Sums of both signs may be small, and errors are relative.
+    longer = max(one.values, other.values, key=len)
+    width = (float(longer[-1]) - float(longer[0])) / (longer.size - 1)
+    size = max(abs(float(one.values[k]) + float(other.values[k])) for k in (0, -1))
+    moved = 8 * floats.UNIT_ROUNDOFF * (size if one.axis is Axis.LOSS else 1.0)
+    for each in (one.values, other.values):
+        off = np.abs(each[0] + width * np.arange(each.size) - each)
+        # The distance from the grid: absolute for losses, relative for ratios.
+        if one.axis is Axis.LOSS:
+            allowed = _SAME * float(np.abs(each).max())
+        else:
+            allowed = _SAME
+            with np.errstate(over="ignore"):
+                off = off / np.maximum(each, floats.TINY)
+        if (off > allowed).any():
+            return None
+        moved += float(off.max())
+    values = float(one.values[0]) + float(other.values[0]) + width * np.arange(last + 1)
+    masses = one.products(one.masses, other.masses, sums.convolve)
+    rounding = sums.convolution_error(min(one.values.size, other.values.size))
+    return np.asarray(values, dtype=np.float64), masses, moved, rounding
+
+
+def _sum_of_products(
+    one: Atoms, other: Atoms
+) -> tuple[FloatArray, FloatArray, float, float] | None:
+    """Returns what `_sum_of_spaced` does, by sorting the sums of all pairs of values.
+
+    It is None if there are many of them.
+    """
+    if one.values.size * other.values.size > _MOST_PRODUCTS:
+        return None
     values = np.add.outer(one.values, other.values).ravel()
-    if one.axis is Axis.RATIO and one.bound is Bound.LOWER:
-        rows = sums.products(
-            one.masses,
-            other.masses,
-            one.row_degrees,
-            np.multiply.outer,
-        )
-    else:
-        rows = np.array(
-            [
-                np.multiply.outer(x, y)
-                for x, y in zip(one.masses, other.masses, strict=True)
-            ]
-        )
+    rows = one.products(one.masses, other.masses, np.multiply.outer)
     rows = rows.reshape(len(rows), -1)
     order = np.argsort(values, kind="stable")
     values, rows = values[order], rows[:, order]
+    is_loss = one.axis is Axis.LOSS
     largest = max(abs(float(values[0])), abs(float(values[-1])))
-    if one.axis is Axis.LOSS:
-        same = np.diff(values) <= _SAME * largest
-    else:
-        same = np.diff(values) <= _SAME * values[:-1]
+    same = np.diff(values) <= _SAME * (largest if is_loss else values[:-1])
     (starts,) = np.nonzero(np.append(True, ~same))
     if starts.size > _MOST_ATOMS:
         return None
     rows = np.add.reduceat(rows, starts, axis=1)
     most = int(np.diff(np.append(starts, values.size)).max())
-    values = values[starts]
     # Merged values span at most this many steps between adjacent ones; each sum was
     # rounded, too.
-    ratio_error = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (
-        largest if one.axis is Axis.LOSS else 1.0
-    )
-    sinks = atom_laws.sinks_of_sum(one, other)
-    rounding = (most + 4 + len(one.masses)) * floats.UNIT_ROUNDOFF
-    return Atoms(
-        one.axis,
-        one.bound,
-        values,
-        rows,
-        infinity_mass=sinks.infinity_mass,
-        zero_mass=sinks.zero_mass,
-        mass_error=one.mass_error + other.mass_error + rounding,
-        row_error=one.row_error + other.row_error + rounding,
-        ratio_error=sinks.ratio_error + ratio_error,
-        degrees=one.degrees,
-        ledger=sinks.ledger,
-    ).without_tiny(one.q_mass() * other.q_mass())
+    moved = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (largest if is_loss else 1.0)
+    return values[starts], rows, moved, most * floats.UNIT_ROUNDOFF
 
 
-def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
+def read(atoms: Atoms, count: int = 1) -> LossPair:
     """Returns the laws of the loss under P and under Q.
 
     Args:
@@ -331,7 +307,7 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
     ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # One law's masses follow from the other's and the loss, which has an error.
     mass_error = atoms.mass_error + ratio_error
-    return profile.LossPair(
+    return LossPair(
         losses,
         p,
         q,
@@ -342,3 +318,93 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
         ratio_error,
         ledger,
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ComposedLosses:
+    """The pairs of losses of a composition, each accurate in the tail of its direction.
+
+    Attributes:
+        parts: Functions that make pairs on the given side, with the runs of each.
+        bound: The side of the bound.
+        accuracy: The resolution of the lattice, and the probability, in all, that may
+            go to the sinks (of an upper bound) or be dropped (of a lower one).
+
+    Guarantees:
+        Upper (lower) pairs give an upper (lower) bound, in both directions.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 10 (composition).
+    """
+
+    parts: Parts
+    bound: Bound
+    accuracy: Accuracy
+
+    def losses(self, direction: Direction) -> LossPair:
+        """Returns the pair that is accurate in a direction, with the record in P."""
+        removed, serves_both = self._removed
+        if direction is Direction.REMOVE or serves_both:
+            return removed
+        return self._add.swapped()
+
+    def pairs(self) -> DirectedPairs:
+        """Returns the pairs by their ratios, for a composition that is subsampled."""
+        removed, serves_both = self._removed
+        remove = output_pairs.of_losses(removed)
+        if serves_both:
+            return DirectedPairs.same(remove)
+        return DirectedPairs(remove, output_pairs.of_losses(self._add.swapped()))
+
+    @functools.cached_property
+    def _removed(self) -> tuple[LossPair, bool]:
+        """The pair for REMOVE, and whether it also serves ADD.
+
+        Far from P's median cells are wide, and Q's masses may have been cut off.
+        """
+        found, sinks, is_one = self._sum(Direction.REMOVE)
+        if not is_one:
+            return found, False
+        # Outputs were cut off that are rare under P, but perhaps not under Q.
+        cut = found.ledger.q.gone - sums.probability_of_any(sinks)
+        serves = (
+            cut <= _GIVEN * self.accuracy.tail_mass
+            and found.distance() <= lattice_sums.FURTHEST
+        )
+        return found, serves
+
+    @functools.cached_property
+    def _add(self) -> LossPair:
+        return self._sum(Direction.ADD)[0]
+
+    def _sum(
+        self, direction: Direction
+    ) -> tuple[LossPair, list[tuple[float, int]], bool]:
+        """Returns the sum of the losses in a direction, and facts about its parts.
+
+        Args:
+            direction: The direction. For ADD, P and Q are exchanged.
+
+        Returns:
+            The pair of losses; Q's sink in each part, with its number of runs; and
+            whether each part has one pair for both directions.
+        """
+        sinks: list[tuple[float, int]] = []
+        is_one = True
+
+        def law_of(make: Callable[[], DirectedPairs], count: int) -> Atoms:
+            nonlocal is_one
+            pairs = make()
+            is_one &= pairs.is_one
+            sinks.append((pairs.remove.zero_mass, count))
+            pair = pairs.of(direction)
+            if direction is Direction.ADD:
+                pair = dominating_pair.dual(pair)
+            return of_pair(pair, Axis.LOSS)
+
+        parts = [
+            (functools.partial(law_of, make, count), count)
+            for make, count in self.parts
+        ]
+        summed = sum_of(parts, self.bound, self.accuracy)
+        return read(summed), sinks, is_one

@@ -22,9 +22,6 @@ from dp_accounting_ext.kernel import sums
 _SPAN = 16.0
 # Certified: the number of roundings of a value, besides two for each of its n terms.
 _ROUNDINGS = 64
-# Certified: the number of roundings of a value on a chord between two losses: a mean of
-# two heights, with a weight that is a quotient of two exponentials.
-CHORD = 32
 # A value above every profile, whatever the errors of its masses.
 _HIGHEST = 1e100
 
@@ -50,6 +47,11 @@ class Profile:
     bound: Bound
     mass_error: float
     ratio_error: float
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the profile, in bytes."""
+        return self.losses.nbytes + self.heights.nbytes + self.costs.nbytes
 
     @classmethod
     def of(
@@ -86,7 +88,12 @@ class Profile:
         heights = np.append(np.cumsum(falls[::-1])[::-1], 0.0)
         rounding = (2 * losses.size + _ROUNDINGS) * floats.UNIT_ROUNDOFF
         total = float(heights[0] + costs[0])
-        conservation.check_profile(total, float(masses.sum()), rounding)
+        conservation.check_total(
+            "masses of a profile",
+            total,
+            float(masses.sum()),
+            (rounding + conservation.SUM_ERROR) * float(masses.sum()),
+        )
         return cls(
             losses,
             heights,
@@ -95,26 +102,6 @@ class Profile:
             bound,
             mass_error + rounding,
             ratio_error,
-        )
-
-    def with_losses(self, most: int) -> "Profile":
-        """Returns an upper profile with at most some number of losses.
-
-        δ is a convex function of e^ε, so that its chords between some of the losses are
-        above it.
-        """
-        kept = np.linspace(0, self.losses.size - 1, most).astype(np.int64)
-        losses, heights = self.losses[kept], self.heights[kept]
-        if self.losses.size <= most or np.diff(losses).min() < floats.SMALLEST_MASS:
-            return self
-        slopes = np.diff(heights) / np.expm1(-np.diff(losses))
-        rounding = CHORD * floats.UNIT_ROUNDOFF
-        return dataclasses.replace(
-            self,
-            losses=losses,
-            heights=heights,
-            costs=np.append(self.costs[0], slopes),
-            mass_error=self.mass_error + rounding,
         )
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:

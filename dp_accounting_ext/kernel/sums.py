@@ -81,43 +81,18 @@ def products(
         degrees: (k,) degrees of the rows.
         product: The product of two rows.
     """
+    rows = dict(zip(degrees, x, strict=True))
+    others = rows if x is y else dict(zip(degrees, y, strict=True))
     return np.array(
         [
             sum(
-                product(x[degrees.index(low)], y[degrees.index(degree - low)])
+                product(rows[low], others[degree - low])
                 for low in degrees
-                if degree - low in degrees
+                if degree - low in others
             )
             for degree in degrees
         ]
     )
-
-
-def product_of_series(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Returns the product of two power series whose coefficients are laws on a lattice.
-
-    Args:
-        x: (k, n) coefficients, the masses of k laws, many of them zero.
-        y: (k, m) coefficients of the other series.
-
-    Returns:
-        (k, n + m - 1) coefficients of the same degrees.
-    """
-    found = np.zeros((len(x), x.shape[1] + y.shape[1] - 1))
-    within = [[_nonzero(row) for row in rows] for rows in (x, y)]
-    for low, first in enumerate(within[0]):
-        for high, second in enumerate(within[1][: len(x) - low]):
-            if first.stop and second.stop:
-                part = convolve(x[low, first], y[high, second])
-                start = first.start + second.start
-                found[low + high, start : start + part.size] += part
-    return found
-
-
-def _nonzero(row: FloatArray) -> slice:
-    """Returns the range from the first to the last mass that is not zero."""
-    (places,) = np.nonzero(row)
-    return slice(int(places[0]), int(places[-1]) + 1) if places.size else slice(0, 0)
 
 
 def gather(cells: IntArray, weights: FloatArray, size: int = 0) -> FloatArray:

@@ -137,7 +137,7 @@ class GaussianMixture(_ShiftMixture):
             bound,
             tail_mass=accuracy.tail_mass,
             rest=rest,
-            cells=accuracy.resolution.cells,
+            cells=accuracy.cells,
         )
 
     def gaussian_steps(self) -> interface.Allocation | None:

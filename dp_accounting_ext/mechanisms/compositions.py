@@ -9,9 +9,9 @@ import math
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -45,7 +45,7 @@ class Composition(Mechanism):
             for part, count in parts.items()
         ]
         whole = accuracy.with_cells(_WHOLE_CELLS).of_many(len(parts))
-        return composed_losses.ComposedLosses(made, bound, whole).pairs()
+        return law_sums.ComposedLosses(made, bound, whole).pairs()
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
         return [dict(self.items)]

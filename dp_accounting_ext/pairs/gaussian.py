@@ -147,7 +147,14 @@ def of_mixtures(
         ("P, below", _below(p, noise[1]), float(p_masses[:2].sum())),
         ("Q, below", _below(q, noise[1]), zero_mass + float(masses[:2].sum())),
     ):
-        conservation.check_held(law, held, tail, slack)
+        # Floats have fewer digits below the smallest mass.
+        conservation.check_total(
+            f"masses that hold the tail of {law}",
+            held,
+            tail,
+            slack * held + floats.SMALLEST_MASS,
+            more=math.inf,
+        )
     if start is not None:
         # Below `start` the ratio is at most one.
         edges[0] = min(edges[0], 1.0)

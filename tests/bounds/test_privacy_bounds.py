@@ -12,6 +12,7 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
+from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import groups
@@ -25,37 +26,35 @@ def splits(size):
     return groups.scenarios({group: 1}, replace_one=False)
 
 
-def test_laws_of_many_splits_fit_into_memory():
+def test_laws_of_many_splits_fit_into_memory(monkeypatch):
     """A group of 483 took 1.6 GB, most of it for splits that are not the worst."""
-    of_each = [privacy_bounds.PrivacyBounds(each, 1e-4) for each in splits(30)]
-    most = []
+    deltas, most, found = np.array([1e-6]), [], []
     tracemalloc.start()
     try:
-        for some in (of_each[:1], of_each):
-            worst = privacy_bounds.WorstPrivacyBounds(some)
-            worst.upper_epsilons(np.array([1e-6]))
+        for limit in (1 << 20, 1 << 30):
+            monkeypatch.setattr(privacy_bounds, "_PROFILES", memory.Memory(limit))
+            of_each = [privacy_bounds.PrivacyBounds(each, 1e-4) for each in splits(30)]
+            worst = privacy_bounds.WorstPrivacyBounds(of_each)
+            tracemalloc.reset_peak()
+            found.append([worst.upper_epsilons(deltas)[0] for _ in range(2)])
             most.append(tracemalloc.get_traced_memory()[1])
     finally:
         tracemalloc.stop()
-    # Of 16 splits. All laws as they are would take seven times as much as one.
-    assert most[1] < 5 * most[0]
+    assert len({*found[0], *found[1]}) == 1  # What was forgotten is made again.
+    assert most[0] < most[1] / 2
 
 
-def test_curves_of_many_splits_fit_into_memory():
-    rates = np.array([1e-3, 0.1])
-
-    def worst(most):
+def test_curves_of_many_splits_fit_into_memory(monkeypatch):
+    rates, found = np.array([1e-3, 0.1]), []
+    for limit in (2 << 20, 1 << 30):
+        kept = memory.Memory(limit)
+        monkeypatch.setattr(trade_off_bounds, "_CURVES", kept)
         of_each = [trade_off_bounds.TradeOffBounds(x, 1e-3, 1e-4) for x in splits(6)]
-        return trade_off_bounds.WorstTradeOffBounds(of_each, most)
-
-    def nbytes(bounds):
-        return sum(each.nbytes for each in bounds.scenarios)
-
-    every, few = worst(1 << 30), worst(2 << 20)
-    found = every.rates(rates)
-    for _ in range(2):  # What was forgotten is made again.
-        assert np.array_equal(few.rates(rates), found)
-        assert 0 < nbytes(few) <= 2 << 20 < nbytes(every)
+        worst = trade_off_bounds.WorstTradeOffBounds(of_each)
+        found += [worst.rates(rates) for _ in range(2)]
+        assert (0 < kept.nbytes <= 2 << 20) == (limit == 2 << 20)
+    for other in found[1:]:
+        assert np.array_equal(other, found[0])
 
 
 def test_a_scenario_with_a_lower_bound_is_found_among_many_without_one():

@@ -17,7 +17,7 @@ PACKAGE = pathlib.Path(ext.__file__).parent
 def test_no_other_module_chooses_a_resolution():
     for path in PACKAGE.rglob("*.py"):
         if path.name != "accuracy.py":
-            chosen = re.findall(r"\bResolution\([^)]+\)", path.read_text())
+            chosen = re.findall(r"\bAccuracy\([^(),]+,[^)]+\)", path.read_text())
             assert not chosen, path
 
 
@@ -26,7 +26,7 @@ def test_what_is_tuned_reads_the_delta_of_the_level(level):
     least, scales = accuracy.LEVELS[level]
     asked = Accuracy.of_level(level, accuracy.CELLS)
     assert asked.delta == pytest.approx(least, rel=1e-12)
-    assert asked.resolution.scales == scales
+    assert asked.scales == scales
     assert asked.tail_mass <= 1e-6 * least
     assert asked.delta < asked.likely_delta < 1
     assert asked.delta < asked.frequent_delta < 1
@@ -40,9 +40,8 @@ def test_both_tuned_deltas_are_the_usual_one_at_the_first_level():
 
 def test_parts_share_tails_and_keep_the_resolution():
     asked = Accuracy.of_level(1, 77)
-    assert asked.shared(8).tail_mass == asked.tail_mass / 8
-    assert asked.shared(8).resolution == asked.resolution
-    assert asked.with_cells(9).resolution == accuracy.Resolution(9, 8)
+    assert asked.shared(8) == Accuracy(asked.tail_mass / 8, 77, 8)
+    assert asked.with_cells(9) == Accuracy(asked.tail_mass, 9, 8)
 
 
 def test_the_width_of_a_bracket_is_in_proportion_to_the_interval():

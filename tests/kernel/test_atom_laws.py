@@ -10,6 +10,7 @@ from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 
 Ledger = conservation.Ledger
+Side = conservation.Side
 
 
 MassError = conservation.MassError
@@ -18,8 +19,8 @@ MassError = conservation.MassError
 @pytest.mark.parametrize(
     ("over", "ledger"),
     [
-        (0.0, Ledger(p_gone=1e-250)),
-        (1e-22, Ledger(p_gone=1.1e-22)),
+        (0.0, Ledger(1, Side(1.0, 1e-250))),
+        (1e-22, Ledger(1, Side(1.0, 1.1e-22))),
         (float("nan"), Ledger()),
     ],
 )
@@ -37,7 +38,7 @@ def test_sinks_hold_what_was_cut_off(over, ledger):
 
 def test_masses_above_one_are_no_lost_tails():
     """A ledger multiplies what is cut off by masses that rounding made too large."""
-    ledger = Ledger(terms=2, p_whole=1 + 4e-6, p_gone=1e-22 * (1 + 4e-6))
+    ledger = Ledger(2, Side(1 + 4e-6, 1e-22 * (1 + 4e-6)))
     atoms_of = functools.partial(
         atom_laws.Atoms,
         atom_laws.Axis.LOSS,

@@ -30,6 +30,7 @@ from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
 
 Ledger = conservation.Ledger
+Side = conservation.Side
 MassError = conservation.MassError
 Gaussian = dp_accounting.GaussianDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -139,16 +140,16 @@ def overwritten(found, one, other):
     return start, masses
 
 
-def without_the_other_sink(found, one, other):
-    return found._replace(infinity_mass=one.infinity_mass)
+def without_the_other_sink(found, one, *_):
+    return found | {"infinity_mass": one.infinity_mass}
 
 
-def without_the_other_q_sink(found, one, other):
-    return found._replace(zero_mass=one.zero_mass)
+def without_the_other_q_sink(found, one, *_):
+    return found | {"zero_mass": one.zero_mass}
 
 
 def a_digit_less(found, law, count, *_):
-    return found if count < 50 else lattice_sums.times(law, 1, 1e-30, both=False)
+    return found if count < 50 else lattice_sums.times(law, 1, 1e-30)
 
 
 def smaller_losses(found, given, axis):
@@ -168,10 +169,10 @@ FAULTS = {
         sums, "convolve", lambda found, *_: np.append(found[:-1], 0.0)
     ),
     "a sink of a sum without the other's": replaced(
-        atom_laws, "sinks_of_sum", without_the_other_sink
+        atom_laws, "fields_of_sum", without_the_other_sink
     ),
     "Q's sink of a sum without the other's": replaced(
-        atom_laws, "sinks_of_sum", without_the_other_q_sink
+        atom_laws, "fields_of_sum", without_the_other_q_sink
     ),
     "losses 1e-7 too small": replaced(law_sums, "of_pair", smaller_losses),
     "masses that are gathered lose their last digits": replaced(
@@ -253,9 +254,9 @@ def test_cells_of_noise_are_whole():
 
 @pytest.mark.parametrize("held", [0.0, 0.9e-22, float("nan")])
 def test_a_tail_that_its_maker_forgot(held):
-    conservation.check_held("P, above", 1e-22, 1e-22 * (1 + 1e-12), 1e-11)
-    with pytest.raises(MassError, match="hold the tail of P, above"):
-        conservation.check_held("P, above", held, 1e-22, 1e-11)
+    conservation.check_total("tail", 1e-22, 1e-22 * (1 + 1e-12), 1e-33, more=math.inf)
+    with pytest.raises(MassError, match="The tail must sum to 1e-22"):
+        conservation.check_total("tail", held, 1e-22, 1e-33, more=math.inf)
 
 
 class Forgetful:
@@ -296,23 +297,23 @@ def test_ledgers_of_sums(first, second, cut, other_cut):
         p_gone = float(sum(i * p for i, p in enumerate(law) if i >= kept))
         ledgers.append(
             (
-                Ledger(p_gone=q_gone, q_gone=q_gone),
-                Ledger(p_whole=float(mean), p_gone=p_gone, q_gone=q_gone),
+                Ledger(1, Side(1.0, q_gone), Side(1.0, q_gone)),
+                Ledger(1, Side(float(mean), p_gone), Side(1.0, q_gone)),
             )
         )
     (kept, _), (other, _) = laws
     both = conservation.of_losses(ledgers[0][0], ledgers[1][0])
     finite = float(sum(kept) * sum(other))
     assert both.terms == 2
-    assert both.q_whole - both.q_gone == pytest.approx(finite, abs=1e-12)
+    assert both.q.whole - both.q.gone == pytest.approx(finite, abs=1e-12)
     both = conservation.of_ratios(ledgers[0][1], ledgers[1][1])
     mean = sum(
         (i + j) * p * q
         for (i, p), (j, q) in itertools.product(enumerate(kept), enumerate(other))
     )
     if all(any(law[1:]) for _, law in laws):
-        assert both.p_whole - both.p_gone == pytest.approx(float(mean), abs=1e-12)
-    assert both.q_whole - both.q_gone == pytest.approx(finite, abs=1e-12)
+        assert both.p.whole - both.p.gone == pytest.approx(float(mean), abs=1e-12)
+    assert both.q.whole - both.q.gone == pytest.approx(finite, abs=1e-12)
 
 
 def test_losses_are_those_of_the_masses():
@@ -325,12 +326,6 @@ def test_losses_are_those_of_the_masses():
         profile.LossPair(
             losses, p, p[::-1].copy(), 0.0, 0.0, Bound.UPPER, 0.0, 0.0, Ledger()
         )
-
-
-@pytest.mark.parametrize("total", [0.999, 1.001, float("nan")])
-def test_profiles_that_lost_mass_are_refused(total):
-    with pytest.raises(MassError, match="must have the mass"):
-        conservation.check_profile(total, 1.0, 1e-12)
 
 
 def test_no_answer_is_nan():
@@ -359,7 +354,7 @@ def test_brackets_of_billions_of_steps_are_narrow(noise, steps, runs, width):
 def test_a_whole_that_is_too_small_for_floats_is_no_fault():
     """Ten lower laws each of which has next to nothing of Q left."""
     p, q = np.array([0.5, 0.25]), np.array([3e-305, 2e-305])
-    ledger = conservation.Ledger(terms=10, p_whole=0.75, q_whole=0.0)
+    ledger = Ledger(10, Side(0.75), Side(0.0))
     losses = np.log(p / q)
     conservation.check_law(losses, (p, q), None, ledger, 1e-9)
     with pytest.raises(conservation.MassError, match="masses of Q"):

@@ -14,8 +14,8 @@ from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import profile_pairs
 
@@ -33,7 +33,7 @@ def silent(bound):
 def composed(pair, count):
     pairs = DirectedPairs.same(pair)
     parts = [(lambda: pairs, count)]
-    law = composed_losses.ComposedLosses(parts, pair.bound, accuracy.Accuracy(1e-20))
+    law = law_sums.ComposedLosses(parts, pair.bound, accuracy.Accuracy(1e-20))
     return law.pairs()
 
 

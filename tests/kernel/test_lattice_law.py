@@ -12,6 +12,7 @@ import registered
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
 
@@ -38,9 +39,9 @@ def test_power_series_lose_only_tails_of_rows(rows, count):
         masses,
         degrees=tuple(range(len(masses))),
     )
-    law = lattice_sums.on_lattice(atoms, lattice_law.Resolution(16), 1e-3, both=False)
+    law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0, 16), 1e-3)
     tail = 1e-4
-    found = lattice_sums.times(law, count, tail, both=False).atoms()
+    found = lattice_sums.times(law, count, tail).atoms()
     exact = [Fraction(1)] + [Fraction(0)] * len(rows)
     totals = [sum(map(Fraction, row)) for row in masses.tolist()]
     for _ in range(count):
@@ -66,10 +67,8 @@ def test_nothing_is_lost_of_an_upper_law():
         atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, losses, p[np.newaxis])
         q = float((p * np.exp(-losses)).sum())
         for count in (3, 40, 1000):
-            law = lattice_sums.on_lattice(
-                atoms, lattice_law.Resolution(8), 1e-9, both=True
-            )
-            total = lattice_sums.times(law, count, 1e-12, both=True).atoms()
+            law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0, 8), 1e-9)
+            total = lattice_sums.times(law, count, 1e-12).atoms()
             own, other = total.p_and_q
             slack = math.exp(total.mass_error + 1e-12)
             mine = own.sum() + total.infinity_mass
@@ -82,8 +81,8 @@ def test_nothing_is_lost_of_an_upper_law():
 def test_a_law_that_underflows_is_all_in_its_sinks():
     masses = np.full((1, 2), 1e-100)
     atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, np.array([0.0, 1.0]), masses)
-    law = lattice_sums.on_lattice(atoms, lattice_law.Resolution(8), 1e-9, both=True)
-    total = lattice_sums.times(law, 16, 1e-12, both=True).atoms()
+    law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0, 8), 1e-9)
+    total = lattice_sums.times(law, 16, 1e-12).atoms()
     assert not total.values.size
     assert (
         0

@@ -80,10 +80,9 @@ def pair_of(p, q, bound):
 
 def on_the_lattice(atoms, count, cells):
     """Returns the sum by the lattice alone, however few atoms there are."""
-    fine = lattice_law.Resolution(cells)
-    both = atoms.axis is Axis.LOSS
-    law = lattice_sums.on_lattice(atoms, fine, 1e-30 ** (1 / count), both=both)
-    return lattice_sums.times(law, count, 1e-30, both=both).atoms()
+    fine = accuracy.Accuracy(1e-30, cells)
+    law = lattice_sums.on_lattice(atoms, fine, 1e-30 ** (1 / count))
+    return lattice_sums.times(law, count, 1e-30).atoms()
 
 
 def profiles(p, q, axis, count, cells):
@@ -95,9 +94,7 @@ def profiles(p, q, axis, count, cells):
             atoms = on_the_lattice(atoms, count, cells)
         else:
             fine = accuracy.Accuracy(1e-30)
-            atoms = law_sums.sum_of(
-                [(lambda atoms=atoms: atoms, count)], bound, fine, both=True
-            )
+            atoms = law_sums.sum_of([(lambda atoms=atoms: atoms, count)], bound, fine)
         found[bound] = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
     return found
 
@@ -180,7 +177,7 @@ def exact_sums(atoms, count):
 def test_exact_sums_err_by_what_they_claim(atoms, count):
     """Values by the shift, masses by the error."""
     found = law_sums.sum_of(
-        [(lambda: atoms, count)], atoms.bound, accuracy.Accuracy(0.0), both=True
+        [(lambda: atoms, count)], atoms.bound, accuracy.Accuracy(0.0)
     )
     exact = np.zeros(found.masses.shape, dtype=object)
     for value, masses in exact_sums(atoms, count):
@@ -234,8 +231,8 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
     p, q = [Fraction(1, 3), Fraction(2, 3)], [1 - Fraction(1, 10**80)]
     law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
     atoms = law_sums.of_pair(law, Axis.LOSS)
-    fine = accuracy.Accuracy(1e-30, accuracy.Resolution(4))
-    summed = law_sums.sum_of([(lambda: atoms, 20000)], Bound.LOWER, fine, both=True)
+    fine = accuracy.Accuracy(1e-30, 4)
+    summed = law_sums.sum_of([(lambda: atoms, 20000)], Bound.LOWER, fine)
     assert np.isfinite(summed.masses).all()
     assert (summed.masses > 0).all()
     if summed.values.size:

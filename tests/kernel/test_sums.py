@@ -115,7 +115,7 @@ def test_a_product_of_series_errs_by_what_is_claimed(degrees):
     x, y = generator.lognormal(0.0, 30.0, (2, degrees, 40))
     x[generator.random(x.shape) < 0.5] = 0.0
     y[0], x[-1, :10] = 0.0, 0.0
-    found = sums.product_of_series(x, y)
+    found = sums.products(x, y, range(degrees), sums.convolve)
     bound = Fraction(sums.convolution_error(40) + degrees * floats.UNIT_ROUNDOFF)
     for degree in range(degrees):
         exact = [Fraction(0)] * found.shape[1]

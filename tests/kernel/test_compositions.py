@@ -10,8 +10,8 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import composed_losses
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.pairs import gaussian
 
 
@@ -24,7 +24,7 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
             math.sqrt(count) / mean, bound, tail_mass=1e-30
         )
         pairs = dominating_pair.DirectedPairs.same(step)
-        both = composed_losses.ComposedLosses(
+        both = law_sums.ComposedLosses(
             [(lambda pairs=pairs: pairs, count)],
             bound,
             accuracy.Accuracy(1e-25),
@@ -81,7 +81,7 @@ def _perturbed(sigma, bound, pattern, error, told=0.0):
 def _composed(pair, bound, copies):
     """Returns the profiles of both directions."""
     pairs = dominating_pair.DirectedPairs.same(pair)
-    composed = composed_losses.ComposedLosses(
+    composed = law_sums.ComposedLosses(
         [(lambda: pairs, copies)], bound, accuracy.Accuracy(1e-25)
     )
     return [composed.losses(way).profile(way) for way in Direction]
