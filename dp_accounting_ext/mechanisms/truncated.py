@@ -194,19 +194,21 @@ class Truncated(sampling.Scheme):
         """Returns a part for each cell of the noisy number of others."""
         return self._attained(base, removed + inserted, removed, inserted)
 
-    def another_bound(
-        self, base: batches.Base, removed: int, inserted: int
-    ) -> Mechanism | None:
-        """Returns the chain over members, each of whom may replace another record."""
-        return self._chain(base, removed + inserted, removed, inserted)
+    def split(self, base: batches.Base, removed: int, inserted: int) -> Mechanism:
+        return self._bracket(base, removed + inserted, removed, inserted)
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
         # All members are in both datasets, with other values.
+        return self._bracket(base, members, members, members)
+
+    def _bracket(
+        self, base: batches.Base, size: int, removed: int, inserted: int
+    ) -> Mechanism:
         return self.between(
             base,
-            _others_released(self, members, members, members),
-            self._attained(base, members, members, members),
-            lambda: self._chain(base, members, members, members),
+            _others_released(self, size, removed, inserted),
+            self._attained(base, size, removed, inserted),
+            *self._chain(base, size, removed, inserted),
         )
 
     def one_absent(self, base: batches.Base) -> Mechanism:
@@ -242,14 +244,19 @@ class Truncated(sampling.Scheme):
 
     def _chain(
         self, base: batches.Base, size: int, removed: int, inserted: int
-    ) -> Mechanism | None:
-        """Returns the chain of the upper bounds of single members, see `_by_place`."""
-        if size > _CHAINED * max(base.gaussian_noise or 0.0, 1.0):
-            return None
-        if removed == inserted == size:
-            return chained.chain(self._by_place(base, is_replaced=True), size, 0)
-        one = self._by_place(base, is_replaced=False)
-        return groups.GroupedByChain(size, one).split(removed, inserted)
+    ) -> list[Mechanism]:
+        """Returns the chain over single members, each of whom may replace a record.
+
+        The list is empty if batches are never cut, or if the chain is too long.
+        """
+        limit = _CHAINED * max(base.gaussian_noise or 0.0, 1.0)
+        if self.is_never_cut() or size > limit:
+            return []
+        is_replaced = removed == inserted == size
+        one = self._by_place(base, is_replaced=is_replaced)
+        if is_replaced:
+            return [chained.chain(one, size, 0)]
+        return [groups.GroupedByChain(size, one).split(removed, inserted)]
 
     def _by_place(self, base: batches.Base, *, is_replaced: bool) -> Mechanism:
         """Returns an upper bound for one member, if it is revealed who was drawn."""
