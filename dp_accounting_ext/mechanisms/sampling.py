@@ -262,16 +262,17 @@ class FixedSize(Scheme):
         return [Coupled(self._moves(removed, inserted, other - own))]
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
-        # Here `dataset_size` is the size of either dataset, while a split counts the
-        # members of both.
-        both = dataclasses.replace(self, dataset_size=self.dataset_size + members)
         if base.is_revealing or base.is_of_one_question:
+            # Here `dataset_size` is the size of either dataset, while a split counts
+            # the members of both.
+            size = self.dataset_size + members
+            both = dataclasses.replace(self, dataset_size=size)
             return both.split(base, members, members)
-        above = batches.replaced_members(base.replaced(), self.members(members, 0))
-        attained = both.attained(base, members, members)
-        below = None
-        if base.attains(attained):
-            below = batches.on_parts(base, attained, self.probability_error)
+        base, drawn = base.replaced(), self.members(members, 0)
+        above = batches.replaced_members(base, drawn)
+        # The members have the value +1, and all other records have −1.
+        is_attained = members == 1 or base.attains([Coupled(drawn)])
+        below = base.on(drawn, batches.NONE) if is_attained else None
         return known_bounds.between(below, above)
 
     def one_absent(self, base: batches.Base) -> Mechanism:
@@ -282,14 +283,10 @@ class FixedSize(Scheme):
         return batches.on_batches(base, parts, is_attained=self.dataset_size > 1)
 
     def one_replaced(self, base: batches.Base) -> Mechanism:
-        if base.is_revealing:
+        if base.is_revealing or self.with_replacement:
             return self.replaced(base, 1)
-        if self.with_replacement:
-            hits = self.members(1, 0)
-            above = batches.replaced_members(base.replaced(), hits)
-            below = base.replaced().on(hits, batches.NONE)
-            return known_bounds.between(below, above)
-        return self._substituted(base, self.rate)
+        one = base.replaced().on(((1.0, 1.0),), batches.NONE)
+        return subsampled.substituted_sample(one, self.rate)
 
     def one_zeroed(self, base: batches.Base) -> Mechanism:
         """Returns the mechanism where the record contributes nothing, but is drawn.
@@ -303,11 +300,6 @@ class FixedSize(Scheme):
         above = self.one_replaced(base)
         below = base.on(self.members(1, 0), batches.NONE)
         return known_bounds.between(below, above)
-
-    def _substituted(self, base: batches.Base, rate: float) -> Mechanism:
-        """Returns the mechanism where one record of the batch is replaced."""
-        one = base.replaced().on(((1.0, 1.0),), batches.NONE)
-        return subsampled.substituted_sample(one, rate)
 
     def _moves(self, present: int, absent: int, missing: int) -> Shifts:
         return tuple(
