@@ -203,13 +203,7 @@ class GroupedByChain(Grouped):
         inserted: int,
         leave: allocated_replacements.AllocatedGroup | None,
     ) -> list[Mechanism]:
-        """Returns mechanisms that dominate a split.
-
-        Args:
-            removed: The number of members who leave.
-            inserted: The number of members who join.
-            leave: The mechanism of members who leave Gaussian steps, if it is one.
-        """
+        """Returns mechanisms that dominate a split, given that of members who leave."""
         if self.has_one_split():
             return [self._any_split()]
         if leave is None:
