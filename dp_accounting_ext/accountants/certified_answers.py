@@ -76,13 +76,11 @@ class CertifiedAnswers:
 
     Attributes:
         composed: The composition.
-        replace_one: Whether a record is replaced by another one.
         interval: The value discretization interval.
         directions: The directions whose larger ε and δ are the answers.
     """
 
     composed: ComposedRuns
-    replace_one: bool
     interval: float
     directions: tuple[Direction, ...] = tuple(Direction)
     _trade_offs: dict[float, trade_off_bounds.WorstTradeOffBounds] = dataclasses.field(
@@ -92,7 +90,7 @@ class CertifiedAnswers:
     @functools.cached_property
     def scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
         """The scenarios: mechanisms to compose for each split of the group."""
-        return groups.scenarios(self.composed.counts, replace_one=self.replace_one)
+        return groups.scenarios(self.composed.counts)
 
     @functools.cached_property
     def _privacy(self) -> privacy_bounds.WorstPrivacyBounds:

@@ -72,7 +72,6 @@ def from_event(
         _answers(event, neighboring_relation).composed.counts,
         Bound.UPPER if pessimistic_estimate else Bound.LOWER,
         _ACCURACY,
-        replace_one=neighboring_relation is NeighborRel.REPLACE_ONE,
     )
     return stock_pld.write(pairs, interval)
 

@@ -122,11 +122,9 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         # This is one assignment. So threads that ask at the same time compute the same
         # answers twice at worst.
         if known is None or known.composed is not now:
-            replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
             interval = self._value_discretization_interval
-            known = self._memory = certified_answers.CertifiedAnswers(
-                now, replace_one, interval
-            )
+            known = certified_answers.CertifiedAnswers(now, interval)
+            self._memory = known
         return known
 
     @overload

@@ -124,10 +124,7 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         self, event: stock_dp_event.DpEvent, group: group_events.Group
     ) -> dict[interface.Mechanism, int]:
         parts = super()._parts(event, group)
-        grouped = [groups.as_group(part) for part in parts]
-        if group.size > _MOST_MEMBERS and not all(
-            each.has_few_rows() for each in grouped
-        ):
+        if group.size > _MOST_MEMBERS and not all(map(groups.has_few_rows, parts)):
             raise event_reader.UnsupportedError(
                 event,
                 f"Groups of more than {_MOST_MEMBERS} have Rényi divergences of "
@@ -142,16 +139,13 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
     def _plus(
         self, before: _State, parts: Mapping[interface.Mechanism, int], count: int
     ) -> _State:
-        replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
         orders = [
             order if order <= ratio_moments.LARGEST_ORDER else math.inf
             for order in self._order_values
         ]
         run = self._nothing(before.group)
         for part, number in parts.items():
-            rows, failure = groups.as_group(part).rdp_rows(
-                orders, replace_one=replace_one
-            )
+            rows, failure = groups.rdp_rows(part, orders)
             kept = math.log1p(-failure) * (1 + _ROUNDING) if failure < 1 else -math.inf
             run = run.after(_State(rows, kept, before.group), number)
         return before.after(run, count)

@@ -25,7 +25,6 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import batch_laws
-from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import trade_off_curves
 
@@ -114,7 +113,7 @@ class WithoutNoise(batches.Base):
         if removed == inserted == batches.NONE:
             return compositions.NO_OP
         record, other = _probabilities(removed), _probabilities(inserted)
-        if (record, other) == (known_bounds.ALWAYS, known_bounds.NEVER):
+        if known_bounds.ALWAYS in (record, other):
             return known_bounds.NonPrivate()
         return known_bounds.NonPrivate(record, other, batches.WEIGHT_ERROR)
 
@@ -223,11 +222,21 @@ class NeighboringBatches(batches.Base):
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         self.check(np.array([distance for distance, _ in removed + inserted]))
-        if batches.furthest(removed) == batches.furthest(inserted) == 0:
+        leave, join = (self._from_common(law) for law in (removed, inserted))
+        if join == compositions.NO_OP:
+            return leave
+        joining = chained.chain(join, 0, 1)
+        if leave == compositions.NO_OP:
+            return joining
+        return chained.InARow(leave, joining)
+
+    def _from_common(self, distances: Distances) -> Mechanism:
+        """Returns the mechanism on one dataset's batches, against the common batch."""
+        if batches.furthest(distances) == 0:
             return compositions.NO_OP
-        if (removed, inserted) == (((1.0, 1.0),), batches.NONE):
+        if distances == ((1.0, 1.0),):
             return self._either
-        return _AtDistance(self, removed, inserted)
+        return _AtDistance(self, distances)
 
     def curves(
         self, distances: FloatArray, accuracy: Accuracy
@@ -268,48 +277,25 @@ class NeighboringBatches(batches.Base):
 
 @dataclasses.dataclass(frozen=True)
 class _AtDistance(Mechanism):
-    """A mechanism on batches at random distances from a common batch.
+    """A mechanism on batches at random distances, against that on a common batch.
 
-    Either dataset's output is a mixture: with probability 1 − r the batch is the common
-    one, and otherwise it is at a random distance d > 0. The ratios Z_d of outputs at
-    distance d to those on the common batch are largest together, so that the ratio of
-    the mixture is 1 − r + Σ w_d Z_d with comonotone Z_d. The bounds of both datasets
-    are chained at the common batch.
+    The output is a mixture: with probability 1 − r the batch is the common one, and
+    otherwise it is at a random distance d > 0. The ratios Z_d of outputs at distance d
+    to those on the common batch are largest together, so that the ratio of the mixture
+    is 1 − r + Σ w_d Z_d with comonotone Z_d. The lower bound is that of a mechanism
+    that gives all batches at a distance above 0 one law of outputs.
     """
 
     base: NeighboringBatches
-    removed: Distances
-    inserted: Distances
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        sides = []
-        if batches.furthest(self.removed):
-            sides.append(self._side(self.removed, bound, accuracy))
-        if batches.furthest(self.inserted):
-            sides.append(self._side(self.inserted, bound, accuracy).swapped())
-        if len(sides) == 1:
-            return sides[0]
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return chained_pairs.chain(*sides)
+    distances: Distances
 
     def basis(self, bound: Bound) -> str:
         found = self.base.at(1.0).basis(bound)
-        if not (batches.furthest(self.removed) and batches.furthest(self.inserted)):
-            return f"a mixture by distances between batches, of {found}"
-        if bound is Bound.LOWER:
-            return interface.NOTHING
-        return f"a chain of two mixtures by distances between batches, of {found}"
+        return f"a mixture by distances between batches, of {found}"
 
-    def _side(
-        self, distances: Distances, bound: Bound, accuracy: Accuracy
-    ) -> DirectedPairs:
-        """Returns pairs with P on one dataset's batches and Q on the common batch.
-
-        The lower ones are those of a mechanism that gives all batches at a distance
-        above 0 one law of outputs.
-        """
-        kept, lost = additive_noise.without_rare(distances, accuracy.tail_mass, bound)
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        rare = accuracy.tail_mass
+        kept, lost = additive_noise.without_rare(self.distances, rare, bound)
         weights: dict[Mechanism, float] = {}
         for distance, weight in kept:
             if distance and weight:
@@ -334,26 +320,19 @@ class _AtDistance(Mechanism):
 
     def claims(self) -> interface.Claims:
         inner = self.base.at(1.0).claims()
-        # The number of steps between neighboring batches from one furthest batch to
-        # the other.
-        furthest = [batches.furthest(self.removed), batches.furthest(self.inserted)]
-        steps = 1.0 if self.base.is_bounded else math.fsum(furthest)
-        largest = inner.largest_loss
-        if math.isfinite(largest):
-            both = (self.removed, self.inserted)
-            sides = [self._largest_loss(law, largest) for law in both]
-            largest = min(math.fsum(sides), steps * largest)
+        bounded = self.base.is_bounded
+        # The number of steps between neighboring batches, to the furthest batch.
+        steps = 1.0 if bounded else batches.furthest(self.distances)
+        largest = steps * inner.largest_loss
+        if largest <= floats.LARGEST_EXPONENT:
+            grown = math.fsum(
+                weight
+                * math.expm1((min(d, 1.0) if bounded else d) * inner.largest_loss)
+                for d, weight in self.distances
+            )
+            mixed = math.log1p(grown * (1 + batches.WEIGHT_ERROR))
+            largest = min(mixed, largest)
         return interface.Claims(
             largest * interface.LOSS_ROUNDED_UP,
             gaussian_precision=steps**2 * inner.gaussian_precision,
-            is_symmetric=self.removed == self.inserted,
         )
-
-    def _largest_loss(self, distances: Distances, loss: float) -> float:
-        bounded = self.base.is_bounded
-        losses = [(min(d, 1.0) if bounded else d) * loss for d, _ in distances]
-        if max(losses) > floats.LARGEST_EXPONENT:
-            return max(losses)
-        terms = zip(losses, distances, strict=True)
-        grown = math.fsum(w * math.expm1(each) for each, (_, w) in terms)
-        return math.log1p(grown * (1 + batches.WEIGHT_ERROR))

@@ -168,12 +168,9 @@ class InARow(Mechanism):
 def _in_a_row(
     links: list[tuple[Mechanism, int, bool]], accuracy: Accuracy
 ) -> DirectedPairs:
-    """Returns the pairs of a chain of mechanisms, whose tail masses stay small.
+    """Returns the pairs of a chain, whose tails are about the accuracy's tail mass.
 
-    Args:
-        links: Each mechanism, the number of its links, and whether its datasets are
-            exchanged.
-        accuracy: What the pairs are for. The chain's tails are about its tail mass.
+    Each of `links` is a mechanism, a number of links, and whether datasets are swapped.
     """
     finer, before = accuracy.tail_mass, math.inf
     while True:

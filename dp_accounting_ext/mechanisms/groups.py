@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,13 +41,17 @@ class Grouped(Mechanism):
     """A mechanism on datasets that differ in a group of records, the members.
 
     A split of the group states how many members leave the first dataset, and how many
-    join it. It is chosen with `split`.
+    join it. It is chosen with `split`. A mechanism that is the same for all splits, or
+    whose split is told, is no `Grouped`.
 
     Attributes:
         group_size: Number of records in the group, K.
+        leaving_is_worst: Whether the split in which all leave has the largest lower
+            bound.
     """
 
     group_size: int
+    leaving_is_worst: ClassVar[bool] = False
 
     @abc.abstractmethod
     def split(self, removed: int, inserted: int) -> Mechanism:
@@ -57,27 +62,19 @@ class Grouped(Mechanism):
             inserted: The number of members who join.
         """
 
+    def has_one_split(self) -> bool:
+        """Returns whether `split(K, 0)` bounds all splits, or there is no other one."""
+        return False
+
     def has_few_rows(self) -> bool:
         """Returns whether Rényi divergences are known without a pair for each split."""
         return self.has_one_split()
 
-    def rdp_rows(
-        self, orders: Sequence[float], *, replace_one: bool
-    ) -> interface.Divergences:
-        """Returns (K + 1, n) Rényi divergences at n orders, with a row for each split.
-
-        Row K₋ is for the split in which K₋ members leave. There is only one row if the
-        group is replaced, or if one row bounds all splits.
-
-        Args:
-            orders: (n,) orders α ≥ 1.
-            replace_one: Whether the whole group is replaced.
-        """
+    def rdp_rows(self, orders: Sequence[float]) -> interface.Divergences:
+        """Returns Rényi divergences at n orders, as the function `rdp_rows` does."""
         size = self.group_size
-        if replace_one or self.has_one_split():
-            split = self.split(size, size if replace_one else 0)
-            values, failure = renyi_curves.of(split, orders)
-            return interface.Divergences(values[np.newaxis], failure)
+        if self.has_one_split():
+            return rdp_rows(self.split(size, 0), orders)
         rows: dict[int, FloatArray] = {}
         probabilities = []
         for removed in range(size, (size - 1) // 2, -1):
@@ -90,17 +87,9 @@ class Grouped(Mechanism):
         ordered = [rows[removed] for removed in range(size + 1)]
         return interface.Divergences(np.array(ordered), max(probabilities))
 
-    def has_one_split(self) -> bool:
-        """Returns whether the split in which all members leave bounds all splits."""
-        return False
-
-    def leaving_is_worst(self) -> bool:
-        """Returns whether the split in which all leave has the largest lower bound."""
-        return False
-
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         # A split must be chosen first: see `scenarios`.
-        return dominating_pair.DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +103,9 @@ class GroupedOnBatches(Grouped):
         group_size: Number of records in the group, K.
         base: The mechanism that runs on a batch.
         scheme: How the batch is drawn.
+        is_replaced: Whether every member is replaced by another record.
+        below: A mechanism of the same kind that this one dominates, from which lower
+            bounds follow; or None, if they follow from the scheme.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.7 and its instances; Appendix M
@@ -123,74 +115,51 @@ class GroupedOnBatches(Grouped):
     group_size: int
     base: batches.Base
     scheme: sampling.Scheme
+    is_replaced: bool = False
+    below: "GroupedOnBatches | None" = None
 
     def has_one_split(self) -> bool:
-        return self.scheme.takes_all
+        return self.is_replaced or self.scheme.takes_all
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        if removed == inserted == self.group_size:
-            return self.scheme.replaced(self.base, removed)
-        return self.scheme.split(self.base, removed, inserted)
+        if self.is_replaced:
+            above = self.scheme.replaced(self.base, self.group_size)
+        else:
+            above = self.scheme.split(self.base, removed, inserted)
+        if self.below is None:
+            return above
+        return known_bounds.between(self.below.split(removed, inserted), above)
 
     def has_few_rows(self) -> bool:
-        if self.base.is_revealing or super().has_few_rows():
+        if self.base.is_revealing or self.has_one_split():
             return True
         return self.scheme.rdp_theorem(self.base) is not None
 
-    def rdp_rows(
-        self, orders: Sequence[float], *, replace_one: bool
-    ) -> interface.Divergences:
+    def rdp_rows(self, orders: Sequence[float]) -> interface.Divergences:
         theorem, size = self.scheme.rdp_theorem(self.base), self.group_size
         if theorem is None:
-            return super().rdp_rows(orders, replace_one=replace_one)
-        if not replace_one:
+            return super().rdp_rows(orders)
+        if not self.is_replaced:
             return interface.Divergences(theorem(orders, size))
         # The row of a group of 2K members in which K leave and K join.
         rows = theorem(orders, 2 * size)
         return interface.Divergences(rows[[min(size, len(rows) - 1)]])
 
 
-def on_batches(base: batches.Base, scheme: sampling.Scheme, size: int) -> Mechanism:
+def on_batches(
+    base: batches.Base, scheme: sampling.Scheme, size: int, *, is_replaced: bool
+) -> Mechanism:
     """Returns a mechanism on batches of datasets that differ in a group.
 
     Args:
         base: The mechanism that runs on a batch.
         scheme: How the batch is drawn.
         size: Number of records in the group.
+        is_replaced: Whether every member is replaced by another record.
     """
     if base.is_revealing and scheme.takes_all:
         return known_bounds.NonPrivate()
-    return GroupedOnBatches(size, base, scheme)
-
-
-@dataclasses.dataclass(frozen=True)
-class GroupedBetween(Grouped):
-    """A mechanism for a group that dominates one mechanism and is dominated by another.
-
-    Attributes:
-        group_size: Number of records in the group, K.
-        below: The mechanism that it dominates.
-        above: The mechanism that dominates it.
-    """
-
-    group_size: int
-    below: Grouped
-    above: Grouped
-
-    def has_one_split(self) -> bool:
-        return self.above.has_one_split()
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        both = (each.split(removed, inserted) for each in (self.below, self.above))
-        return known_bounds.between(*both)
-
-    def has_few_rows(self) -> bool:
-        return self.above.has_few_rows()
-
-    def rdp_rows(
-        self, orders: Sequence[float], *, replace_one: bool
-    ) -> interface.Divergences:
-        return self.above.rdp_rows(orders, replace_one=replace_one)
+    return GroupedOnBatches(size, base, scheme, is_replaced)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,42 +168,30 @@ class GroupedByChain(Grouped):
 
     Attributes:
         group_size: Number of records in the group, K.
-        inner: The mechanism on datasets that differ in one record.
-        is_replaced: Whether that record is replaced, so that both directions are equal.
+        inner: The mechanism on datasets that differ in one record, one of which has it.
     """
+
+    leaving_is_worst = True
 
     group_size: int
     inner: Mechanism
-    is_replaced: bool = False
 
     def has_one_split(self) -> bool:
-        if self.is_replaced or self.inner.claims().is_symmetric:
-            return True
         together = allocated_replacements.group(self.inner, self.group_size)
         if together is None:
             return self.group_size > _MOST_SPLITS
         most = _MOST_BUNDLED if together.has_theorem else _MOST_ALLOCATED
         return self.group_size > most
 
-    def leaving_is_worst(self) -> bool:
-        return True
-
     def has_few_rows(self) -> bool:
-        return self.group_size > _MOST_ALLOCATED or super().has_few_rows()
+        return self.group_size > _MOST_ALLOCATED or self.has_one_split()
 
-    def rdp_rows(
-        self, orders: Sequence[float], *, replace_one: bool
-    ) -> interface.Divergences:
-        if self.has_one_split() or not self.has_few_rows():
-            return super().rdp_rows(orders, replace_one=replace_one)
-        values, failure = renyi_curves.of(self._any_split(), orders)
-        return interface.Divergences(values[np.newaxis], failure)
+    def rdp_rows(self, orders: Sequence[float]) -> interface.Divergences:
+        if self.has_few_rows():
+            return rdp_rows(self._any_split(), orders)
+        return super().rdp_rows(orders)
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        if self.is_replaced:
-            return chained.chain(self.inner, self.group_size, 0)
-        if self.inner.claims().is_symmetric:
-            return chained.chain(self.inner, removed, inserted)
         leave = allocated_replacements.group(self.inner, removed)
         above = self._above(removed, inserted, leave)
         # The members who join may contribute nothing, so leaving is a lower bound.
@@ -246,13 +203,7 @@ class GroupedByChain(Grouped):
         inserted: int,
         leave: allocated_replacements.AllocatedGroup | None,
     ) -> list[Mechanism]:
-        """Returns mechanisms that dominate a split.
-
-        Args:
-            removed: The number of members who leave.
-            inserted: The number of members who join.
-            leave: The mechanism of members who leave Gaussian steps, if it is one.
-        """
+        """Returns mechanisms that dominate a split, given that of members who leave."""
         if self.has_one_split():
             return [self._any_split()]
         if leave is None:
@@ -282,78 +233,22 @@ class GroupedAnswers(Grouped):
     """Reports on single records, such as randomized responses: one for each record.
 
     The report of every member may change. The event does not state that each member has
-    a report, as there may be a single report. So a lower bound counts one report.
+    a report, as there may be a single report. So a lower bound counts one report. If
+    records are replaced, the split in which all leave stands for it.
 
     Attributes:
         group_size: Number of records in the group, K.
         inner: The report on one record.
-        is_replaced: Whether every record is replaced, so that directions are equal.
     """
 
     group_size: int
     inner: Mechanism
-    is_replaced: bool
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        if self.is_replaced:
-            removed, inserted = self.group_size, 0
         joining = chained.chain(self.inner, 0, 1)
         reports = [self.inner] * removed + [joining] * inserted
         every = compositions.compose(collections.Counter(reports))
         return known_bounds.between(reports[0], every)
-
-
-@dataclasses.dataclass(frozen=True)
-class OneForAll(Grouped):
-    """A mechanism that is the same for all splits of a group, or a group of one member.
-
-    Attributes:
-        inner: The mechanism.
-        group_size: Number of records in the group.
-    """
-
-    inner: Mechanism
-    group_size: int = 1
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        return self.inner
-
-    def has_one_split(self) -> bool:
-        return True
-
-    def leaving_is_worst(self) -> bool:
-        return True
-
-
-@dataclasses.dataclass(frozen=True)
-class OneSplit(Grouped):
-    """A mechanism for a group of which it is known who may leave and who may join.
-
-    Attributes:
-        group_size: Number of records in the group.
-        grouped: The mechanism, for all splits.
-        num_removed: The number of members who leave, at least half of the group.
-    """
-
-    group_size: int
-    grouped: Grouped
-    num_removed: int
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        return self.grouped.split(self.num_removed, self.group_size - self.num_removed)
-
-    def has_one_split(self) -> bool:
-        return True
-
-
-def is_of_group(part: Mechanism) -> bool:
-    """Returns whether a mechanism is known for groups, so that it needs a split."""
-    return isinstance(part, Grouped)
-
-
-def as_group(part: Mechanism) -> Grouped:
-    """Returns a mechanism for a group, which may consist of a single record."""
-    return part if isinstance(part, Grouped) else OneForAll(part)
 
 
 @functools.lru_cache(maxsize=256)
@@ -361,27 +256,47 @@ def _split(grouped: Grouped, removed: int, inserted: int) -> Mechanism:
     return grouped.split(removed, inserted)
 
 
+def have_one_split(parts: Iterable[Mechanism]) -> bool:
+    """Returns whether `split(K, 0)` of each bounds all splits of its group."""
+    return all(each.has_one_split() for each in parts if isinstance(each, Grouped))
+
+
+def has_few_rows(part: Mechanism) -> bool:
+    """Returns whether `rdp_rows` needs no pair for each split of a group."""
+    return not isinstance(part, Grouped) or part.has_few_rows()
+
+
+def rdp_rows(part: Mechanism, orders: Sequence[float]) -> interface.Divergences:
+    """Returns (K + 1, n) Rényi divergences at n orders, with a row for each split.
+
+    Row K₋ is for the split in which K₋ members leave. There is only one row if it
+    bounds all splits.
+
+    Args:
+        part: The mechanism, of a group or of a single record.
+        orders: (n,) orders α ≥ 1.
+    """
+    if isinstance(part, Grouped):
+        return part.rdp_rows(orders)
+    values, failure_probability = renyi_curves.of(part, orders)
+    return interface.Divergences(values[np.newaxis], failure_probability)
+
+
 def worst_pairs(
-    counts: Mapping[Mechanism, int],
-    bound: Bound,
-    accuracy: Accuracy,
-    *,
-    replace_one: bool,
+    counts: Mapping[Mechanism, int], bound: Bound, accuracy: Accuracy
 ) -> DirectedPairs:
     """Returns pairs of the largest profile over all splits of the group.
 
-    Lower bounds are for one split only: that in which all members leave, or in which
-    all are replaced.
+    Lower bounds are for one split only: that in which all members leave.
 
     Args:
         counts: Mechanisms of one group size.
         bound: The side of the result.
         accuracy: What the pairs are for.
-        replace_one: Whether the whole group is replaced.
     """
     every = [
         interface.pairs_of(compositions.compose(each), bound, accuracy)
-        for each in scenarios(counts, replace_one=replace_one)
+        for each in scenarios(counts)
     ]
     if len(every) == 1 or bound is Bound.LOWER:
         return every[0]
@@ -389,19 +304,7 @@ def worst_pairs(
     return profile_pairs.maximum([*every, *reverse]).map(dominating_pair.certain)
 
 
-def group_sizes(counts: Mapping[Mechanism, int]) -> set[int]:
-    """Returns the sizes of the mechanisms' groups. A single record has size 1."""
-    return {as_group(part).group_size for part in counts if not part.is_certain()}
-
-
-def have_one_split(parts: Iterable[Mechanism]) -> bool:
-    """Returns whether the split in which all members leave bounds all splits."""
-    return all(as_group(part).has_one_split() for part in parts)
-
-
-def scenarios(
-    counts: Mapping[Mechanism, int], *, replace_one: bool
-) -> list[dict[Mechanism, int]]:
+def scenarios(counts: Mapping[Mechanism, int]) -> list[dict[Mechanism, int]]:
     """Returns the scenarios: for each split of the group, mechanisms to compose.
 
     The two datasets fix the split, so it is the same at every step. The guarantee is
@@ -411,29 +314,26 @@ def scenarios(
 
     Args:
         counts: Mechanisms of one group size.
-        replace_one: Whether the whole group is replaced.
 
     Source:
         https://arxiv.org/abs/2403.04867, section 3.
     """
-    if not any(map(is_of_group, counts)):
+    families = [part for part in counts if isinstance(part, Grouped)]
+    if not families:
         return [dict(counts)]
-    (size,) = group_sizes(counts) or {1}
-    if replace_one:
-        splits = [(size, size)]
-    elif have_one_split(counts):
-        splits = [(size, 0)]
-    else:
-        splits = [(size - joined, joined) for joined in range(size // 2 + 1)]
-    leaving_is_worst = all(as_group(part).leaving_is_worst() for part in counts)
+    (size,) = {each.group_size for each in families}
+    # If all bounds are those of the split in which all leave, no other one matters.
+    most = 0 if have_one_split(families) else size // 2
+    leaving_is_worst = all(each.leaving_is_worst for each in families)
     found = []
-    for removed, inserted in splits:
+    for inserted in range(most + 1):
         scenario: dict[Mechanism, int] = {}
         for part, count in counts.items():
-            split = _split(as_group(part), removed, inserted)
-            if leaving_is_worst and removed < size and split != part:
-                split = known_bounds.between(None, split)
-            scenario[split] = scenario.get(split, 0) + count
+            if isinstance(part, Grouped):
+                part = _split(part, size - inserted, inserted)
+                if leaving_is_worst and inserted:
+                    part = known_bounds.between(None, part)
+            scenario[part] = scenario.get(part, 0) + count
         if scenario not in found:
             found.append(scenario)
     return found

@@ -202,7 +202,7 @@ class Mechanism(abc.ABC):
 
     def is_certain(self) -> bool:
         """Returns whether every run reveals everything."""
-        return False
+        return self.revealed == (1.0, 0.0)
 
     def on_a_sample(self, rate: float) -> "Mechanism | None":
         """Returns the mechanism on a Poisson sample in closed form, or None if unknown.

@@ -154,9 +154,6 @@ class NonPrivate(interface.OnePairMechanism):
             (), null_probability=rest, infinity_mass=probability
         )
 
-    def is_certain(self) -> bool:
-        return self.record == ALWAYS or self.other == ALWAYS
-
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=self.record == self.other)
 

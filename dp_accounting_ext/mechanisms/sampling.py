@@ -10,8 +10,7 @@ datasets, or in both:
    have the members' places; `one_replaced` and `one_zeroed` are for a single record,
    where more is known of some schemes than of groups.
 3. *Which case is attained?* `attained` gives a law that two datasets have, so that a
-   lower bound follows from it. `another_bound` is a second upper bound, where the first
-   may be loose.
+   lower bound follows from it.
 4. *Which theorem holds of its Rényi divergences?* `rdp_theorem`.
 
 Only the first must be answered. `docs/register.md` shows a scheme of one's own.
@@ -21,7 +20,6 @@ import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
-import functools
 from typing import ClassVar
 
 from dp_accounting import privacy_accountant
@@ -89,12 +87,6 @@ class Scheme(abc.ABC):
         """
         return None
 
-    def another_bound(
-        self, base: batches.Base, removed: int, inserted: int
-    ) -> Mechanism | None:
-        """Returns a second mechanism that dominates the split, or None."""
-        return None
-
     def rdp_theorem(self, base: batches.Base) -> RdpTheorem | None:
         """Returns a theorem on the Rényi divergences of all splits, or None."""
         return None
@@ -111,7 +103,6 @@ class Scheme(abc.ABC):
             base,
             self.coupled(removed, inserted),
             self.attained(base, removed, inserted),
-            functools.partial(self.another_bound, base, removed, inserted),
         )
 
     def between(
@@ -119,7 +110,7 @@ class Scheme(abc.ABC):
         base: batches.Base,
         coupled: Sequence[Coupled],
         attained: Sequence[Coupled] | None,
-        another_bound: Callable[[], Mechanism | None],
+        *others: Mechanism,
     ) -> Mechanism:
         """Returns the mechanism bounded from above and, if possible, from below.
 
@@ -127,16 +118,13 @@ class Scheme(abc.ABC):
             base: The mechanism that runs on a batch.
             coupled: The parts of the upper bound; see `coupled`.
             attained: The parts of the lower bound, or None; see `attained`.
-            another_bound: Computes `another_bound`, which is called only if needed.
+            *others: Further mechanisms that dominate it.
         """
         above = batches.on_parts(base, coupled, self.probability_error)
-        if attained is None or not base.attains(attained):
-            return known_bounds.between(None, above)
-        below = batches.on_parts(base, attained, self.probability_error)
-        if below == above:
-            return above
-        other = another_bound()
-        return known_bounds.between(below, above, *([other] if other else []))
+        below = None
+        if attained is not None and base.attains(attained):
+            below = batches.on_parts(base, attained, self.probability_error)
+        return known_bounds.between(below, above, *others)
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
         """Returns the mechanism where other records replace the members of a group."""
@@ -274,16 +262,17 @@ class FixedSize(Scheme):
         return [Coupled(self._moves(removed, inserted, other - own))]
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
-        # Here `dataset_size` is the size of either dataset, while a split counts the
-        # members of both.
-        both = dataclasses.replace(self, dataset_size=self.dataset_size + members)
         if base.is_revealing or base.is_of_one_question:
+            # Here `dataset_size` is the size of either dataset, while a split counts
+            # the members of both.
+            size = self.dataset_size + members
+            both = dataclasses.replace(self, dataset_size=size)
             return both.split(base, members, members)
-        above = batches.replaced_members(base.replaced(), self.members(members, 0))
-        attained = both.attained(base, members, members)
-        if not base.attains(attained):
-            return known_bounds.between(None, above)
-        below = batches.on_parts(base, attained, self.probability_error)
+        base, drawn = base.replaced(), self.members(members, 0)
+        above = batches.replaced_members(base, drawn)
+        # The members have the value +1, and all other records have −1.
+        is_attained = members == 1 or base.attains([Coupled(drawn)])
+        below = base.on(drawn, batches.NONE) if is_attained else None
         return known_bounds.between(below, above)
 
     def one_absent(self, base: batches.Base) -> Mechanism:
@@ -294,14 +283,10 @@ class FixedSize(Scheme):
         return batches.on_batches(base, parts, is_attained=self.dataset_size > 1)
 
     def one_replaced(self, base: batches.Base) -> Mechanism:
-        if base.is_revealing:
+        if base.is_revealing or self.with_replacement:
             return self.replaced(base, 1)
-        if self.with_replacement:
-            hits = self.members(1, 0)
-            above = batches.replaced_members(base.replaced(), hits)
-            below = base.replaced().on(hits, batches.NONE)
-            return known_bounds.between(below, above)
-        return self._substituted(base, self.rate)
+        one = base.replaced().on(((1.0, 1.0),), batches.NONE)
+        return subsampled.substituted_sample(one, self.rate)
 
     def one_zeroed(self, base: batches.Base) -> Mechanism:
         """Returns the mechanism where the record contributes nothing, but is drawn.
@@ -315,11 +300,6 @@ class FixedSize(Scheme):
         above = self.one_replaced(base)
         below = base.on(self.members(1, 0), batches.NONE)
         return known_bounds.between(below, above)
-
-    def _substituted(self, base: batches.Base, rate: float) -> Mechanism:
-        """Returns the mechanism where one record of the batch is replaced."""
-        one = base.replaced().on(((1.0, 1.0),), batches.NONE)
-        return subsampled.substituted_sample(one, rate)
 
     def _moves(self, present: int, absent: int, missing: int) -> Shifts:
         return tuple(

@@ -181,14 +181,7 @@ def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
 def _cell_of(
     absent: float, present: float, runs: Mapping[float, int], bound: Bound
 ) -> Mechanism:
-    """Returns a mechanism that, run as often as some runs in all, bounds these.
-
-    Args:
-        absent: The probability that a run has no shift.
-        present: The probability that it has one.
-        runs: The shifts, with the number of runs of each.
-        bound: The side of the bound.
-    """
+    """Returns a mechanism that bounds `runs`, shifts with counts, if run as often."""
     low, high = min(runs), max(runs)
     if low == high:
         return _sampled(low, absent, present)
@@ -233,23 +226,12 @@ def _one_coin(coins: FloatArray, counts: FloatArray, bound: Bound) -> float:
 
 
 def _largest_loss(shift: float, end: float) -> float:
-    """Returns E, which no loss exceeds where outputs above `end` are one, rounded up.
-
-    Args:
-        shift: The shift s of Gaussian noise.
-        end: The output z, above s.
-    """
+    """Returns E, rounded up, for the shift s and the end z of the outputs of T_s."""
     return floats.raised(shift * end - shift**2 / 2 - math.log1p(-shift / end))
 
 
 def _lower_end(shift: float, kept: float, loss: float) -> float:
-    """Returns the output beyond which all must be one, for losses within ±`loss`.
-
-    Args:
-        shift: The shift a of Gaussian noise.
-        kept: The output z of the higher shift, for a first guess.
-        loss: The largest loss.
-    """
+    """Returns an end z for the shift a, guessed from `kept`, with E at most `loss`."""
     end = (loss + shift**2 / 2 + math.log1p(-shift / kept)) / shift
     while _largest_loss(shift, end) > loss:
         end -= 0.01
@@ -294,13 +276,7 @@ class _Cell(interface.OnePairMechanism):
 def _with_ends_merged(
     pair: DominatingPair, mechanism: additive_noise.GaussianMixture, end: float
 ) -> DominatingPair:
-    """Returns a lower pair with one atom for all outputs above a point, and one below.
-
-    Args:
-        pair: The lower pair of a sampled Gaussian with the shift s.
-        mechanism: The sampled Gaussian.
-        end: The point z; the other one is s − z.
-    """
+    """Returns the lower pair with an atom for outputs above `end`, and one below."""
     (_, absent), (shift, present) = mechanism.p
     loss = shift * end - shift**2 / 2
     # Beyond these ratios, and in the cell that has either of them, outputs are one.

@@ -188,25 +188,25 @@ class Truncated(sampling.Scheme):
         """Returns a part for each number of others in the batch, which is revealed."""
         return _others_released(self, removed + inserted, removed, inserted)
 
-    def attained(
-        self, base: batches.Base, removed: int, inserted: int
-    ) -> Sequence[Coupled] | None:
-        """Returns a part for each cell of the noisy number of others."""
-        return self._attained(base, removed + inserted, removed, inserted)
-
-    def another_bound(
-        self, base: batches.Base, removed: int, inserted: int
-    ) -> Mechanism | None:
-        """Returns the chain over members, each of whom may replace another record."""
-        return self._chain(base, removed + inserted, removed, inserted)
+    def split(self, base: batches.Base, removed: int, inserted: int) -> Mechanism:
+        return self._bracket(base, removed + inserted, removed, inserted)
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
         # All members are in both datasets, with other values.
+        return self._bracket(base, members, members, members)
+
+    def _bracket(
+        self, base: batches.Base, size: int, removed: int, inserted: int
+    ) -> Mechanism:
+        noise = 0.0 if base.is_revealing else base.gaussian_noise
+        attained = None
+        if noise is not None:
+            attained = _noise_released(self, noise, size, removed, inserted)
         return self.between(
             base,
-            _others_released(self, members, members, members),
-            self._attained(base, members, members, members),
-            lambda: self._chain(base, members, members, members),
+            _others_released(self, size, removed, inserted),
+            attained,
+            *self._chain(base, size, removed, inserted),
         )
 
     def one_absent(self, base: batches.Base) -> Mechanism:
@@ -232,24 +232,21 @@ class Truncated(sampling.Scheme):
         """Returns whether a full batch is so rare that it is left out."""
         return self.full()[0] < _LEAST_PROBABILITY
 
-    def _attained(
-        self, base: batches.Base, size: int, removed: int, inserted: int
-    ) -> Sequence[Coupled] | None:
-        noise = 0.0 if base.is_revealing else base.gaussian_noise
-        if noise is None:
-            return None
-        return _noise_released(self, noise, size, removed, inserted)
-
     def _chain(
         self, base: batches.Base, size: int, removed: int, inserted: int
-    ) -> Mechanism | None:
-        """Returns the chain of the upper bounds of single members, see `_by_place`."""
-        if size > _CHAINED * max(base.gaussian_noise or 0.0, 1.0):
-            return None
-        if removed == inserted == size:
-            return chained.chain(self._by_place(base, is_replaced=True), size, 0)
-        one = self._by_place(base, is_replaced=False)
-        return groups.GroupedByChain(size, one).split(removed, inserted)
+    ) -> list[Mechanism]:
+        """Returns the chain over single members, each of whom may replace a record.
+
+        The list is empty if batches are never cut, or if the chain is too long.
+        """
+        limit = _CHAINED * max(base.gaussian_noise or 0.0, 1.0)
+        if self.is_never_cut() or size > limit:
+            return []
+        is_replaced = removed == inserted == size
+        one = self._by_place(base, is_replaced=is_replaced)
+        if is_replaced:
+            return [chained.chain(one, size, 0)]
+        return [groups.GroupedByChain(size, one).split(removed, inserted)]
 
     def _by_place(self, base: batches.Base, *, is_replaced: bool) -> Mechanism:
         """Returns an upper bound for one member, if it is revealed who was drawn."""
@@ -333,14 +330,7 @@ def _noise_released(
 def _parts(
     by_number: Sequence[Shifts], size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
-    """Returns a part of the batches for each case that is not too rare.
-
-    Args:
-        by_number: For each case, the probability of each number of members in a batch.
-        size: Number of members.
-        removed: The number of members who leave.
-        inserted: The number of members who join.
-    """
+    """Returns a part for each case that is not too rare, from its members' law."""
     probabilities = [math.fsum(each for _, each in members) for members in by_number]
     return tuple(
         _coupled(members, size, removed, inserted, probability)
@@ -352,7 +342,7 @@ def _parts(
 def _coupled(
     members: Shifts, size: int, removed: int, inserted: int, probability: float
 ) -> Coupled:
-    """Returns coupled batches, given the probabilities of each number of members."""
+    """Returns coupled batches, from the probabilities of each number of members."""
     total = math.fsum(each for _, each in members)
     law = tuple((number, each / total) for number, each in members)
     if removed == inserted == size:
@@ -362,13 +352,7 @@ def _coupled(
 
 
 def _of_these(these: int, size: int, law: Shifts) -> Shifts:
-    """Returns the law of how many of some members are in a batch.
-
-    Args:
-        these: The number of these members.
-        size: The number of all members.
-        law: The law of the number of members in a batch.
-    """
+    """Returns how many of `these` members are in a batch, if of `size` it is `law`."""
     if these == size:
         return law
     found: dict[float, float] = {}
@@ -393,16 +377,10 @@ def _few_sizes(size: int, part: int) -> tuple[int, int]:
 
 
 def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
-    """Returns a law of the number of members, stochastically larger than several.
+    """Returns probabilities of each number of members, stochastically above `laws`.
 
-    Args:
-        laws: For each case, the probabilities of each number of members.
-        most: The largest number of members.
-
-    Returns:
-        Probabilities of each number of members. Their sum is the probability of all
-        cases together. Divided by this sum, the probability of i or more members is,
-        for each i, no smaller than in any of the cases.
+    Their sum is the probability of all cases together. Divided by this sum, the
+    probability of i or more members is, for each i, no smaller than in any of the laws.
     """
     if len(laws) == 1:
         return laws[0]

@@ -233,7 +233,6 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
         raise ValueError(f"shape must be non-negative. Found {shape}.")
     event_reader.refuse_group(
         event,
-        inner,
         f"`{type(event).__name__}` takes single-record events: no theorem covers the "
         "splits of a group.",
     )

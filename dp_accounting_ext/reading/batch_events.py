@@ -205,7 +205,7 @@ def _batch_of_any(
         reader.under(NeighborRel.REPLACE_ONE), in_sample=False
     )
     inner = between.mechanism(event.event)
-    event_reader.refuse_group(event, inner, GROUP_ON_SAMPLE)
+    event_reader.refuse_group(event, GROUP_ON_SAMPLE)
     parts = compositions.unpacked({inner: 1})
     if inner == compositions.NO_OP or inner.is_certain():
         kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent

@@ -12,9 +12,9 @@ import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
+from dp_accounting_ext import dp_event
 from dp_accounting_ext.mechanisms import allocated_replacements
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import schedules
 from dp_accounting_ext.validation import event_trees
@@ -59,9 +59,10 @@ def _shown(event: Any) -> str:
     return f"{text[:_SHOWN]} … {text[-_SHOWN:]}"
 
 
-def refuse_group(event: Any, inner: interface.Mechanism, message: str) -> None:
-    """Raises `UnsupportedError` if some part of a mechanism is known for a group."""
-    if any(map(groups.is_of_group, compositions.unpacked({inner: 1}))):
+def refuse_group(event: stock.DpEvent, message: str) -> None:
+    """Raises `UnsupportedError` if an event is, or holds, an event of a group."""
+    of_groups = dp_event.GroupSubsampledEvent
+    if any(isinstance(each, of_groups) for each in event_trees.nodes(event)):
         raise UnsupportedError(event, message)
 
 

@@ -10,6 +10,7 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.mechanisms import batch_mechanisms
+from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -84,8 +85,8 @@ def group(
                 f"group_size must be at most {_LARGEST_GROUP} for a "
                 f"`{type(leaf).__name__}`. Found {size}."
             )
-        if told.num_removed and groups.is_of_group(part):
-            part = groups.OneSplit(size, groups.as_group(part), told.num_removed)
+        if told.num_removed and isinstance(part, groups.Grouped):
+            part = part.split(told.num_removed, size - told.num_removed)
         counts[part] += count
     event_reader.check_counts(counts)
     return compositions.compose(counts)
@@ -143,9 +144,7 @@ def _grouped(event: Any, size: int, reader: event_reader.Reader) -> interface.Me
         return tight
     one = _one_member(event, size, reader)
     event_reader.refuse_group(
-        event,
-        one,
-        "A `GroupSubsampledEvent` cannot hold another: multiply their sizes.",
+        event, "A `GroupSubsampledEvent` cannot hold another: multiply their sizes."
     )
     if one == compositions.NO_OP or one.is_certain():
         return one
@@ -155,11 +154,18 @@ def _grouped(event: Any, size: int, reader: event_reader.Reader) -> interface.Me
         # and may move it by as much.
         moved = size * fields.scale("sensitivity", event.sensitivity)
         together = attr.evolve(event, sensitivity=moved)
-        return groups.OneForAll(reader.single(together), size)
-    is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+        return reader.single(together)
+    is_replaced = _is_replaced(reader)
     if isinstance(event, _Answers):
-        return groups.GroupedAnswers(size, one, is_replaced)
-    return groups.GroupedByChain(size, one, is_replaced)
+        answers = groups.GroupedAnswers(size, one)
+        return answers.split(size, 0) if is_replaced else answers
+    if is_replaced or one.claims().is_symmetric:
+        return chained.chain(one, size, 0)
+    return groups.GroupedByChain(size, one)
+
+
+def _is_replaced(reader: event_reader.Reader) -> bool:
+    return reader.neighboring_relation is NeighborRel.REPLACE_ONE
 
 
 def _one_member(
@@ -207,11 +213,11 @@ def _tight(
     if isinstance(event, batch_events.POISSON_SAMPLES):
         both = batch_events.merged(event)
         if both is not None:
-            more, less = (_tight(each, size, reader) for each in both)
-            if more is None or more == less or not groups.is_of_group(more):
-                return more
-            grouped = (groups.as_group(each) for each in (less, more) if each)
-            return groups.GroupedBetween(size, *grouped)
+            above, below = (_tight(each, size, reader) for each in both)
+            of_kind = groups.GroupedOnBatches
+            if isinstance(above, of_kind) and isinstance(below, of_kind):
+                return dataclasses.replace(above, below=below)
+            return above
     scheme, inner = batch_events.scheme_of(event)
     if scheme == _NOBODY or reader.neighboring_relation not in scheme.group_relations:
         return None
@@ -222,7 +228,8 @@ def _tight(
         return compositions.NO_OP
     if not isinstance(inner, batch_events.NOISES):
         return None
-    return groups.on_batches(batch_events.noise_of(inner), scheme, size)
+    base = batch_events.noise_of(inner)
+    return groups.on_batches(base, scheme, size, is_replaced=_is_replaced(reader))
 
 
 def _grouped_response(
@@ -247,4 +254,5 @@ def _grouped_response(
         raise ValueError(f"num_buckets must be 2 in a group. Found {buckets}.")
     if noise == 1:
         return compositions.NO_OP
-    return groups.on_batches(batch_mechanisms.Answer(noise), scheme, size)
+    base = batch_mechanisms.Answer(noise)
+    return groups.on_batches(base, scheme, size, is_replaced=False)

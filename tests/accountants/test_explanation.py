@@ -94,8 +94,7 @@ def test_words_say_that_nothing_is_known_where_nothing_is(case):
     """A lower pair is trivial wherever the words say so, and no upper bound is."""
     event, relation = case
     mechanism = event_table.reader(relation).mechanism(event)
-    replace_one = relation is Relation.REPLACE_ONE
-    for scenario in groups.scenarios({mechanism: 1}, replace_one=replace_one):
+    for scenario in groups.scenarios({mechanism: 1}):
         for part in compositions.unpacked(scenario):
             pairs = interface.pairs_of(part, Bound.LOWER, accuracy.Accuracy(1e-12))
             is_trivial = not any(

@@ -22,8 +22,8 @@ from dp_accounting_ext.mechanisms import sampling
 
 def splits(size):
     noise, scheme = batch_mechanisms.Noise(3.0, is_laplace=False), sampling.Poisson(0.1)
-    group = groups.on_batches(noise, scheme, size)
-    return groups.scenarios({group: 1}, replace_one=False)
+    group = groups.on_batches(noise, scheme, size, is_replaced=False)
+    return groups.scenarios({group: 1})
 
 
 def test_laws_of_many_splits_fit_into_memory(monkeypatch):

@@ -57,8 +57,7 @@ def test_bounds_are_in_order(known):
 @every
 def test_claims_are_no_less_than_what_is_certain(known):
     mechanism = event_table.reader(known.relation).mechanism(known.event)
-    replace_one = known.relation is one_of_each.REPLACE
-    for scenario in groups.scenarios({mechanism: 1}, replace_one=replace_one):
+    for scenario in groups.scenarios({mechanism: 1}):
         mechanism_laws.assert_claims(compositions.compose(scenario))
 
 

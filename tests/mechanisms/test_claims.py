@@ -51,8 +51,7 @@ def test_claims_of_what_is_read(case):
         mechanism = event_table.reader(relation).mechanism(event)
     except event_reader.UnsupportedError:
         return
-    replace_one = relation is one_of_each.REPLACE
-    for scenario in groups.scenarios({mechanism: 1}, replace_one=replace_one):
+    for scenario in groups.scenarios({mechanism: 1}):
         whole, parts = compositions.compose(scenario), compositions.unpacked(scenario)
         for each in {whole, *parts}:
             mechanism_laws.assert_claims(each, EPSILONS)

@@ -22,7 +22,6 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import batch_mechanisms
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
@@ -110,9 +109,12 @@ def deltas(mechanism, epsilons, bound=Bound.UPPER):
     return np.array(found)
 
 
-def grouped(members, sigma, scheme):
-    """Returns Gaussian noise on cut samples, as a group sees it."""
-    return groups.GroupedOnBatches(members, batch_mechanisms.Noise(sigma), scheme)
+def seen_by(removed, inserted, sigma, scheme, *, is_replaced=False):
+    """Returns Gaussian noise on cut samples, as a split or a replaced group sees it."""
+    noise = batch_mechanisms.Noise(sigma)
+    if is_replaced:
+        return scheme.replaced(noise, removed)
+    return scheme.split(noise, removed, inserted)
 
 
 EPSILONS = (-0.3, 0.0, 0.2, 1.0, 3.0)
@@ -143,9 +145,8 @@ def test_groups(split, others, most):
     if split == (1, 1):
         members = 2
     is_replaced = removed == inserted == members
-    mechanism = grouped(
-        members, sigma, truncated.Truncated(size, float(rate), most)
-    ).split(*split)
+    scheme = truncated.Truncated(size, float(rate), most)
+    mechanism = seen_by(*split, sigma, scheme, is_replaced=is_replaced)
     drawn = batches_of(size, rate, most)
     each = list(itertools.islice(itertools.cycle(OTHERS[others]), size - members))
     first = [1.0] * removed + [0.0] * inserted
@@ -230,8 +231,7 @@ def of_noise_told(sampling, sigma, members, replaced, epsilon):
 @pytest.mark.parametrize("replaced", [False, True])
 def test_the_lower_bound_is_of_two_datasets(size, members, most, replaced):
     sampling, sigma = truncated.Truncated(size, 0.3, most), 0.7
-    mechanism = grouped(members, sigma, sampling)
-    split = mechanism.split(members, members * replaced)
+    split = seen_by(members, 0, sigma, sampling, is_replaced=replaced)
     epsilons = (0.0, 0.3, 1.0, 2.5)
     lowers = deltas(split, epsilons, Bound.LOWER)[0, 0]
     uppers = deltas(split, epsilons)[:, 0].min(axis=0)
@@ -285,7 +285,7 @@ def of_others_told(sampling, sigma, members, split, epsilon):
 def test_large_groups_have_no_less_than_each_number_of_others(split):
     """Numbers of others in bins and rounded splits, against tests of each of them."""
     sampling = truncated.Truncated(300, 0.08, 30)
-    coarse = grouped(20, 1.3, sampling).split(*split)
+    coarse = seen_by(*split, 1.3, sampling, is_replaced=split == (20, 20))
     epsilons = (0.0, 0.5, 3.0)
     uppers = deltas(coarse, epsilons)[:, 0].min(axis=0)
     for epsilon, upper in zip(epsilons, uppers, strict=True):
