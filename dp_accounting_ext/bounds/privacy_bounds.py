@@ -19,7 +19,6 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import schedules
 from dp_accounting_ext.pairs import gaussian
 
 Accuracy = accuracy.Accuracy
@@ -158,7 +157,7 @@ class PrivacyBounds:
             most = _ROUGH_LOSSES if self._is_rough else None
             self._known[bound] = [
                 _Composed(
-                    schedules.in_cells(parts, bound),
+                    compositions.in_cells(parts, bound),
                     bound,
                     self._directions,
                     self._cells,

@@ -17,7 +17,6 @@ from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import schedules
 
 # Certified: the relative error of a quotient, a square root and an exponential.
 _ROUNDING = 1e-12
@@ -42,7 +41,7 @@ class TradeOffBounds:
         interval: float,
     ) -> None:
         self._parts = {
-            bound: schedules.in_cells(compositions.flatten(counts, bound), bound)
+            bound: compositions.in_cells(compositions.flatten(counts, bound), bound)
             for bound in Bound
         }
         claims = interface.claims_of(counts)

@@ -34,7 +34,7 @@ class Composition(Mechanism):
     items: tuple[tuple[Mechanism, int], ...]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        parts = schedules.in_cells(flatten(dict(self.items), bound), bound)
+        parts = in_cells(flatten(dict(self.items), bound), bound)
         copies = sum(parts.values())
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
@@ -141,6 +141,20 @@ def routes(counts: Mapping[Mechanism, int], bound: Bound) -> list[dict[Mechanism
     found = [flatten(counts, bound)]
     while (following := flatten(counts, bound, len(found))) != found[-1]:
         found.append(following)
+    return found
+
+
+def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
+    """Returns mechanisms whose composition bounds another, with few for a schedule.
+
+    Args:
+        counts: The mechanisms to compose, none of which has parts, with counts.
+        bound: The side of the bound.
+    """
+    found, repeated = schedules.in_cells(counts, bound)
+    for cells, count in repeated:
+        whole = Composition(tuple(cells.items()))
+        found[whole] = found.get(whole, 0) + count
     return found
 
 

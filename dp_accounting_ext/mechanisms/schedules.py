@@ -39,6 +39,7 @@ Source:
     independent coins, by their hazards).
 """
 
+import collections
 from collections.abc import Mapping
 import dataclasses
 import math
@@ -57,10 +58,10 @@ Accuracy = interface.Accuracy
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 
-# Tuning: a schedule of more different mechanisms than the first number has at most as
+# Tuning: a schedule of more than twice as many different mechanisms has at least as
 # many cells. Cells are this much wider at either end than their runs need, relatively:
 # coins that are nearly certain have no good common bound.
-_CELLS, _MARGIN = 200, 0.25
+_CELLS, _PLACES, _MARGIN = 160, 64, 0.25
 # Tuning: outputs of T_b are kept apart up to so many standard deviations above b.
 _KEPT = 8.0
 # Tuning: the number of intervals by which each integral of (1) is bounded.
@@ -78,15 +79,21 @@ def is_scheduled(mechanism: Mechanism) -> bool:
     return _step_of(mechanism) is not None
 
 
-def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
+def in_cells(
+    counts: Mapping[Mechanism, int], bound: Bound
+) -> tuple[dict[Mechanism, int], list[tuple[dict[Mechanism, int], int]]]:
     """Returns mechanisms whose composition bounds another, with few for a schedule.
 
     Args:
         counts: The mechanisms to compose, none of which has parts, with counts.
         bound: The side of the bound.
+
+    Returns:
+        Mechanisms with counts; and for each schedule mechanisms with counts, all of
+        which run together as often as the second number says.
     """
-    if len(counts) <= _CELLS:
-        return dict(counts)
+    if len(counts) <= 2 * _CELLS:
+        return dict(counts), []
     found: dict[Mechanism, int] = {}
     schedules: dict[tuple[float, float], dict[float, int]] = {}
     for mechanism, count in counts.items():
@@ -96,11 +103,21 @@ def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, i
         else:
             shift, absent, present = step
             schedules.setdefault((absent, present), {})[shift] = count
+    repeated = []
     for (absent, present), runs in schedules.items():
+        cells: dict[int, collections.Counter[Mechanism]] = {}
         for some in _bins(runs):
+            size = sum(some.values())
             cell = _cell_of(absent, present, some, bound)
-            found[cell] = found.get(cell, 0) + sum(some.values())
-    return found
+            cells.setdefault(size, collections.Counter())[cell] += 1
+        for size, parts in cells.items():
+            # What runs once, or is one cell, needs no composition of its own.
+            if size > 1 and len(parts) > 1:
+                repeated.append((dict(parts), size))
+                continue
+            for cell, number in parts.items():
+                found[cell] = found.get(cell, 0) + size * number
+    return found, repeated
 
 
 def _step_of(mechanism: Mechanism) -> tuple[float, float, float] | None:
@@ -128,21 +145,35 @@ def _sampled(
 def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
     """Returns runs, from shifts to counts, in bins of alike shifts.
 
-    A schedule of few shifts has a bin for each.
+    A bin has a power of two of runs: more of them where shifts are small or close to
+    each other. A schedule of few shifts has a bin for each.
     """
-    if len(runs) <= _CELLS:
+    if len(runs) <= 2 * _CELLS:
         return [{shift: count} for shift, count in runs.items()]
-    shifts = np.array(sorted(runs))
-    counts = np.array([runs[shift] for shift in shifts.tolist()])
+    shifts = np.array(sorted(runs, reverse=True))
+    ends = np.cumsum([runs[shift] for shift in shifts.tolist()])
+    total = int(ends[-1])
     # Tuning: what a bin loses is about the slope of a run's Rényi divergences, times
     # the number of runs, times the width. Widths make the sum of this least.
-    slopes = shifts * np.exp(np.minimum(shifts**2, 2.0))
-    weights = np.cumsum(np.sqrt(counts * slopes * np.gradient(shifts)))
-    cells = ((_CELLS - 1) * weights / weights[-1]).astype(int)
-    bins: dict[int, dict[float, int]] = {}
-    for cell, shift in zip(cells.tolist(), shifts.tolist(), strict=True):
-        bins.setdefault(cell, {})[shift] = runs[shift]
-    return list(bins.values())
+    places = np.linspace(0, total - 1, _PLACES + 1)
+    found = shifts[np.searchsorted(ends, places, side="right")]
+    slopes = found * np.exp(np.minimum(found**2, 2.0))
+    density = np.sqrt(slopes[:-1] * -np.diff(found))
+    density *= _PLACES * _CELLS / (density.sum() * total)
+    bins = []
+    begin = 0
+    while begin < total:
+        place = int(np.searchsorted(places, begin, side="right")) - 1
+        most = 1 / max(density[min(place, density.size - 1)], _CELLS / (8 * total))
+        size = 1 << max(int(min(most, total - begin)).bit_length() - 1, 0)
+        first, last = np.searchsorted(ends, [begin, begin + size - 1], side="right")
+        inside = ends[first : last + 1].clip(begin, begin + size)
+        counts = np.diff(inside, prepend=begin)
+        bins.append(
+            dict(zip(shifts[first : last + 1].tolist(), counts.tolist(), strict=True))
+        )
+        begin += size
+    return bins
 
 
 def _cell_of(
