@@ -145,7 +145,7 @@ def poisson_subsample(
     """
     rate = fields.sampling_probability(sampling_probability)
     given, interval = _given(privacy_loss_distribution)
-    sampled = subsampled.poisson_sampled(rate, given)
+    sampled = subsampled.on_poisson_sample(rate, given)
     return stock_pld.write(
         interface.pairs_of(sampled, given.bound, _ACCURACY), interval
     )

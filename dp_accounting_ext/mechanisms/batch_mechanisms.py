@@ -102,13 +102,6 @@ class WithoutNoise(batches.Base):
     def is_revealing(self) -> bool:
         return True
 
-    def curves(
-        self, distances: FloatArray, accuracy: Accuracy
-    ) -> tuple[FloatArray, trade_off_curves.Curves]:
-        return np.minimum(distances, 1.0), trade_off_curves.PairCurves(
-            {1.0: profile_pairs.TRIVIAL}
-        )
-
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if removed == inserted == batches.NONE:
             return compositions.NO_OP

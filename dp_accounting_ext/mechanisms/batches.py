@@ -39,6 +39,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.pairs import trade_off_curves
 
@@ -114,13 +115,12 @@ class Base(abc.ABC):
             inserted: The same law for the second dataset.
         """
 
-    @abc.abstractmethod
     def curves(
         self, distances: FloatArray, accuracy: Accuracy
     ) -> tuple[FloatArray, trade_off_curves.Curves]:
         """Returns what is known of outputs on two batches, by their distance.
 
-        This is not asked of outputs that are revealing.
+        By default, outputs on two batches that differ may reveal which one it is.
 
         Args:
             distances: (n, n) distances.
@@ -129,6 +129,8 @@ class Base(abc.ABC):
         Returns:
             (n, n) distances in units of the curves, and the curves.
         """
+        trivial = trade_off_curves.PairCurves({1.0: profile_pairs.TRIVIAL})
+        return np.minimum(np.ceil(distances), 1.0), trivial
 
     def check(self, distances: FloatArray) -> None:
         """Checks that two batches may be at these distances.

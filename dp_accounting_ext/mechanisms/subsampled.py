@@ -42,20 +42,12 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 3.3, in closed form.
     """
-    closed = inner.on_a_sample(rate) if 0 < rate < 1 else None
-    return poisson_sampled(rate, inner) if closed is None else closed
-
-
-def poisson_sampled(sampling_probability: float, inner: Mechanism) -> Mechanism:
-    """Returns a mechanism on a Poisson sample, simplified if the rate is 0 or 1."""
-    if sampling_probability == 0:
+    if rate == 0:
         return compositions.NO_OP
-    if sampling_probability == 1 or inner == compositions.NO_OP:
+    if rate == 1 or inner == compositions.NO_OP:
         return inner
-    revealing = inner.on_a_sample(sampling_probability) if inner.revealed else None
-    if revealing is not None:
-        return revealing
-    return PoissonSampled(sampling_probability, inner)
+    closed = inner.on_a_sample(rate)
+    return PoissonSampled(rate, inner) if closed is None else closed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +162,7 @@ class SubstitutedSample(interface.OnePairMechanism):
 
     @property
     def _sample(self) -> Mechanism:
-        return poisson_sampled(self.rate, self.inner)
+        return on_poisson_sample(self.rate, self.inner)
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         pairs = interface.pairs_of(self._sample, bound, accuracy)
@@ -182,7 +174,7 @@ class SubstitutedSample(interface.OnePairMechanism):
         return _OF_FIXED_SIZE[bound]
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        if self._sample.sampled_from() != (self.rate, self.inner):
+        if self._sample in (compositions.NO_OP, self.inner) or self.inner.revealed:
             return renyi_curves.of(self._sample, orders)
         known = self.inner.rdp_on_a_batch(orders, self.rate)
         if known is not None:

@@ -126,15 +126,13 @@ class Truncated(sampling.Scheme):
         kept = dict(sampled_members.without_replacement(size, self.dataset_size, most))
         drawn = dict(sampled_members.poisson(size, self.rate))
         for number in range(least, min(most, others) + 1):
-            mass, room = self._mass(number, size), most - number
+            mass = float(stats.binom.pmf(number, others, self.rate))
+            room = most - number
             found = {i: mass * drawn.get(i, 0.0) for i in range(min(room, size + 1))}
             if room <= size:
                 found[room] = full * kept.get(room, 0.0)
             if sum(found.values()) > _LEAST_PROBABILITY:
                 yield number, tuple((float(i), c) for i, c in found.items() if c)
-
-    def _mass(self, number: int, size: int) -> float:
-        return float(stats.binom.pmf(number, self.dataset_size - size, self.rate))
 
     def fewer(self, size: int, least: int) -> Shifts:
         """Returns the law of the number of members if there is room for all of them.

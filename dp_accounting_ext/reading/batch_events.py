@@ -231,7 +231,7 @@ def _zeroed_in_batch_of_any(
     if scheme.with_replacement:
         return known_bounds.between(None, above)
     inner = reader.sampled(event.event)
-    below = subsampled.poisson_sampled(scheme.rate, inner)
+    below = subsampled.on_poisson_sample(scheme.rate, inner)
     return known_bounds.between(below, above)
 
 

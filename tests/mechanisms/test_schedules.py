@@ -192,4 +192,4 @@ def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():
     assert schedules.is_scheduled(gaussian.on_a_sample(0.1))
     above = known_bounds.between(None, gaussian)
     for inner in (above, compositions.Composition(((gaussian, 2),))):
-        assert not schedules.is_scheduled(subsampled.poisson_sampled(0.1, inner))
+        assert not schedules.is_scheduled(subsampled.on_poisson_sample(0.1, inner))
