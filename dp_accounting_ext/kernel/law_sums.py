@@ -203,7 +203,8 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     fields = atom_laws.fields_of_sum(one, other, rounding)
     fields["ratio_error"] += moved
     law = Atoms(values=values, masses=masses, **fields)
-    return law.without_tiny(one.p_and_q_mass()[1] * other.p_and_q_mass()[1])
+    q_mass = one.p_and_q_mass()[1] * other.p_and_q_mass()[1]
+    return law.without(law.is_rare(), q_mass)
 
 
 def _sum_of_spaced(
