@@ -14,7 +14,7 @@ from scipy import fft
 from scipy import special
 from scipy import stats
 
-from dp_accounting_ext.bounds import trade_off
+from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 
@@ -117,7 +117,9 @@ def test_quantiles_of_the_normal_distribution():
             value, rate = mpmath.mpf(float(found)), mpmath.mpf(float(rate))
             # Newton's step: how far the quantile is, to first order.
             error = (mpmath.ncdf(value) - rate) / mpmath.npdf(value)
-        assert abs(error) <= trade_off._INVERSE_ERROR * (1 + abs(value)) / 10, rate
+        assert abs(error) <= trade_off_bounds._INVERSE_ERROR * (1 + abs(value)) / 10, (
+            rate
+        )
 
 
 def binomial_mass(number, trials, rate):

@@ -196,8 +196,11 @@ class _Composed:
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) bounds on ε at (n,) δ > 0."""
-        if self._gaussian_mean is not None:
-            return self._closed(gaussian.epsilon, deltas)
+        mean = gaussian_mean(self.parts)
+        if mean is not None:
+            return interface.each(
+                lambda delta: gaussian.epsilon(mean, delta, self.bound), deltas
+            )
         found = np.zeros(deltas.shape)
         open_ = np.arange(deltas.size)
         for level, (least, _) in enumerate(accuracy.LEVELS):
@@ -215,8 +218,11 @@ class _Composed:
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) bounds on δ at (n,) ε, which may be infinite."""
-        if self._gaussian_mean is not None:
-            return self._closed(gaussian.delta, epsilons)
+        mean = gaussian_mean(self.parts)
+        if mean is not None:
+            return interface.each(
+                lambda epsilon: gaussian.delta(mean, epsilon, self.bound), epsilons
+            )
         is_upper = self.bound is Bound.UPPER
         found = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
         best = np.minimum if is_upper else np.maximum
@@ -230,22 +236,6 @@ class _Composed:
             found[open_] = best(found[open_], functools.reduce(np.maximum, each_way))
             open_ = open_[found[open_] < least]
         return found
-
-    @functools.cached_property
-    def _gaussian_mean(self) -> float | None:
-        """The mean of the Gaussian mechanism that all parts together are, or None."""
-        noise = next(iter(self.parts)).gaussian_noise if self.parts else None
-        if sum(self.parts.values()) != 1 or noise is None:
-            return None
-        return 1 / noise
-
-    def _closed(
-        self, function: Callable[[float, float, Bound], float], asked: FloatArray
-    ) -> FloatArray:
-        """Returns (n,) values of a function of the mean, an argument and the side."""
-        mean = self._gaussian_mean
-        assert mean is not None
-        return interface.each(lambda each: function(mean, each, self.bound), asked)
 
     def _profiles_at(self, level: int) -> Sequence[profile.Profile]:
         """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
@@ -271,6 +261,12 @@ class _Profiles:
 
 
 _PROFILES: memory.Memory[_Profiles] = memory.Memory(MOST_KEPT)
+
+
+def gaussian_mean(parts: Counts) -> float | None:
+    """Returns the mean of the Gaussian mechanism that all parts are, or None."""
+    noise = next(iter(parts)).gaussian_noise if parts else None
+    return None if noise is None or sum(parts.values()) != 1 else 1 / noise
 
 
 def composition_of(

@@ -1,5 +1,15 @@
-"""Certified trade-off curves of compositions, and the Gaussian curves around them."""
+"""Certified trade-off curves: true positive rates of the best tests.
 
+Let H_κ be the divergence of P from Q. A test that rejects Q with probability α under Q
+rejects it under P with probability at most
+
+    TPR(α) = inf over κ ≥ 0 of α κ + H_κ,
+
+and some test attains this (Neyman and Pearson). For a pair with atoms the infimum is at
+the ratio of an atom: the curve goes up atom by atom, from the largest ratio on.
+"""
+
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -7,21 +17,197 @@ import functools
 import math
 
 import numpy as np
+from scipy import special
 
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.bounds import trade_off
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import memory
+from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 
+# Certified: the error of SciPy's normal distribution function and of its inverse, in
+# nats or in standard deviations. tests/test_assumptions.py checks it.
+_NORMAL_ERROR = 64 * floats.UNIT_ROUNDOFF
+_INVERSE_ERROR = 1e-12
+# Tuning: the largest gap between the bounds on the largest distance of two curves, and
+# the number of cells at the start.
+_CLOSE_ENOUGH = 1e-6
+_CELLS = 1 << 12
 # Certified: the relative error of a quotient, a square root and an exponential.
 _ROUNDING = 1e-12
-_CURVES: memory.Memory[trade_off.Curve] = memory.Memory(privacy_bounds.MOST_KEPT)
+
+
+class Curve:
+    """The trade-off curve of two laws, and its inverse.
+
+    Args:
+        pair: The certified laws, upper or lower. A positive test decides for P.
+
+    Guarantees:
+        If the pair is an upper bound, true positive rates are at least those of the
+        mechanism, and false positive rates at most. If it is a lower bound, it is the
+        other way round.
+    """
+
+    def __init__(self, pair: profile.LossPair) -> None:
+        order = np.argsort(-pair.losses, kind="stable")
+        self._upper = pair.bound is Bound.UPPER
+        sign = 1.0 if self._upper else -1.0
+        # Both rates are sums of n terms, and points on a line between two sums. The
+        # slack covers the rounding of both, each towards its own side.
+        rounding = 8 * (pair.p_masses.size + 16) * floats.UNIT_ROUNDOFF
+        self._slack = 1 + sign * rounding
+        self._factor = math.exp(sign * pair.mass_error)
+        # Larger losses give larger true positive rates.
+        self._scale = math.exp(sign * pair.ratio_error)
+        found = pair.infinity_mass + np.cumsum(pair.p_masses[order])
+        ratios = np.exp(np.minimum(pair.losses[order], floats.LARGEST_EXPONENT))
+        q = pair.q_masses[order]
+        if not self._upper:
+            # A mass that underflowed has at most this false positive rate.
+            q = np.maximum(q, floats.SMALLEST_MASS)
+            ratios = np.minimum(ratios, pair.p_masses[order] / q)
+        self._found = np.append(pair.infinity_mass, found)
+        self._spent = np.append(0.0, np.cumsum(q))
+        self._ratios = np.append(ratios, 0.0)
+        self.infinity_mass = min(max(self._factor * pair.infinity_mass, 0.0), 1.0)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the curve, in bytes."""
+        return self._found.nbytes + self._spent.nbytes + self._ratios.nbytes
+
+    def true_positive_rates(self, rates: FloatArray) -> FloatArray:
+        """Returns (n,) bounds on true positive rates at (n,) false positive rates."""
+        # A subnormal rate has few digits, which a ratio could multiply. From above it
+        # is raised: a larger rate has no smaller true positive rate.
+        least = floats.SMALLEST_MASS if self._upper else 0.0
+        rounded = np.where(rates < floats.SMALLEST_MASS, least, rates)
+        rounded = np.where(rates > 0, rounded, 0.0)
+        places = rounded * self._scale / self._factor
+        first = np.searchsorted(self._spent, places, side="right") - 1
+        along = self._ratios[first] * (places - self._spent[first])
+        values = self._factor * self._slack * (self._found[first] + along)
+        conservation.check_numbers("True positive rates", values)
+        clipped: FloatArray = np.clip(values, rates, 1.0)
+        return clipped
+
+    def false_positive_rates(self, found: FloatArray) -> FloatArray:
+        """Returns (n,) bounds on the false positive rates at (n,) true positive rates.
+
+        They are lower bounds for an upper curve, and upper bounds for a lower curve.
+        """
+        goals = found / (self._factor * self._slack)
+        last = np.searchsorted(self._found, goals, side="left") - 1
+        below = np.maximum(last, 0)
+        ratios = self._ratios[below]
+        missing = goals * (1 / self._slack) - self._found[below]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.where(ratios > 0, np.maximum(missing, 0.0) / ratios, math.inf)
+        places = np.where(last < 0, 0.0, self._spent[below] + steps)
+        values = places * self._factor / self._scale / self._slack
+        least = 0.0 if self._upper else floats.SMALLEST_MASS
+        values = np.where(values < floats.SMALLEST_MASS, least, values)
+        conservation.check_numbers("False positive rates", values)
+        return np.clip(values, 0.0, found)
+
+
+def gaussian_rates(
+    mean: float, rates: FloatArray, bound: Bound
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) Φ(Φ⁻¹(α) + m), the true positive rates of N(m, 1) against N(0, 1).
+
+    Args:
+        mean: The mean m ≥ 0: sensitivity over standard deviation. It may be infinite
+            for an upper bound.
+        rates: (n,) false positive rates α.
+        bound: The side of the bound on true positive rates.
+
+    Returns:
+        Bounds on the true positive rates, and on one minus these, from the other side.
+
+    Source:
+        Dong et al. 2019, https://arxiv.org/abs/1905.02383, section 2.2.
+    """
+    if math.isinf(mean):
+        return np.ones(rates.size), np.zeros(rates.size)
+    sign = 1 if bound is Bound.UPPER else -1
+    quantiles = special.ndtri(rates)
+    with np.errstate(invalid="ignore"):
+        error = _INVERSE_ERROR * (1 + np.abs(quantiles) + mean)
+        ends = quantiles + mean + sign * error
+        logs = np.array([special.log_ndtr(ends), special.log_ndtr(-ends)])
+        logs += sign * _NORMAL_ERROR * (1 + np.abs(logs)) * np.array([[1], [-1]])
+    found, missed = np.exp(np.minimum(logs, 0.0))
+    if mean == 0:
+        found = rates
+    found = np.clip(np.where((rates > 0) & (rates < 1), found, rates), rates, 1.0)
+    missed = np.where((rates > 0) & (rates < 1), missed, 1 - rates)
+    return found, np.clip(missed, 0.0, 1.0)
+
+
+def largest_distance(
+    rates_above: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    least: float,
+    most: float,
+    bound: Bound,
+) -> float:
+    """Returns a bound on the largest Φ⁻¹(TPR(α)) − Φ⁻¹(α) for α from `least` to `most`.
+
+    Both TPR and α increase. So between two rates the distance is at most that of the
+    larger TPR from the smaller α. A cell in which this is far above the attained
+    distance is halved.
+
+    Args:
+        rates_above: The function of (n,) rates α that gives bounds on TPR and on 1 −
+            TPR. The smaller of the two is the more accurate one.
+        least: The smallest α, positive.
+        most: The largest α, below 1.
+        bound: The side of the bound, and of `rates_above`.
+    """
+    low, high = float(special.ndtri(least)), float(special.ndtri(most))
+    places = np.linspace(low, high, _CELLS + 1)
+    heights = _heights(rates_above, places, least, most)
+    attained = float((heights - places).max())
+    if math.isinf(attained):
+        return attained
+    left, over, width = places[:-1], heights[1:], (high - low) / _CELLS
+    # Until this takes too many cells, or cells are as narrow as floats allow.
+    for _ in range(24):
+        open_ = over - left > attained + _CLOSE_ENOUGH
+        if bound is Bound.LOWER or not 0 < open_.sum() < 32 * _CELLS:
+            break
+        width /= 2
+        left, over = left[open_], over[open_]
+        middle = left + width
+        between = _heights(rates_above, middle, least, most)
+        attained = max(attained, float((between - middle).max()))
+        left, over = np.concatenate([left, middle]), np.concatenate([between, over])
+    error = _INVERSE_ERROR * (1 + abs(low) + abs(high) + abs(attained))
+    if bound is Bound.LOWER:
+        return max(attained - error, 0.0)
+    return max(float((over - left).max(initial=0.0)), attained + _CLOSE_ENOUGH) + error
+
+
+def _heights(
+    rates_above: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    places: FloatArray,
+    least: float,
+    most: float,
+) -> FloatArray:
+    """Returns (n,) Φ⁻¹(TPR), from the smaller one of TPR and 1 − TPR."""
+    rates = np.clip(special.ndtr(places), least, most)
+    found, missed = rates_above(rates)
+    return np.where(found <= missed, special.ndtri(found), -special.ndtri(missed))
+
+
+_CURVES: memory.Memory[Curve] = memory.Memory(privacy_bounds.MOST_KEPT)
 
 
 class TradeOffBounds:
@@ -81,7 +267,7 @@ class TradeOffBounds:
                 return self._found_and_missed(rates, direction, bound)
 
             # Tests with rates α above 1/2 have small rates in the other direction.
-            distances.append(trade_off.largest_distance(ends, least, 0.5, bound))
+            distances.append(largest_distance(ends, least, 0.5, bound))
         return min(max(distances), limit)
 
     def _found_and_missed(
@@ -90,7 +276,7 @@ class TradeOffBounds:
         """Returns (n,) bounds on true positive rates, and on one minus these."""
         mean = self._gaussian(bound)
         if mean is not None:
-            return trade_off.gaussian_rates(mean, rates, bound)
+            return gaussian_rates(mean, rates, bound)
         curve = self._curve(direction, bound)
         found = curve.true_positive_rates(rates)
         opposite = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}
@@ -100,7 +286,7 @@ class TradeOffBounds:
         other = self._curve(opposite[direction], bound)
         missed = other.false_positive_rates(1 - rates)
         if bound is Bound.UPPER:
-            above = [trade_off.gaussian_rates(self._mean, rates, bound)]
+            above = [gaussian_rates(self._mean, rates, bound)]
             above.append(self._of_the_largest_loss(rates))
             found = np.minimum(found, np.minimum(*(f for f, _ in above)))
             missed = np.maximum(missed, np.maximum(*(m for _, m in above)))
@@ -119,26 +305,20 @@ class TradeOffBounds:
     def _gaussian(self, bound: Bound) -> float | None:
         """Returns the mean of a composition that is one Gaussian, or None."""
         parts = self._parts[bound]
-        if not parts:
-            return 0.0
-        noise = next(iter(parts)).gaussian_noise
-        if sum(parts.values()) > 1 or noise is None:
-            return None
+        mean = privacy_bounds.gaussian_mean(parts) if parts else 0.0
         rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
-        return (1 + rounding) / noise
+        return None if mean is None else (1 + rounding) * mean
 
-    def _curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
+    def _curve(self, direction: Direction, bound: Bound) -> Curve:
         make = functools.partial(self._make_curve, direction, bound)
         return _CURVES.get((self, direction, bound), make)
 
-    def _make_curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
+    def _make_curve(self, direction: Direction, bound: Bound) -> Curve:
         composed = privacy_bounds.composition_of(
             self._parts[bound], bound, self._accuracy
         )
         found = composed.losses(direction)
-        return trade_off.Curve(
-            found if direction is Direction.REMOVE else found.swapped()
-        )
+        return Curve(found if direction is Direction.REMOVE else found.swapped())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

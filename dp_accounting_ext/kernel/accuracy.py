@@ -40,11 +40,9 @@ COARSE_TAIL_SHARE = 1e-6
 _FEW_PARTS = 32
 # A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
-# The likely δ is the least δ to this power.
-_LIKELY = 0.4
-# The δ for which groups are tuned, divided by the least δ.
+# The δ for which bounds are tuned that are tight at one δ only, over the least δ.
 _FREQUENT = 1e9
-# Neither of the two is larger than this, nor is the rate that determines the tails of a
+# It is no larger than this, nor is the rate that determines the tails of a
 # curve. Where a curve is asked for at rates of a tenth, the least δ would be one, at
 # which every ε is zero.
 _LARGEST = 1e-3
@@ -96,16 +94,11 @@ class Accuracy:
         return self.tail_mass / TAIL_SHARE
 
     @property
-    def likely_delta(self) -> float:
-        """A typical δ, for bounds that are tight at one δ only.
-
-        At the first of `LEVELS` it is 1e-6.
-        """
-        return min(math.pow(self.delta, _LIKELY), _LARGEST)
-
-    @property
     def frequent_delta(self) -> float:
-        """The least δ that is often asked for; at the first of `LEVELS` it is 1e-6."""
+        """The least δ that is often asked for; at the first of `LEVELS` it is 1e-6.
+
+        Bounds that are tight at one δ only are tuned for it.
+        """
         return min(self.delta * _FREQUENT, _LARGEST)
 
     def shared(self, parts: float) -> "Accuracy":

@@ -248,10 +248,6 @@ class Atoms(Law):
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
 
-    def without_tiny(self, q_mass: float) -> "Atoms":
-        """Returns the law of a sum without the masses that sums cannot hold."""
-        return self.without(self.is_rare(), q_mass)
-
     def without(self, gone: BoolArray, q_mass: float | None = None) -> "Atoms":
         """Returns the law of a sum without some atoms, which go to the sinks.
 

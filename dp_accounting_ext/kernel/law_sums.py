@@ -203,7 +203,8 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     fields = atom_laws.fields_of_sum(one, other, rounding)
     fields["ratio_error"] += moved
     law = Atoms(values=values, masses=masses, **fields)
-    return law.without_tiny(one.p_and_q_mass()[1] * other.p_and_q_mass()[1])
+    q_mass = one.p_and_q_mass()[1] * other.p_and_q_mass()[1]
+    return law.without(law.is_rare(), q_mass)
 
 
 def _sum_of_spaced(
@@ -344,9 +345,7 @@ class ComposedLosses:
     def losses(self, direction: Direction) -> LossPair:
         """Returns the pair that is accurate in a direction, with the record in P."""
         removed, serves_both = self._removed
-        if direction is Direction.REMOVE or serves_both:
-            return removed
-        return self._add.swapped()
+        return removed if direction is Direction.REMOVE or serves_both else self._added
 
     def pairs(self) -> DirectedPairs:
         """Returns the pairs by their ratios, for a composition that is subsampled."""
@@ -354,7 +353,7 @@ class ComposedLosses:
         remove = output_pairs.of_losses(removed)
         if serves_both:
             return DirectedPairs.same(remove)
-        return DirectedPairs(remove, output_pairs.of_losses(self._add.swapped()))
+        return DirectedPairs(remove, output_pairs.of_losses(self._added))
 
     @functools.cached_property
     def _removed(self) -> tuple[LossPair, bool]:
@@ -362,49 +361,40 @@ class ComposedLosses:
 
         Far from P's median cells are wide, and Q's masses may have been cut off.
         """
-        found, sinks, is_one = self._sum(Direction.REMOVE)
-        if not is_one:
-            return found, False
-        # Outputs were cut off that are rare under P, but perhaps not under Q.
-        cut = found.ledger.q.gone - sums.probability_of_any(sinks)
-        serves = (
-            cut <= _GIVEN * self.accuracy.tail_mass
-            and found.distance() <= lattice_sums.FURTHEST
-        )
-        return found, serves
-
-    @functools.cached_property
-    def _add(self) -> LossPair:
-        return self._sum(Direction.ADD)[0]
-
-    def _sum(
-        self, direction: Direction
-    ) -> tuple[LossPair, list[tuple[float, int]], bool]:
-        """Returns the sum of the losses in a direction, and facts about its parts.
-
-        Args:
-            direction: The direction. For ADD, P and Q are exchanged.
-
-        Returns:
-            The pair of losses; Q's sink in each part, with its number of runs; and
-            whether each part has one pair for both directions.
-        """
         sinks: list[tuple[float, int]] = []
-        is_one = True
+        are_one = []
 
         def law_of(make: Callable[[], DirectedPairs], count: int) -> Atoms:
-            nonlocal is_one
             pairs = make()
-            is_one &= pairs.is_one
+            are_one.append(pairs.is_one)
             sinks.append((pairs.remove.zero_mass, count))
-            pair = pairs.of(direction)
-            if direction is Direction.ADD:
-                pair = dominating_pair.dual(pair)
-            return of_pair(pair, Axis.LOSS)
+            return of_pair(pairs.remove, Axis.LOSS)
 
+        found = self._sum(law_of)
+        # Outputs were cut off that are rare under P, but perhaps not under Q.
+        cut = found.ledger.q.gone - sums.probability_of_any(sinks)
+        serves_both = (
+            all(are_one)
+            and cut <= _GIVEN * self.accuracy.tail_mass
+            and found.distance() <= lattice_sums.FURTHEST
+        )
+        return found, serves_both
+
+    @functools.cached_property
+    def _added(self) -> LossPair:
+        """The pair for ADD, from the sum with P and Q exchanged."""
+
+        def law_of(make: Callable[[], DirectedPairs], count: int) -> Atoms:
+            return of_pair(dominating_pair.dual(make().add), Axis.LOSS)
+
+        return self._sum(law_of).swapped()
+
+    def _sum(
+        self, law_of: Callable[[Callable[[], DirectedPairs], int], Atoms]
+    ) -> LossPair:
+        """Returns the sum of the losses of all parts."""
         parts = [
             (functools.partial(law_of, make, count), count)
             for make, count in self.parts
         ]
-        summed = sum_of(parts, self.bound, self.accuracy)
-        return read(summed), sinks, is_one
+        return read(sum_of(parts, self.bound, self.accuracy))

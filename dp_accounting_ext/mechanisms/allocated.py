@@ -128,7 +128,7 @@ class RandomAllocation(Mechanism):
         if steps < 3 * draws or draws**2 * in_block <= _MANY:
             known.append(self.in_twos().pairs(Bound.UPPER, accuracy))
         removed = [pairs.remove for pairs in known]
-        if draws * in_block * -math.log(accuracy.likely_delta) > _FEW:
+        if draws * in_block * -math.log(accuracy.frequent_delta) > _FEW:
             remove = counts.upper_pair(
                 step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
             )

@@ -28,13 +28,11 @@ def test_what_is_tuned_reads_the_delta_of_the_level(level):
     assert asked.delta == pytest.approx(least, rel=1e-12)
     assert asked.scales == scales
     assert asked.tail_mass <= 1e-6 * least
-    assert asked.delta < asked.likely_delta < 1
     assert asked.delta < asked.frequent_delta < 1
 
 
-def test_both_tuned_deltas_are_the_usual_one_at_the_first_level():
+def test_the_tuned_delta_is_the_usual_one_at_the_first_level():
     first = Accuracy.of_level(0, accuracy.CELLS)
-    assert first.likely_delta == pytest.approx(1e-6, rel=1e-9)
     assert first.frequent_delta == pytest.approx(1e-6, rel=1e-9)
 
 

@@ -91,7 +91,7 @@ class MatrixAllocation(interface.Mechanism):
         if bound is Bound.UPPER:
             chains = chain_fits.of_bins(self.gram(bound), self.orders)
             return gauss_markov.of_bins(chains, tail_mass=accuracy.tail_mass)
-        gram, delta = self.gram(bound), accuracy.likely_delta
+        gram, delta = self.gram(bound), accuracy.frequent_delta
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, accuracy)
         _, error = self.products()
