@@ -15,7 +15,7 @@ import pytest
 
 from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.verify import verification
+from dp_accounting_ext.verify import brackets
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = [
@@ -116,7 +116,7 @@ def test_every_command_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(explore_command, "serve", lambda *run, show: None)
     # Nobody reads the bounds: wide ones will do, and one process for a sweep.
     monkeypatch.setattr(accuracy, "CELLS", accuracy.FEWEST_CELLS)
-    monkeypatch.setattr(verification, "_ATTEMPTS", ((150, 120),))
+    monkeypatch.setattr(brackets, "_ATTEMPTS", ((150, 120),))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     lines = f"{COMMANDS[command]}\n{command}"
     ((status, out, err),) = command_runner.run_as_shown(capsys, lines, tmp_path)

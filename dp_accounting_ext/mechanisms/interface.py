@@ -58,8 +58,9 @@ class Claims:
         probability_of_more: The probability that the loss is larger than `loss`.
         gaussian_precision: 1/σ² of a Gaussian mechanism that dominates the run.
         is_symmetric: Whether the privacy profiles of both directions are equal.
-        tail: (loss, 1/σ²) of two mechanisms whose composition dominates the run: one
-            whose loss is at most `loss`, and a Gaussian mechanism. By default it is
+        tail: (loss, 1/σ²) of two mechanisms of whose outputs those of the run are a
+            function, whatever the dataset: one whose loss is at most `loss`, and a
+            Gaussian mechanism. For groups each of the two is chained. By default it is
             derived from the other attributes.
         rho: ρ, such that the Rényi divergences of all orders α > 1 are at most ρα, in
             either direction. By default it is derived from the tail: a bounded loss l

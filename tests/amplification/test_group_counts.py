@@ -102,7 +102,7 @@ def test_it_is_below_and_near_the_profile_of_two_steps(allocation, members):
 @pytest.mark.parametrize(
     ("steps", "members", "sampled"),
     # By importance samples: some 2e-3 and 5e-2 of it are their error.
-    [(100, 2, 1.7545), (100, 8, 6.864)],
+    [(100, 2, 1.7545), pytest.param(100, 8, 6.864, marks=pytest.mark.nightly)],
 )
 def test_brackets_of_groups_are_about_what_samples_tell(steps, members, sampled):
     lower, upper = _bracket(steps, members)
@@ -122,6 +122,7 @@ def test_brackets_of_larger_groups_are_as_narrow():
     assert upper < 7.8
 
 
+@pytest.mark.nightly
 def test_importance_samples_of_sixteen_members_agree():
     """δ at 13.85 of 16 members in 1 of 100 steps, σ = 1, but for three standard errors.
 

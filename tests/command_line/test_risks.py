@@ -63,12 +63,12 @@ def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
 
 def test_parameters_are_converted_to_each_other(capsys):
     status, out, _ = printed(capsys, "--rho 2.56 --delta 1e-10")
-    assert status == 0 and "ε at δ = 1e-10 is at most 17.15890; of" in out
+    assert status == 0 and "ε at δ = 1e-10 is at most 17.15892; of" in out
     (found,) = results(capsys, "--mu 1 --delta 1e-5").values()
     known = risk.published(mu=1.0).get_epsilon_bounds(1e-5)
     assert tuple(found["epsilon"]) == known
     status, out, _ = printed(capsys, "--epsilon 1 --delta 1e-5")
-    assert "every mechanism with ρ ≤ 0.03055327, and" in " ".join(out.split())
+    assert "every mechanism with ρ ≤ 0.03055342, and" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
 
 

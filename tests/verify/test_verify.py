@@ -59,7 +59,9 @@ def verified(event, count=1, delta=1e-6):
     ("event", "count"),
     [
         (SAMPLE, 1000),
-        (ext.PLDSubsampleEvent(0.1, ALLOCATED), 1),
+        pytest.param(
+            ext.PLDSubsampleEvent(0.1, ALLOCATED), 1, marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_brackets_are_narrow_within_a_minute(event, count):

@@ -143,6 +143,7 @@ def test_bands_of_bins_are_parts_of_their_moves(epochs):
     )
 
 
+@pytest.mark.nightly
 def test_what_takes_too_long_is_left_out():
     """Bands of long columns, and bins that are too many."""
     assert lower_pairs(np.full(40, 0.1), 2.0, 200, 2, 0.1)
