@@ -37,7 +37,7 @@ _ROUNDING = 64.0
 
 # Tuning, all of these constants: the number of groups; of values of H; of values of
 # E / H²; of bins of the histogram by which values of H are chosen; and of ratios.
-_GROUPS, _NODES, _SHARES, _BINS, _RATIOS = 5, 256, 32, 4095, 4096
+_GROUPS, _NODES, _SHARES, _BINS, _RATIOS = 5, 256, 48, 4095, 4096
 
 
 @dataclasses.dataclass(frozen=True)

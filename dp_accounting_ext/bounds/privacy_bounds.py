@@ -33,6 +33,7 @@ _MOST_LOWERS = 8
 # A limit: the memory, in bytes, of profiles and of curves that are kept for further
 # questions. A group of hundreds of records has as many splits, each with some 5 MB.
 MOST_KEPT = 128 << 20
+_ALL = slice(None)
 # From losses of this size on, in nats, the ratios of samples may not fit a float.
 _HUGE = floats.LARGEST_EXPONENT / 2
 
@@ -47,6 +48,7 @@ class PrivacyBounds:
         interval: The accountant's value discretization interval: the smaller it is, the
             tighter are the bounds.
         directions: The directions whose larger profile is asked for.
+        routes: Which of the compositions that bound what was composed are used.
     """
 
     def __init__(
@@ -54,9 +56,12 @@ class PrivacyBounds:
         counts: Counts,
         interval: float,
         directions: Sequence[Direction] = tuple(Direction),
+        *,
+        routes: slice = _ALL,
     ) -> None:
         self._counts = counts
         self._interval = interval
+        self._routes = routes
         self._cells = accuracy.cells_of_interval(interval)
         claims = interface.claims_of(counts)
         # The mean of a Gaussian mechanism that dominates the composition, or inf.
@@ -78,8 +83,9 @@ class PrivacyBounds:
 
     @functools.cached_property
     def rough(self) -> "PrivacyBounds":
-        """The bounds of the same composition with the fewest cells, in less time."""
-        return PrivacyBounds(self._counts, math.inf, self._directions)
+        """The bounds by the last, quickest route alone, with the fewest cells."""
+        last = slice(-1, None)
+        return PrivacyBounds(self._counts, math.inf, self._directions, routes=last)
 
     @functools.cached_property
     def has_lower(self) -> bool:
@@ -108,7 +114,9 @@ class PrivacyBounds:
         counts = compositions.unsampled(self._counts)
         if counts == dict(self._counts):
             return None
-        return PrivacyBounds(counts, self._interval, self._directions)
+        return PrivacyBounds(
+            counts, self._interval, self._directions, routes=self._routes
+        )
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -153,7 +161,7 @@ class PrivacyBounds:
                     self._directions,
                     self._cells,
                 )
-                for parts in compositions.routes(self._counts, bound)
+                for parts in compositions.routes(self._counts, bound)[self._routes]
             ]
         return self._known[bound]
 
@@ -278,7 +286,6 @@ def composition_of(
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
     one = Accuracy(tail).with_cells(max(accuracy.cells, CELLS))
-    one, accuracy = one.of_many(len(parts)), accuracy.of_many(len(parts))
     made = [
         (functools.partial(interface.pairs_of, part, bound, one), count)
         for part, count in parts.items()

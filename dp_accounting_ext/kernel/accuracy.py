@@ -35,8 +35,9 @@ TAIL_SHARE = 1e-7
 # The same share of the least false positive rate of a trade-off curve, and of the δ of
 # the direction ADD in brackets by sampling.
 COARSE_TAIL_SHARE = 1e-6
-# A composition of more different parts than this has fewer cells, in proportion to the
-# root of their number. The bracket of a schedule of 1,000 noises is then 0.1 % wider.
+# A part that is itself a composition of more different mechanisms than this has fewer
+# cells, in proportion to the root of their number. So the bracket of a schedule of
+# 1,000 noises is 1e-4 of ε wider, and takes two thirds of the time.
 _FEW_PARTS = 32
 # A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
@@ -110,9 +111,9 @@ class Accuracy:
         return dataclasses.replace(self, tail_mass=tail_mass)
 
     def of_many(self, parts: int) -> "Accuracy":
-        """Returns the accuracy of a composition of a number of different parts.
+        """Returns the accuracy of a part that is a composition of some mechanisms.
 
-        Each part costs a pair and a sum, so that many parts have fewer cells.
+        Each mechanism costs a pair and a sum, so that many have fewer cells.
         """
         share = math.sqrt(min(_FEW_PARTS / max(parts, 1), 1.0))
         return self.with_cells(max(round(self.cells * share), FEWEST_CELLS))

@@ -210,10 +210,10 @@ class GroupedByChain(Grouped):
             return [chained.chain(self.inner, removed, inserted)]
         if not inserted:
             return [leave]
+        bundled = allocated_replacements.LeaveAndJoin(
+            self.inner, removed, inserted, leave.allocation
+        )
         if leave.has_theorem and self.group_size > _MOST_ALLOCATED:
-            bundled = allocated_replacements.LeaveAndJoin(
-                self.inner, removed, inserted, leave.allocation
-            )
             return [self._any_split(), bundled]
         join = allocated_replacements.group(self.inner, inserted)
         joining = (
@@ -221,7 +221,8 @@ class GroupedByChain(Grouped):
             if join
             else chained.chain(self.inner, 0, inserted)
         )
-        return [chained.InARow(leave, joining)]
+        tight = chained.InARow(leave, joining)
+        return [tight, bundled] if leave.has_theorem else [tight]
 
     def _any_split(self) -> Mechanism:
         """Returns one chain that dominates every split of the group."""

@@ -223,8 +223,9 @@ class Mechanism(abc.ABC):
     def routes(self, bound: Bound) -> "Sequence[Mapping[Mechanism, int]]":
         """Returns compositions, each of which bounds one run on this side.
 
-        Each is mechanisms with counts. The best of their bounds counts. By default a
-        run is bounded by its own pairs alone.
+        Each is mechanisms with counts. The best of their bounds counts; where a rough
+        bound suffices, it is that of the last, which should be quick. By default a run
+        is bounded by its own pairs alone.
         """
         return [{self: 1}]
 

@@ -10,7 +10,6 @@ from scipy import stats
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
-from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -158,8 +157,6 @@ def test_a_schedule_is_bounded_as_its_runs_are(monkeypatch, runs, cells, width):
 
     def asked(most):
         monkeypatch.setattr(schedules, "_CELLS", most)
-        if most > runs:
-            monkeypatch.setattr(accuracy, "_FEW_PARTS", most)
         accountant = ext.PLDAccountant().compose(_schedule(runs))
         rates = accountant.get_true_positive_rate_bounds(1e-3)
         return *accountant.get_epsilon_bounds([1e-5, 1e-9]), *rates
