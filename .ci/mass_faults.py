@@ -215,13 +215,13 @@ FAULTS = [
     ),
     Fault(
         "amplification: 2 of t, a group's mean without its zero",
-        "        masses[0] += mean.zero_mass\n",
+        "    masses[0] += mean.zero_mass\n",
         "",
     ),
     Fault(
-        "amplification: 2 of t, the upper node of H has the shares of the lower one",
-        "((cells, lower), (cells + 1, upper)):\n",
-        "((cells, lower), (cells + 1, lower)):\n",
+        "amplification: 2 of t, a pair of rows is met once and counted once",
+        "np.where(rows > index, 2 * masses, masses)\n",
+        "np.where(rows > index, masses, masses)\n",
     ),
     Fault(
         "amplification: groups, what is below all cells lost",
