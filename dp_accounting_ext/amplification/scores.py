@@ -241,15 +241,7 @@ def _best_tests(
     exponents: Sequence[float],
     error: float = 0.0,
 ) -> FloatArray:
-    """Returns tests of one sum at several tilts, as `_tests_of_sum` does.
-
-    Args:
-        scores: (n,) terms of a step's outputs in the sum, increasing.
-        gained: (n,) masses of steps under the law that is bounded from below.
-        spent: (n,) masses of steps under the law that is bounded from above.
-        exponents: The values of −ln δ for which tests are made.
-        error: A further relative error of the masses of the sum.
-    """
+    """Returns what `_tests_of_sum` does, at a tilt for each of several −ln δ."""
     found = [np.zeros((2, 1))]
     for tilt in _tilts(scores, gained, exponents):
         eased = _EASED * tilt

@@ -223,7 +223,7 @@ def _sum_of_spaced(
         return None  # Sums of both signs may be small, and errors are relative.
     longer = max(one.values, other.values, key=len)
     width = (float(longer[-1]) - float(longer[0])) / (longer.size - 1)
-    size = max(abs(float(one.values[k]) + float(other.values[k])) for k in (0, -1))
+    size = sum(float(np.abs(each.values).max()) for each in (one, other))
     moved = 8 * floats.UNIT_ROUNDOFF * (size if one.axis is Axis.LOSS else 1.0)
     for each in (one.values, other.values):
         off = np.abs(each[0] + width * np.arange(each.size) - each)

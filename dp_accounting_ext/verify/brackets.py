@@ -163,7 +163,7 @@ def sampled(
 
     return sampling.lower_bounds(
         mechanisms.drawable(mechanism, table, several=several),
-        members if mechanism.takes_groups else 1,
+        members if mechanism.takes_groups() else 1,
         replaced=replaced,
         questions=questions,
         seconds=seconds,

@@ -95,7 +95,9 @@ class Reading:
 class Mechanism:
     """What an event runs on a set of records."""
 
-    takes_groups = True  # Whether outputs can be drawn for several members.
+    def takes_groups(self) -> bool:
+        """Returns whether outputs can be drawn for several members."""
+        return True
 
     def cases(self, reading: Reading) -> Cases | None:
         """Returns the channels of the cases; None if a split is not known."""
@@ -128,12 +130,15 @@ class Mechanism:
             members: The number of members in the dataset, for each output.
             value: What each member contributes where it takes part.
             everywhere: Whether members take part in every step.
+
+        Raises:
+            NoTheoremError: If outputs are drawn from the table of `drawable` alone.
         """
-        raise NotImplementedError
+        raise channels.NoTheoremError("no theorem and no draws for a part")
 
     def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
         """Returns the loss of each output under the law of these arguments."""
-        raise NotImplementedError
+        raise channels.NoTheoremError("no theorem and no draws for a part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,9 +211,8 @@ class Runs(Mechanism):
 
     parts: Sequence[tuple[Mechanism, int]]
 
-    @property
-    def takes_groups(self) -> bool:  # type: ignore[override]
-        return all(part.takes_groups for part, _ in self.parts)
+    def takes_groups(self) -> bool:
+        return all(part.takes_groups() for part, _ in self.parts)
 
     def cases(self, reading: Reading) -> Cases | None:
         found = [channels.NO_OP]
@@ -254,9 +258,8 @@ class Sampled(Mechanism):
     rate: float
     inner: Mechanism
 
-    @property
-    def takes_groups(self) -> bool:  # type: ignore[override]
-        return self.inner.takes_groups
+    def takes_groups(self) -> bool:
+        return self.inner.takes_groups()
 
     def cases(self, reading: Reading) -> Cases | None:
         if reading.split == (1, 0):
@@ -400,9 +403,8 @@ class Allocated(Runs):
     selected: int
     total: int
 
-    @property
-    def takes_groups(self) -> bool:  # type: ignore[override]
-        return self.selected == 1 and super().takes_groups
+    def takes_groups(self) -> bool:
+        return self.selected == 1 and super().takes_groups()
 
     def cases(self, reading: Reading) -> Cases | None:
         if reading.split != (1, 0):
@@ -487,7 +489,9 @@ class Correlated(Mechanism):
     strategy: Array
     deviation: float
     scheme: schemes.Scheme
-    takes_groups = False
+
+    def takes_groups(self) -> bool:
+        return False
 
     def cases(self, reading: Reading) -> Cases | None:
         raise channels.NoTheoremError("no theorem for correlated noise")
