@@ -5,8 +5,9 @@ composition is not a lower bound on the mechanism. By data processing, the law o
 statistic of the outputs gives a lower bound. The statistic here is the sum over the t
 steps of ln(1 − λ + λX_i), where X_i is the likelihood ratio of step i. It would be the
 privacy loss if the record took part in each step independently with probability λ. Each
-term is rounded to a lattice. For a replaced record the statistic is the difference of
-the two records' losses.
+term is rounded to a lattice. If there are few steps, a second sum joins the statistic,
+which distinguishes a few large ratios from many. For a replaced record the statistic is
+the difference of the two records' losses.
 
 Which steps hold the record is unknown, so all steps are rounded in the same way, to one
 lattice. The best λ depends on δ. So for each of several δ there is a λ, and a lattice
@@ -16,6 +17,7 @@ the most powerful of all tests is used.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -25,6 +27,7 @@ from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -56,6 +59,10 @@ _MARGIN = 1.05  # The size of the torus over that of the window.
 # The number of fine rows over the root of t, as the rounding of t steps grows with this
 # root; the least and the largest number of fine rows; and the number of blocks of rows.
 _ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 17, 1 << 12
+# For two sums: the numbers of rows and columns; and the largest number of steps, up to
+# which rounding to so few rows costs less than the second sum gains.
+_ROWS_OF_TWO, _COLUMNS, _MOST_STEPS_OF_TWO = 1 << 11, 64, 128
+_ODDS_OF_SECOND = 3.0  # Odds of a step in the second sum, over those in the first.
 # The odds θ that are tried in the statistics for a replaced record, over k / (t − k).
 # The best one is larger if the noise is larger.
 _SHARES = 0.06, 0.3, 0.6, 1.0
@@ -89,6 +96,7 @@ def _tests_of_sum(
     tilt: float,
     more: float = 1.0,
     error: float = 0.0,
+    second: FloatArray | None = None,
 ) -> FloatArray:
     """Returns tests of a sum of scores over the steps, as `tests_of` does.
 
@@ -100,16 +108,23 @@ def _tests_of_sum(
         more: The further tilt of the second law. If the sum is a privacy loss, the
             second law with a further tilt of one is the first law.
         error: A further relative error of the masses of the sum.
+        second: (n,) terms of a step's outputs in a second sum, if there is one.
     """
     few, laws = _few(scores, gained)
     low, high, changes = step_laws.window(few, laws, tilt, _OUTSIDE)
     _, about = step_laws.tilted_laws(laws, tilt * few)
     count = sum(count for _, count in gained)
     conservation.check_terms(sum(count for _, count in spent), count)
-    spread = math.sqrt(step_laws.variance(about, few))
-    wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
-    number = 1 << math.ceil(math.log2(min(max(wanted, _FEWEST_ROWS), _MOST_ROWS)))
-    height, step = number // _BLOCKS, _MARGIN * (high - low) / number
+    if second is None:
+        spread = math.sqrt(step_laws.variance(about, few))
+        wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
+        number = 1 << math.ceil(math.log2(min(max(wanted, _FEWEST_ROWS), _MOST_ROWS)))
+        shape, height = (number, 1), number // _BLOCKS
+        columns = np.zeros(scores.size, dtype=np.int64)
+    else:
+        shape, height = (_ROWS_OF_TWO, _COLUMNS), 1
+        columns = _columns(second, gained, tilt * scores, count)
+    step = _MARGIN * (high - low) / shape[0]
     # With smaller steps, indices would not fit an integer.
     if not step > 1e-13 * float(np.abs(scores).max()):
         return np.zeros((2, 0))
@@ -121,7 +136,6 @@ def _tests_of_sum(
     moved = step_laws.mean(here, step * rows.astype(np.float64))
     moved -= step_laws.mean(about, few)
     first = math.floor((low + moved) / step / height)
-    columns = np.zeros_like(rows)
     seen = [masses > floats.TINY for masses, _ in gained]
     gain = tilted_sums.TiltedSum(
         [
@@ -129,7 +143,7 @@ def _tests_of_sum(
             for kept, (masses, copies) in zip(seen, gained, strict=True)
         ],
         min(tilt * step, _STEEPEST / height),
-        (number, 1),
+        shape,
     )
     # No mass of the law that is bounded from above is left out.
     cost = tilted_sums.TiltedSum(
@@ -140,13 +154,30 @@ def _tests_of_sum(
             for masses, copies in spent
         ],
         min((tilt + more) * step, _STEEPEST / height),
-        (number, 1),
+        shape,
     )
     p = gain.masses_below(first, height=height, changes=(changes * step).tolist())
     q = cost.masses(tilted_sums.block(height), first, height=height)
     # A larger bound on a probability is useless and would cost digits in sums.
     q = np.minimum(q, 2.0)
     return tests_of(p.ravel(), q.ravel(), gain.mass_error + cost.mass_error + error)
+
+
+def _columns(
+    second: FloatArray, laws: Laws, exponents: FloatArray, count: int
+) -> IntArray:
+    """Returns (n,) terms of a second sum over so many steps, rounded to few columns.
+
+    Args:
+        second: (n,) terms of a step's outputs in the second sum.
+        laws: (n,) masses of steps, with counts.
+        exponents: (n,) logarithms of the factors by which masses are tilted.
+        count: The number of steps.
+    """
+    _, tilted = step_laws.tilted_laws(laws, exponents)
+    width = 18 * math.sqrt(step_laws.variance(tilted, second))
+    width = max(min(width, count * float(np.ptp(second))), 1e-9)
+    return np.rint(second * (_COLUMNS / width)).astype(np.int64)
 
 
 def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
@@ -206,9 +237,17 @@ def lower_pair(
         for exponent in exponents:
             tilt = steps.tilt(exponent)
             common, _ = steps.without_largest(math.exp(-exponent - _RARE))
-            losses = step_laws.scores(common.ratios, steps.rate(tilt)).losses
+            rate = steps.rate(tilt)
+            losses = step_laws.scores(common.ratios, rate).losses
+            odds = _ODDS_OF_SECOND * rate * common.ratios
+            second = (odds / (1 - rate + odds)) ** 2
             laws: Laws = [(common.masses, num_steps)]
-            tests.append(_tests_of_sum(losses, common.laws, laws, _EASED * tilt))
+            tests_at = functools.partial(
+                _tests_of_sum, losses, common.laws, laws, _EASED * tilt
+            )
+            tests.append(tests_at())
+            if num_steps <= _MOST_STEPS_OF_TWO:
+                tests.append(tests_at(second=second))
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
         return profile_pairs.pair_below(
             np.concatenate(tests, axis=1),
