@@ -33,8 +33,8 @@ _LOG = math.log(2 * _EVALUATIONS / FAILURE)
 _SLACK = 1e-9  # Losses are rounded by much less.
 _LARGEST = 1e3  # No law is for larger losses.
 # Tuning: draws for the mean loss of a law; the most draws; the share of P among them;
-# the mean losses of others, relative to ε; the share of time for the first draws.
-_FEW, _MOST = 200, 1_500_000
+# the mean losses of others, relative to ε; the share of the first draws.
+_FEW, _MOST = 200, 3_000_000
 _OWN = 0.25
 _GOALS = (0.4, 1.0)
 _FIRST = 0.2
@@ -189,12 +189,15 @@ def _drawn(
     entries = _entries(pair.draw(rng, pair.p, 8))
     size = int(np.clip(8 * _ENTRIES // entries, 50, 20_000))
     parts: list[list[tuple[Array, Array]]] = [[], []]
-    begin = time.process_time()
-    while (now := time.process_time()) < end or not all(parts):
-        is_other = bool(parts[0]) and now - begin > _FIRST * (end - begin)
+    begin, done = time.process_time(), 0.0
+    while done < 1 or not all(parts):
+        is_other = bool(parts[0]) and done > _FIRST
         parts[is_other].append(_mixture(rng, pair, laws, shares, size))
-        if size * sum(map(len, parts)) > _MOST and all(parts):
-            break
+        # The share of the time, or of the draws, that is used up.
+        done = max(
+            (time.process_time() - begin) / max(end - begin, 1e-9),
+            size * sum(map(len, parts)) / _MOST,
+        )
     first, others = (
         _Weighted(*map(np.concatenate, zip(*part, strict=True))) for part in parts
     )

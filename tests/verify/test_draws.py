@@ -320,3 +320,14 @@ def test_the_failure_probability_of_a_bound():
     ]
     assert max(bounds) < 0.3
     assert np.mean(bounds) > 0.2
+
+
+def test_most_draws_count_for_bounds_whatever_the_time(monkeypatch):
+    """The time for the first draws alone would be enough for all draws."""
+    monkeypatch.setattr(sampling, "_MOST", 200_000)
+    noise, delta = mechanisms.Noise("gaussian", 1.0), gaussian_delta(5.0, 1.0)
+    questions = [sampling.Question("ε", delta, 4.5), sampling.Question("δ", 5.0, 1.0)]
+    _, found = sampling.lower_bounds(
+        noise, 1, replaced=False, questions=questions, seconds=60.0, seed=4
+    )
+    assert 0.9 * delta < found <= delta
