@@ -60,27 +60,29 @@ class RandomAllocationEvent(dp_event.DpEvent):
 class ScheduledAllocationEvent(dp_event.DpEvent):
     """Represents an allocation epoch whose steps differ, or that was stopped early.
 
-    Every record takes part in one of `num_steps` steps, drawn uniformly at random.
-    The first `counts[0]` steps run `events[0]`, the next `counts[1]` steps run
+    Every record takes part in `num_selected` of `num_steps` steps, drawn uniformly at
+    random. The first `counts[0]` steps run `events[0]`, the next `counts[1]` steps run
     `events[1]`, and so on. The steps beyond the sum of the counts never ran, and
     released nothing.
 
     Let P_i and Q_i be the laws of the outputs of step i with and without the record.
-    The likelihood ratio is the mean of dP_i/dQ_i over all steps. It is 1 for a step
-    that never ran.
+    The likelihood ratio is the mean of dP_i/dQ_i over all steps, or of the products of
+    k of these ratios over all sets of k steps. It is 1 for a step that never ran.
 
     Source: https://arxiv.org/abs/2602.17284, Theorem 4.4 (whose proof allows steps
-    to differ).
+    to differ); docs/mathematics.md, "Steps that differ", for k > 1.
 
     Attributes:
         events: What the steps run.
         counts: The number of steps that run each event, at least 1.
         num_steps: The number of planned steps, t, at least the sum of the counts.
+        num_selected: The number of steps in which a record takes part, k.
     """
 
     events: Sequence[dp_event.DpEvent] = attr.ib(converter=_as_tuple)
     counts: Sequence[int] = attr.ib(converter=_as_tuple)
     num_steps: int
+    num_selected: int = 1
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

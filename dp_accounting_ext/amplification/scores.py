@@ -37,6 +37,8 @@ from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 
 Laws = step_laws.Laws
+# Laws of the steps, each with its probability; the likeliest one is the first.
+Mixture = Sequence[tuple[Laws, float]]
 
 # Certified, in units of rounding: the error of a shift; and of a mass that is a mixture
 # of two masses.
@@ -45,6 +47,8 @@ _SHIFT, _CHANCE = 8, 16
 _LARGEST_RATIO = math.exp(600.0)
 # Certified: the largest tilt of a block, so that all of its rows fit a float.
 _STEEPEST = 50.0
+# Certified: smaller masses are left out of laws that are bounded from below.
+_LOST = math.nextafter(floats.TINY, math.inf)
 # Certified: tests whose rounded probability under Q is larger are left out.
 _MOST_LIKELY = floats.lowered(1.0)
 
@@ -89,10 +93,10 @@ def tests_of(p: FloatArray, q: FloatArray, error: float) -> FloatArray:
     return np.array([gains, costs])[:, costs <= _MOST_LIKELY]
 
 
-def _tests_of_sum(
+def tests_of_sum(
     scores: FloatArray,
-    gained: Laws,
-    spent: Laws,
+    gained: Mixture,
+    spent: Mixture,
     tilt: float,
     more: float = 1.0,
     error: float = 0.0,
@@ -102,19 +106,22 @@ def _tests_of_sum(
 
     Args:
         scores: (n,) terms of a step's outputs in the sum, increasing.
-        gained: (n,) masses of steps under the law that is bounded from below.
-        spent: (n,) masses of steps under the law that is bounded from above.
+        gained: (n,) masses of steps under the law that is bounded from below. It may be
+            a mixture.
+        spent: The same under the law that is bounded from above.
         tilt: The tilt of the first law, per nat.
         more: The further tilt of the second law. If the sum is a privacy loss, the
             second law with a further tilt of one is the first law.
         error: A further relative error of the masses of the sum.
         second: (n,) terms of a step's outputs in a second sum, if there is one.
     """
-    few, laws = _few(scores, gained)
+    typical, _ = gained[0]
+    few, laws = _few(scores, typical)
     low, high, changes = step_laws.window(few, laws, tilt, _OUTSIDE)
     _, about = step_laws.tilted_laws(laws, tilt * few)
-    count = sum(count for _, count in gained)
-    conservation.check_terms(sum(count for _, count in spent), count)
+    count = sum(count for _, count in typical)
+    for of_steps, _ in [*gained, *spent]:
+        conservation.check_terms(sum(number for _, number in of_steps), count)
     if second is None:
         spread = math.sqrt(step_laws.variance(about, few))
         wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
@@ -123,7 +130,7 @@ def _tests_of_sum(
         columns = np.zeros(scores.size, dtype=np.int64)
     else:
         shape, height = (_ROWS_OF_TWO, _COLUMNS), 1
-        columns = _columns(second, gained, tilt * scores, count)
+        columns = _columns(second, typical, tilt * scores, count)
     step = _MARGIN * (high - low) / shape[0]
     # With smaller steps, indices would not fit an integer.
     if not step > 1e-13 * float(np.abs(scores).max()):
@@ -132,35 +139,37 @@ def _tests_of_sum(
     if rows[0] == rows[-1]:
         return np.zeros((2, 0))
     # The window was found with a few scores, without rounding. Both move the mean.
-    _, here = step_laws.tilted_laws(gained, tilt * scores)
+    _, here = step_laws.tilted_laws(typical, tilt * scores)
     moved = step_laws.mean(here, step * rows.astype(np.float64))
     moved -= step_laws.mean(about, few)
     first = math.floor((low + moved) / step / height)
-    seen = [masses > floats.TINY for masses, _ in gained]
-    gain = tilted_sums.TiltedSum(
-        [
-            tilted_sums.Factor(rows[kept], columns[kept], masses[kept], copies)
-            for kept, (masses, copies) in zip(seen, gained, strict=True)
-        ],
-        min(tilt * step, _STEEPEST / height),
-        shape,
+
+    def sum_of(laws: Laws, tilt: float, least: float) -> tilted_sums.TiltedSum:
+        """Returns the law of the sum, without masses that are below `least`."""
+        factors = []
+        for masses, copies in laws:
+            kept = masses >= least
+            some = np.maximum(masses[kept], floats.SMALLEST_MASS)
+            factors.append(tilted_sums.Factor(rows[kept], columns[kept], some, copies))
+        return tilted_sums.TiltedSum(factors, min(tilt, _STEEPEST / height), shape)
+
+    # Only the law that is bounded from below may have lost masses.
+    gains = [(sum_of(laws, tilt * step, _LOST), weight) for laws, weight in gained]
+    costs = [
+        (sum_of(laws, (tilt + more) * step, 0.0), weight) for laws, weight in spent
+    ]
+    ways = (changes * step).tolist()
+    p = sum(
+        weight * law.masses_below(first, height=height, changes=ways)
+        for law, weight in gains
     )
-    # No mass of the law that is bounded from above is left out.
-    cost = tilted_sums.TiltedSum(
-        [
-            tilted_sums.Factor(
-                rows, columns, np.maximum(masses, floats.SMALLEST_MASS), copies
-            )
-            for masses, copies in spent
-        ],
-        min((tilt + more) * step, _STEEPEST / height),
-        shape,
-    )
-    p = gain.masses_below(first, height=height, changes=(changes * step).tolist())
-    q = cost.masses(tilted_sums.block(height), first, height=height)
+    block = tilted_sums.block(height)
+    q = sum(weight * law.masses(block, first, height=height) for law, weight in costs)
     # A larger bound on a probability is useless and would cost digits in sums.
     q = np.minimum(q, 2.0)
-    return tests_of(p.ravel(), q.ravel(), gain.mass_error + cost.mass_error + error)
+    error += sum(max(law.mass_error for law, _ in each) for each in (gains, costs))
+    error += 4 * (len(gains) + len(costs)) * floats.UNIT_ROUNDOFF
+    return tests_of(np.ravel(p), np.ravel(q), error)
 
 
 def _columns(
@@ -188,6 +197,12 @@ def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
     ]
 
 
+def seen(pair: dominating_pair.DominatingPair) -> dominating_pair.DominatingPair:
+    """Returns a lower pair without ratios whose tilted masses would not fit a float."""
+    kept = pair.ratios <= _LARGEST_RATIO
+    return dataclasses.replace(pair, ratios=pair.ratios[kept], masses=pair.masses[kept])
+
+
 def lower_pair(
     pair: dominating_pair.DominatingPair,
     num_selected: int,
@@ -213,13 +228,9 @@ def lower_pair(
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
-    seen = pair.ratios <= _LARGEST_RATIO
-    given = dataclasses.replace(
-        pair,
-        ratios=pair.ratios[seen],
-        masses=pair.masses[seen],
-        zero_mass=pair.zero_mass if num_selected < num_steps else 0.0,
-    )
+    given = seen(pair)
+    if num_selected == num_steps:
+        given = dataclasses.replace(given, zero_mass=0.0)
     steps = step_laws.Steps.of(given, num_selected, num_steps)
     if not steps.is_informative(1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
@@ -231,23 +242,21 @@ def lower_pair(
         2 * num_selected * of_ratios,
     )
     exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
-    absent: Laws = [(steps.masses, num_steps)]
     if direction is Direction.REMOVE:
         tests = [np.zeros((2, 1))]
         for exponent in exponents:
             tilt = steps.tilt(exponent)
             common, _ = steps.without_largest(math.exp(-exponent - _RARE))
-            rate = steps.rate(tilt)
-            losses = step_laws.scores(common.ratios, rate).losses
-            odds = _ODDS_OF_SECOND * rate * common.ratios
-            second = (odds / (1 - rate + odds)) ** 2
-            laws: Laws = [(common.masses, num_steps)]
-            tests_at = functools.partial(
-                _tests_of_sum, losses, common.laws, laws, _EASED * tilt
+            without: Laws = [(common.masses, num_steps)]
+            tests.append(
+                tests_at_rate(
+                    common.ratios,
+                    [(common.laws, 1.0)],
+                    without,
+                    rate=steps.rate(tilt),
+                    tilt=tilt,
+                )
             )
-            tests.append(tests_at())
-            if num_steps <= _MOST_STEPS_OF_TWO:
-                tests.append(tests_at(second=second))
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
         return profile_pairs.pair_below(
             np.concatenate(tests, axis=1),
@@ -255,37 +264,85 @@ def lower_pair(
             mass_error=errors[0],
             ratio_error=errors[1],
         )
-    rate = min(num_selected / num_steps, step_laws.HIGHEST_RATE)
-    losses = step_laws.scores(steps.ratios, rate).losses
-    # Without the record, losses are small: all large ratios get the same score.
-    variance = step_laws.variance(absent, losses)
-    highest = math.sqrt(-2 * math.log(tail_mass) * variance)
-    scores = -np.minimum(losses, losses[0] + highest)[::-1]
-    absent, drawn = (
-        [(masses[::-1], count) for masses, count in laws]
-        for laws in (absent, steps.laws)
-    )
+    absent: Laws = [(steps.masses, num_steps)]
     found = profile_pairs.pair_below(
-        _best_tests(scores, absent, drawn, exponents),
+        tests_when_added(
+            steps.ratios,
+            [(steps.laws, 1.0)],
+            absent,
+            rate=num_selected / num_steps,
+            tail_mass=tail_mass,
+        ),
         mass_error=errors[0] + errors[1],
         ratio_error=errors[1],
     )
     return dominating_pair.dual(found)
 
 
+def tests_at_rate(
+    ratios: FloatArray, drawn: Mixture, absent: Laws, *, rate: float, tilt: float
+) -> FloatArray:
+    """Returns tests by one λ if a record is removed, as `tests_of` does.
+
+    Args:
+        ratios: (n,) likelihood ratios of a step's outputs, increasing.
+        drawn: Laws of the steps with the record.
+        absent: The law without it.
+        rate: λ.
+        tilt: The tilt of the saddle point, per nat.
+    """
+    tests_at = functools.partial(
+        tests_of_sum,
+        step_laws.scores(ratios, rate).losses,
+        drawn,
+        [(absent, 1.0)],
+        _EASED * tilt,
+    )
+    tests = [tests_at()]
+    if sum(count for _, count in absent) <= _MOST_STEPS_OF_TWO:
+        odds = _ODDS_OF_SECOND * rate * ratios
+        tests.append(tests_at(second=(odds / (1 - rate + odds)) ** 2))
+    return np.concatenate(tests, axis=1)
+
+
+def tests_when_added(
+    ratios: FloatArray, drawn: Mixture, absent: Laws, *, rate: float, tail_mass: float
+) -> FloatArray:
+    """Returns tests if a record is added, which gain mass without the record.
+
+    Args:
+        ratios: (n,) likelihood ratios of a step's outputs, increasing.
+        drawn: Laws of the steps with the record.
+        absent: The law without it.
+        rate: The share of the steps in which the record takes part.
+        tail_mass: Probability of the rarest sums that are considered.
+    """
+    losses = step_laws.scores(ratios, min(rate, step_laws.HIGHEST_RATE)).losses
+    # Without the record, losses are small: all large ratios get the same score.
+    variance = step_laws.variance(absent, losses)
+    highest = math.sqrt(-2 * math.log(tail_mass) * variance)
+    scores = -np.minimum(losses, losses[0] + highest)[::-1]
+    gained, *spent = (
+        ([(masses[::-1], count) for masses, count in laws], weight)
+        for laws, weight in [(absent, 1.0), *drawn]
+    )
+    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
+    return _best_tests(scores, [gained], spent, exponents)
+
+
 def _best_tests(
     scores: FloatArray,
-    gained: Laws,
-    spent: Laws,
+    gained: Mixture,
+    spent: Mixture,
     exponents: Sequence[float],
     error: float = 0.0,
 ) -> FloatArray:
-    """Returns what `_tests_of_sum` does, at a tilt for each of several −ln δ."""
+    """Returns what `tests_of_sum` does, at a tilt for each of several −ln δ."""
     found = [np.zeros((2, 1))]
-    for tilt in _tilts(scores, gained, exponents):
+    for tilt in _tilts(scores, gained[0][0], exponents):
         eased = _EASED * tilt
-        more = _more(scores, gained, spent, eased)
-        found.append(_tests_of_sum(scores, gained, spent, eased, more, error))
+        more = _more(scores, gained[0][0], spent[0][0], eased)
+        found.append(tests_of_sum(scores, gained, spent, eased, more, error))
     return np.concatenate(found, axis=1)
 
 
@@ -365,8 +422,8 @@ def replaced_pair(
     losses = shift * (cells.ends[:-1] + cells.ends[1:]) / 2 - shift**2 / 2
     ratios = null_probability + probability * np.exp(losses)
     others = (base, num_steps - num_selected)
-    gained: Laws = [(old, num_selected), others]
-    spent: Laws = [(new, num_selected), others]
+    gained: Mixture = [([(old, num_selected), others], 1.0)]
+    spent: Mixture = [([(new, num_selected), others], 1.0)]
     odds = num_selected / (num_steps - num_selected)
     exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
     error = 2 * num_steps * (cells.mass_error + _CHANCE * floats.UNIT_ROUNDOFF)

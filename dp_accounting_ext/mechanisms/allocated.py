@@ -1,8 +1,10 @@
 """Mechanisms under random allocation."""
 
+import collections
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +13,7 @@ from dp_accounting_ext.amplification import counts
 from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification import scores
+from dp_accounting_ext.amplification import unlike_steps
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
@@ -45,6 +48,10 @@ _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 _LITTLE, _FEW, _MANY = 0.02, 3.0, 200.0
 # Tuning: blocks are of one size if their last one then differs by at most this share.
 _UNEVEN = 0.05
+# A limit: the ways in which k steps may be divided among kinds of steps.
+_MOST_WAYS = 128
+# Tuning: powers of a mean have larger tails, so that this share of the tails is cut.
+_MEANS = 1000
 # Tuning: where sums and single steps reveal the same but for this share of the mean
 # loss, sums are taken, as their law has a closed form.
 _NEGLIGIBLE = 1e-3
@@ -405,6 +412,198 @@ class ScheduledAllocation(Mechanism):
             either.largest_loss,
             gaussian_precision=either.gaussian_precision,
             tail=either.tail,
+        )
+
+
+def allocate_several(
+    numbers: Mapping[Mechanism, int], num_selected: int, num_steps: int
+) -> Mechanism | None:
+    """Returns k-out-of-t allocation over steps that differ or never ran, k > 1.
+
+    None if a step has no privacy.
+    """
+    never = num_steps - sum(numbers.values())
+    counts = collections.Counter(numbers)
+    counts[compositions.NO_OP] += never
+    kinds = tuple((kind, count) for kind, count in counts.items() if count)
+    if len(kinds) == 1:
+        return allocate(kinds[0][0], num_selected, num_steps)
+    if num_selected == num_steps:
+        return compositions.compose(dict(kinds))
+    if any(kind.revealed for kind, _ in kinds):
+        return None
+    return SeveralOfSchedule(kinds, num_selected)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeveralOfSchedule(Mechanism):
+    """k-out-of-t allocation over steps of several kinds, 1 < k < t.
+
+    Attributes:
+        items: The kinds of steps, with counts, which sum to t.
+        num_selected: The number of steps in which a record takes part, k.
+    """
+
+    items: tuple[tuple[Mechanism, int], ...]
+    num_selected: int
+
+    def _ways(self) -> list[tuple[tuple[int, ...], float]]:
+        """Returns how many of the k steps may be of each kind, with probabilities.
+
+        The list is empty if there are too many ways.
+        """
+        counts = [count for _, count in self.items]
+        most = [min(count, self.num_selected) + 1 for count in counts]
+        if math.prod(most[:-1]) > _MOST_WAYS:
+            return []
+        ranges = (range(min(count, self.num_selected) + 1) for count in counts[:-1])
+        found = []
+        for some in itertools.product(*ranges):
+            last = self.num_selected - sum(some)
+            if 0 <= last <= counts[-1]:
+                numbers = (*some, last)
+                sets = math.prod(map(math.comb, counts, numbers))
+                every = math.comb(sum(counts), self.num_selected)
+                found.append((numbers, sets / every))
+        return [each for each in found if each[1] > 0]
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        steps = sum(count for _, count in self.items)
+        each = [_pairs_of_step(kind, bound, accuracy, steps) for kind, _ in self.items]
+
+        def kinds(direction: Direction) -> list[unlike_steps.Kind]:
+            return [
+                unlike_steps.Kind(pairs.of(direction), count)
+                for pairs, (_, count) in zip(each, self.items, strict=True)
+            ]
+
+        ways = self._ways()
+        if bound is Bound.LOWER:
+            if not ways:
+                return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+            remove, add = (
+                unlike_steps.lower_pair(
+                    kinds(direction),
+                    self.num_selected,
+                    ways,
+                    direction,
+                    tail_mass=accuracy.tail_mass,
+                )
+                for direction in Direction
+            )
+            return DirectedPairs(remove, add)
+        known = [self._shrunk().pairs(Bound.UPPER, accuracy)]
+        if ways:
+            known.append(self._released(ways, accuracy))
+        one = allocate_to_schedule(dict(self.items), steps)
+        remove = unlike_steps.upper_pair(
+            kinds(Direction.REMOVE),
+            self.num_selected,
+            one.pairs(Bound.UPPER, accuracy.shared(_MEANS)).remove,
+            [pairs.remove for pairs in known],
+            tail_mass=accuracy.tail_mass,
+        )
+        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
+        add = dominating_pair.dual(profile_pairs.least(added))
+        return DirectedPairs.same(profile_pairs.joined(remove, add))
+
+    def _released(
+        self, ways: Sequence[tuple[tuple[int, ...], float]], accuracy: Accuracy
+    ) -> DirectedPairs:
+        """Returns upper pairs if the number of steps of each kind were released.
+
+        Given these numbers, a record is in a uniformly random set of steps of each
+        kind, which is bounded by blocks of one draw.
+        """
+        parts = []
+        for numbers, _ in ways:
+            counts: collections.Counter[Mechanism] = collections.Counter()
+            for (kind, count), number in zip(self.items, numbers, strict=True):
+                if number:
+                    found = allocate(kind, number, count)
+                    if isinstance(found, RandomAllocation):
+                        found = found.blocks()
+                    counts[found] += 1
+            parts.append(compositions.compose(counts).pairs(Bound.UPPER, accuracy))
+        weights = [weight for _, weight in ways]
+        return DirectedPairs.combined(
+            parts, lambda pairs: dominating_pair.mixture(pairs, weights)
+        )
+
+    def _shrunk(self) -> Mechanism:
+        """Returns allocations with smaller losses, a bound if a record is added.
+
+        The ratio of v of the n steps of a kind is log-concave in v, and 1 for v = 0. So
+        that of k of the t steps, a mean over v, is at least the product over the kinds
+        of that of m of the n steps, m = min(k, n), to the power k n / (t m).
+
+        Source:
+            docs/mathematics.md, "Steps that differ".
+        """
+        total = sum(count for _, count in self.items)
+        found: collections.Counter[Mechanism] = collections.Counter()
+        for kind, count in self.items:
+            if kind != compositions.NO_OP:
+                most = min(self.num_selected, count)
+                share = self.num_selected * count / (total * most)
+                found[_Shrunk(allocate(kind, most, count), floats.raised(share))] += 1
+        return compositions.compose(found)
+
+    def basis(self, bound: Bound) -> str:
+        steps = dict.fromkeys(part.basis(bound) for part, _ in self.items)
+        kinds = " and ".join(steps)
+        if bound is Bound.UPPER:
+            return (
+                "the smaller of a bound by counts and of a power of the mean of the "
+                f"steps' likelihood ratios, each step by {kinds}"
+            )
+        return f"a sum of scores, one for each step, by {kinds}"
+
+    def claims(self) -> interface.Claims:
+        either = interface.claims_of_either(
+            [interface.claims_of({kind: self.num_selected}) for kind, _ in self.items]
+        )
+        return interface.Claims(
+            either.largest_loss,
+            gaussian_precision=either.gaussian_precision,
+            tail=either.tail,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shrunk(Mechanism):
+    """A mechanism whose losses are multiplied by a share, if a record is added.
+
+    Nothing is known if a record is removed.
+
+    Attributes:
+        inner: The mechanism.
+        share: The share, at most 1 but for rounding.
+    """
+
+    inner: Mechanism
+    share: float
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        trivial = dominating_pair.trivial_pair(bound)
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(trivial)
+        pair = dominating_pair.dual(
+            interface.pairs_of_part(self.inner, bound, accuracy).add
+        )
+        losses = np.log(pair.ratios)
+        # A smaller loss of an output with a negative loss is no upper bound.
+        losses = np.where(losses > 0, self.share, self.share * (1 - _ROUNDING)) * losses
+        error = _ROUNDING * (1 + float(np.abs(losses).max(initial=0.0)))
+        hinges = Hinges(
+            np.exp(losses),
+            pair.p_masses * np.exp(-losses),
+            infinity_mass=pair.infinity_mass,
+            mass_error=pair.mass_error + pair.ratio_error + error,
+            ratio_error=pair.ratio_error + error,
+        )
+        return DirectedPairs(
+            trivial, dominating_pair.dual(profile_pairs.least([hinges]))
         )
 
 

@@ -38,6 +38,11 @@ POISSON_SAMPLES = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
 GROUP_ON_SAMPLE = (
     "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside of it."
 )
+SEVERAL_OF_SCHEDULE = (
+    "`ScheduledAllocationEvent` with num_selected above 1 needs steps of few kinds, "
+    "all of which have noise: use fewer kinds, or num_selected=1 for each part of the "
+    "schedule."
+)
 _MOST_DRAWS = 100_000
 
 
@@ -268,9 +273,14 @@ def scheduled_allocation(
         counts[reader.sampled(inner)] += fields.positive_integer("counts", count)
     event_reader.check_distinct(len(counts))
     run = counts.total()
-    steps = fields.number_of_steps(event.num_steps)
+    selected, steps = fields.steps(event.num_selected, event.num_steps)
     if run > steps:
         raise ValueError(
             f"counts must sum to at most num_steps. Found {run} of {steps}."
         )
-    return allocated.allocate_to_schedule(counts, steps)
+    if selected == 1:
+        return allocated.allocate_to_schedule(counts, steps)
+    found = allocated.allocate_several(counts, selected, steps)
+    if found is None:
+        raise event_reader.UnsupportedError(event, SEVERAL_OF_SCHEDULE)
+    return found

@@ -130,7 +130,7 @@ def _allocation(event: Any) -> Mechanism:
 def _schedule(event: Any) -> Mechanism:
     counts = map(int, event.counts)
     parts = [(mechanism_of(e), n) for e, n in zip(event.events, counts, strict=True)]
-    return mechanisms.Allocated(parts, 1, int(event.num_steps))
+    return mechanisms.Allocated(parts, int(event.num_selected), int(event.num_steps))
 
 
 def _correlated(

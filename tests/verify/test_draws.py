@@ -202,6 +202,7 @@ ALLOCATIONS = [
     (ext.RandomAllocationEvent(SAMPLE, 3, 4), 1),
     (ext.ScheduledAllocationEvent([GAUSSIAN, LAPLACE], [2, 1], 5), 1),
     (ext.ScheduledAllocationEvent([GAUSSIAN, LAPLACE], [2, 1], 5), 2),
+    (ext.ScheduledAllocationEvent([GAUSSIAN, LAPLACE], [2, 1], 5, 2), 1),
 ]
 
 
