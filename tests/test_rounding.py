@@ -35,13 +35,13 @@ from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.correlated.chains import state_moves
-from dp_accounting_ext.correlated.runs import min_sep_sampling
 from dp_accounting_ext.correlated.sampling import bets
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
@@ -651,7 +651,8 @@ def shifts_of_projections():
 def counts_of_steps():
     """Steps one apart: a binomial law."""
     steps, rate = 90, Fraction(0.37)
-    found = min_sep_sampling._counts(np.ones(1), float(rate), 1, steps)
+    schedule = schedules.MinSep(steps, float(rate), 1, warm_start=False)
+    found, _ = schedule.numbers(steps)
     allowed = 8 * (steps + 1 + found.size) * float(U)
     for n, mass in enumerate(found.tolist()):
         truth = math.comb(steps, n) * rate**n * (1 - rate) ** (steps - n)

@@ -88,8 +88,8 @@ class MatrixAllocationEvent(dp_event.DpEvent):
             TypeError, ValueError: If decays and scales are not equally many numbers,
                 if a decay is not in [0, 1], or if there are too many steps.
         """
-        bins, epochs = strategies.bins(num_bins, num_epochs)
-        column = strategies.buffered_toeplitz(decays, scales, bins * epochs)
+        _, steps = strategies.bins(num_bins, num_epochs)
+        column = strategies.buffered_toeplitz(decays, scales, steps)
         return cls(column, noise_multiplier, num_bins, num_epochs)
 
 

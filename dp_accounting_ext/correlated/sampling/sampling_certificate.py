@@ -20,10 +20,11 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.correlated import bins
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.correlated import readings
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import matrix_allocation
 from dp_accounting_ext.correlated.sampling import bets
 from dp_accounting_ext.correlated.sampling import moment_tilts
 from dp_accounting_ext.correlated.sampling import poisson_tilts
@@ -156,15 +157,47 @@ def certify_by_sampling(
 
 def _source(event: Any) -> bets.Source:
     """Returns the mixture from which samples of an event are drawn."""
-    if not isinstance(event, events.PoissonMatrixEvent):
-        return moment_tilts.Means(_checked_gram(_gram(event)))
-    strategy, noise, rate, steps = readings.poisson_matrix_fields(event)
+    if isinstance(event, dp_event.RandomAllocationEvent):
+        return moment_tilts.Means(_checked_gram(_gram_of_sets(event)))
+    if not isinstance(
+        event,
+        events.MatrixAllocationEvent
+        | events.PoissonMatrixEvent
+        | events.SelectedStepsMatrixEvent,
+    ):
+        raise TypeError(
+            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, a "
+            "SelectedStepsMatrixEvent, or a RandomAllocationEvent of Gaussian noise. "
+            f"Found a {type(event).__name__}. "
+            "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
+        )
+    strategy, noise, schedule = readings.checked(event)
+    if not noise:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+    if isinstance(schedule, schedules.CyclicPoisson):
+        return _poisson_draws(strategy, noise, schedule)
+    if isinstance(schedule, schedules.BallsInBins):
+        run = bins.Bins(strategy, noise, schedule.num_bins, schedule.num_steps)
+        return moment_tilts.Means(_checked_gram(run.gram(Bound.UPPER)))
+    assert isinstance(schedule, schedules.SelectedSteps)
+    holds = _sets(schedule.num_selected, schedule.epoch_steps, schedule.num_epochs)
+    # In one epoch of as many bins as steps, a bin is a step.
+    run = bins.Bins(strategy, noise, schedule.num_steps, schedule.num_steps)
+    products, error = run.products()
+    gram = np.asarray(holds @ (products * (1 + 3 * error)) @ holds.T)
+    return moment_tilts.Means(_checked_gram(gram))
+
+
+def _poisson_draws(
+    strategy: strategies.Strategy, noise: float, schedule: schedules.CyclicPoisson
+) -> poisson_tilts.Draws:
+    """Returns the source of samples of a run with Poisson samples."""
+    rate, steps = schedule.sampling_probability, schedule.num_steps
     if not 0 < rate < 1:
         raise ValueError(
             "sampling_probability must be in (0, 1) to be certified by sampling. "
             f"Found {rate:g}."
         )
-    _check_noise(noise)
     source = poisson_tilts.Draws.of_strategy(strategy, noise, rate, steps)
     if source.most_copies < 2:
         raise ValueError(
@@ -174,25 +207,6 @@ def _source(event: Any) -> bets.Source:
             "PLDAccountant.get_epsilon_bounds takes any."
         )
     return source
-
-
-def _gram(event: Any) -> FloatArray:
-    """Returns the inner products of the possible means of the outputs."""
-    if isinstance(event, dp_event.RandomAllocationEvent):
-        return _gram_of_sets(event)
-    if isinstance(event, events.SelectedStepsMatrixEvent):
-        return _gram_of_selected_steps(event)
-    if not isinstance(event, events.MatrixAllocationEvent):
-        raise TypeError(
-            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, a "
-            "SelectedStepsMatrixEvent, or a RandomAllocationEvent of Gaussian noise. "
-            f"Found a {type(event).__name__}. "
-            "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
-        )
-    strategy, noise, bins, epochs = readings.matrix_fields(event)
-    _check_noise(noise)
-    run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
-    return run.gram(Bound.UPPER)
 
 
 def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
@@ -210,22 +224,6 @@ def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
         )
     holds = _sets(event.num_selected, event.num_steps, 1)
     return np.asarray(holds @ holds.T / noise**2)
-
-
-def _gram_of_selected_steps(event: events.SelectedStepsMatrixEvent) -> FloatArray:
-    """Returns the inner products of the sums of columns of all sets of steps."""
-    strategy, noise, *numbers = readings.selected_steps_matrix_fields(event)
-    _check_noise(noise)
-    holds = _sets(*numbers)
-    # In one epoch of as many bins as steps, a bin is a step.
-    run = matrix_allocation.MatrixAllocation(strategy, noise, holds.shape[1], 1)
-    products, error = run.products()
-    return np.asarray(holds @ (products * (1 + 3 * error)) @ holds.T)
-
-
-def _check_noise(noise_multiplier: float) -> None:
-    if not noise_multiplier:
-        raise ValueError("noise_multiplier must be positive. Found 0.")
 
 
 def _sets(num_selected: int, num_steps: int, num_epochs: int) -> FloatArray:
