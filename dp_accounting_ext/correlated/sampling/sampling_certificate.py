@@ -337,7 +337,7 @@ def _certified(
     aim = bets.Aim(delta, relative_width, logs)
     plan = bets.planned(source, aim, pilot)
     bets.check_budget(aim, plan, most_seconds)
-    samples = source.draw(plan.moment, plan.samples, main, plan.crossing)
+    samples = source.draw(plan.moment, plan.samples, main)
     lower, upper = bets.bracket(samples, aim, plan)
     return SampledBounds(
         lower=lower,
