@@ -133,9 +133,8 @@ class Bins(interface.Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         gram = self.gram(bound)
         if bound is Bound.UPPER:
-            orders = chain_fits.ORDERS_OF_RUN if self.is_cut else (chain_fits.ORDER,)
-            chains = chain_fits.of_bins(gram, orders)
-            return gauss_markov.of_bins(chains, tail_mass=accuracy.tail_mass)
+            chain = chain_fits.of_bins(gram)
+            return gauss_markov.of_bins(chain, tail_mass=accuracy.tail_mass)
         delta = min(math.pow(accuracy.delta, _LIKELY), _MOST_LIKELY)
         plain = interface.pairs_of_part(independent_bins(gram, bound), bound, accuracy)
         _, error = self.products()

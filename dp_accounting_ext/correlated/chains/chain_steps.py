@@ -221,6 +221,7 @@ class Addition:
 
     Attributes:
         rows: The states.
+        used: The places of the sum before the addition.
         matrix: The matrix from the masses before the addition to those after it. Each
             vector has the masses of all places for the first state, then those for the
             second state, and so on.
@@ -230,14 +231,21 @@ class Addition:
     """
 
     rows: slice
+    used: slice
     matrix: sparse.csr_matrix
     most_terms: int
     lost: FloatArray
 
     @classmethod
-    def of(cls, grids: Grids, rows: slice, decay: float) -> "Addition":
-        """Returns what a step adds in the given states, to a sum times `decay`."""
+    def of(
+        cls, grids: Grids, rows: slice, decay: float, used: slice = slice(None)
+    ) -> "Addition":
+        """Returns what a step adds in some states to sums at some places times `decay`.
+
+        It takes longer to make than to apply, and much memory.
+        """
         places, ratios = grids.places, grids.ratios[rows]
+        before = decay * places[used]
         cells = np.diff(places)
         half = (grids.chain.length + 1) // 2
         even = float(cells.max(where=places[1:] <= half, initial=0.0))
@@ -246,25 +254,26 @@ class Addition:
         )
         size, count = ratios.size, places.size
         steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
-        totals = decay * places[:, np.newaxis] + steps
+        totals = before[:, np.newaxis] + steps
         low, share = _cells(places, np.minimum(totals, places[-1]))
         # The columns are the lower ends of the cells for each factor, and the upper.
         low = low + np.arange(0, size * count, count)[:, np.newaxis, np.newaxis]
         goals = np.concatenate([low, low + 1], axis=2, dtype=np.int32)
         upper = probabilities * share
         shares = np.concatenate([probabilities - upper, upper], axis=2)
-        starts = np.arange(size * count + 1, dtype=np.int32) * goals.shape[2]
+        given = size * before.size
+        starts = np.arange(given + 1, dtype=np.int32) * goals.shape[2]
         columns = shares.ravel(), goals.ravel(), starts
-        matrix = sparse.csc_matrix(columns, shape=(size * count,) * 2).tocsr()
+        matrix = sparse.csc_matrix(columns, shape=(size * count, given)).tocsr()
         most_terms = int(np.diff(matrix.indptr).max())
         matrix.sum_duplicates()
-        lost = np.empty((size, count))
+        lost = np.empty((size, before.size))
         lost[:] = grids.lost_factor * ratios[:, np.newaxis]
         for row, ratio in zip(lost, ratios.tolist(), strict=True):
-            first = np.searchsorted(places, places[-1] - ratio * factors.max())
-            above = decay * places[first:, np.newaxis] + ratio * factors - places[-1]
+            first = np.searchsorted(before, places[-1] - ratio * factors.max())
+            above = before[first:, np.newaxis] + ratio * factors - places[-1]
             row[first:] += np.maximum(above, 0.0) @ probabilities
-        return cls(rows, matrix, most_terms, lost)
+        return cls(rows, used, matrix, most_terms, lost)
 
     def apply(self, masses: FloatArray, out: FloatArray) -> FloatArray:
         """Writes the masses after the addition, and returns the lost part of the mean.
@@ -273,8 +282,8 @@ class Addition:
             masses: (n, l) The masses of states and places before the addition.
             out: The array that the masses after it are written to.
         """
-        given = masses[self.rows]
-        out[self.rows] = (self.matrix @ given.ravel()).reshape(given.shape)
+        given = masses[self.rows, self.used]
+        out[self.rows] = (self.matrix @ given.ravel()).reshape(out[self.rows].shape)
         return np.asarray((given * self.lost).sum(axis=1))
 
 

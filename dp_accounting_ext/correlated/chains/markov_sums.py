@@ -37,6 +37,8 @@ Grids = markov_chain.Grids
 # Certified: a bound on the relative rounding error of sums of thousands of masses.
 _CHECKED = 1e-11
 
+# Tuning: for up to so many steps, additions are made anew for each step.
+_FEW = 3
 # Masses are scaled by this power of two before two small ones are multiplied.
 _SCALE = 2.0**500
 
@@ -160,10 +162,26 @@ def _sides(
     rows = grids.likely_rows(float(variances[0]))
     nothing = np.zeros((count, grids.places.size))
     nothing[:, 0] = 1.0
-    blocks = range(0, count, markov_chain.ROWS)
-    ends = [slice(start, min(start + markov_chain.ROWS, count)) for start in blocks]
-    additions = [chain_steps.Addition.of(grids, block, decay) for block in ends]
-    most_terms = max(each.most_terms for each in additions)
+    starts = range(0, count, markov_chain.ROWS)
+    blocks = [slice(start, min(start + markov_chain.ROWS, count)) for start in starts]
+    kept: list[chain_steps.Addition] = []
+    if variances.size > _FEW:
+        kept = [chain_steps.Addition.of(grids, block, decay) for block in blocks]
+        most_terms = max(each.most_terms for each in kept)
+    else:
+        most_terms = 2 * (grids.factors.size + 1) * grids.places.size
+
+    def additions(side: _Side) -> Iterator[chain_steps.Addition]:
+        """Yields those for the states and places of a side."""
+        occupied = np.flatnonzero(side.masses.any(axis=0))
+        used = slice(int(occupied[0]), int(occupied[-1]) + 1)
+        for number, block in enumerate(blocks):
+            if block.start < side.rows.stop and side.rows.start < block.stop:
+                if kept and used.stop > 1:
+                    yield kept[number]
+                else:
+                    yield chain_steps.Addition.of(grids, block, decay, used)
+
     error = (count + most_terms + 16) * floats.UNIT_ROUNDOFF
     error += 2 * chain_steps.QUADRATURE_ERROR
     none = np.zeros(count)
@@ -177,7 +195,7 @@ def _sides(
                 rows = grids.likely_rows(inner)
                 moves = chain_steps.moves_outward(grids, rows, inner, side.rows, outer)
             without = _moved(rows, moves, side, steps)
-        side = _added(grids, additions, without)
+        side = _added(grids, additions(without), without)
         side, outer = _without_small(grids, side, inner), inner
         yield without, side
 
@@ -282,23 +300,19 @@ def _both(
 
 
 def _added(
-    grids: Grids, additions: Sequence[chain_steps.Addition], side: _Side
+    grids: Grids, additions: Iterator[chain_steps.Addition], side: _Side
 ) -> _Side:
     """Returns a side whose sum also contains the step of the given state.
 
     Args:
         grids: The chain with its grids.
-        additions: What a step adds, for all states.
+        additions: What a step adds, for the states that are given.
         side: The side without this step.
     """
     lost_mean = side.lost_mean + floats.raised(1.0) * grids.ratios * side.lost_mass
     masses = np.zeros_like(side.masses)
     for addition in additions:
-        if (
-            addition.rows.start < side.rows.stop
-            and side.rows.start < addition.rows.stop
-        ):
-            lost_mean[addition.rows] += addition.apply(side.masses, masses)
+        lost_mean[addition.rows] += addition.apply(side.masses, masses)
     return side._replace(masses=masses, lost_mean=lost_mean)
 
 
