@@ -24,6 +24,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -133,8 +134,11 @@ class Bins(interface.Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         gram = self.gram(bound)
         if bound is Bound.UPPER:
-            chain = chain_fits.of_bins(gram)
-            return gauss_markov.of_bins(chain, tail_mass=accuracy.tail_mass)
+            orders = chain_fits.ORDERS_OF_RUN if self.is_cut else (chain_fits.ORDER,)
+            chains = dict.fromkeys(chain_fits.of_bins(gram, each) for each in orders)
+            return profile_pairs.minimum(
+                [gauss_markov.of_bins(chain, accuracy.tail_mass) for chain in chains]
+            )
         delta = min(math.pow(accuracy.delta, _LIKELY), _MOST_LIKELY)
         plain = interface.pairs_of_part(independent_bins(gram, bound), bound, accuracy)
         _, error = self.products()

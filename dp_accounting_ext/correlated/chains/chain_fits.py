@@ -47,9 +47,9 @@ _KNOTS, _PRICE = 32, 1e-6
 _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
 # Tuning: chains are compared by moments in which the exponents are multiplied by this.
-# With a second chain, for 4, ε was up to 0.9 % lower, in four of 22 runs, in twice the
-# time.
-ORDER = 2.0
+# One run of bins has a second chain, in twice the time: without it ε was more than 1 %
+# higher in one of twenty runs, and up to 2 %.
+ORDER, ORDERS_OF_RUN = 2.0, (2.0, 4.0)
 # Certified: half of what `floats.raised` adds to the diagonal.
 _RAISED = 5e-10
 # Certified: if the ends of a line have an excess e, all bins have one of at least this,
@@ -184,7 +184,7 @@ class Window:
         return found
 
 
-def of_bins(gram: FloatArray) -> Chain:
+def of_bins(gram: FloatArray, order: float) -> Chain:
     """Returns the chain above the mean of b ratios that has about the least moment.
 
     A window is l neighboring bins on the circle of all bins. The mean of the ratios
@@ -193,15 +193,16 @@ def of_bins(gram: FloatArray) -> Chain:
 
     Args:
         gram: (b, b) The Gram matrix of the bins, rounded up, at least 0.
+        order: The number by which exponents are multiplied in the moment.
     """
     largest = float(gram.diagonal().max())
     # The least entry may be taken out of all entries as B.
     least = min(float(gram.min()), _MOST_SHARED * largest)
     best, most, common = None, math.inf, 0.0
     for shared in {0.0, least}:
-        more, rest = math.expm1(min(ORDER * shared, 300.0)), gram - shared
+        more, rest = math.expm1(min(order * shared, 300.0)), gram - shared
         for window in _windows(rest):
-            line = _line_above(window, float(rest.diagonal().max()))
+            line = _line_above(window, order, float(rest.diagonal().max()))
             whole = math.inf if line is None else line.cost + more * (1 + line.cost)
             if whole < most:
                 best, most, common = line, whole, shared
@@ -258,6 +259,7 @@ class _Line:
 
     Attributes:
         window: The window.
+        order: The number by which exponents are multiplied in the moment.
         variance: The largest entry v of the Gram matrix.
         correlation: r.
         share: A.
@@ -267,6 +269,7 @@ class _Line:
     """
 
     window: Window
+    order: float
     variance: float
     correlation: float
     share: float
@@ -277,17 +280,18 @@ class _Line:
     def of(
         cls,
         window: Window,
+        order: float,
         variance: float,
         correlation: float,
         share: float,
         gap: FloatArray,
     ) -> "_Line":
         """Returns the chain with its moment."""
-        power = ORDER * variance
+        power = order * variance
         between = _between_bins(window, power, correlation, np.array([share]))
         whole = np.maximum(1 + highest_of_symbol(gap[np.newaxis]), share)
         cost = float((between + grown(power * whole))[0]) / window.length
-        return cls(window, variance, correlation, share, gap, cost)
+        return cls(window, order, variance, correlation, share, gap, cost)
 
     def chain(self) -> Chain:
         """Returns the chain, rounded up, after a check that it is above the window.
@@ -325,7 +329,7 @@ def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
     return np.arange(1.0, near.size + 1), near
 
 
-def _line_above(window: Window, variance: float) -> _Line | None:
+def _line_above(window: Window, order: float, variance: float) -> _Line | None:
     """Returns the chain above a window with the least moment, or None.
 
     Where the chain exceeds the window, N is a part of the surplus. R is the rest of the
@@ -341,11 +345,11 @@ def _line_above(window: Window, variance: float) -> _Line | None:
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
-        between = _between_bins(window, ORDER * variance, correlation, shares)
+        between = _between_bins(window, order * variance, correlation, shares)
         for known in sorted({window.furthest * number // 2 for number in _KNOWN}):
             symbols = without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
-            costs = between + grown(ORDER * variance * wholes)
+            costs = between + grown(order * variance * wholes)
             least = int(costs.argmin())
             found = float(costs[least]), correlation, float(shares[least]), known
             best = min(best, found)
@@ -363,7 +367,7 @@ def _line_above(window: Window, variance: float) -> _Line | None:
     if cost == math.inf:
         return None
     gap = without_surplus(near - share * correlation**distances, known)
-    return _Line.of(window, variance, correlation, share, gap)
+    return _Line.of(window, order, variance, correlation, share, gap)
 
 
 def _refined(line: _Line) -> _Line:
@@ -392,7 +396,8 @@ def _refined(line: _Line) -> _Line:
         if found.x is None:
             return None
         gap = gap + basis @ np.maximum(found.x[:-1], 0.0)
-        return _Line.of(line.window, line.variance, correlation, share, gap)
+        of_line = line.window, line.order, line.variance
+        return _Line.of(*of_line, correlation, share, gap)
 
     best = line
     for step in _REFINEMENTS:

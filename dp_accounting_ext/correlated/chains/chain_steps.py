@@ -225,14 +225,14 @@ class Addition:
         matrix: The matrix from the masses before the addition to those after it. Each
             vector has the masses of all places for the first state, then those for the
             second state, and so on.
-        most_terms: The largest number of products that sum to one mass.
+        most_terms: A bound on the number of products that sum to one mass.
         lost: (n, l) The part of the sum's mean that the addition loses at each state
             and place: sums above the highest place, and what the factor's mean lacks.
     """
 
     rows: slice
     used: slice
-    matrix: sparse.csr_matrix
+    matrix: sparse.csc_matrix | sparse.csr_matrix
     most_terms: int
     lost: FloatArray
 
@@ -264,16 +264,21 @@ class Addition:
         given = size * before.size
         starts = np.arange(given + 1, dtype=np.int32) * goals.shape[2]
         columns = shares.ravel(), goals.ravel(), starts
-        matrix = sparse.csc_matrix(columns, shape=(size * count, given)).tocsr()
-        most_terms = int(np.diff(matrix.indptr).max())
-        matrix.sum_duplicates()
+        matrix = sparse.csc_matrix(columns, shape=(size * count, given))
         lost = np.empty((size, before.size))
         lost[:] = grids.lost_factor * ratios[:, np.newaxis]
         for row, ratio in zip(lost, ratios.tolist(), strict=True):
             first = np.searchsorted(before, places[-1] - ratio * factors.max())
             above = before[first:, np.newaxis] + ratio * factors - places[-1]
             row[first:] += np.maximum(above, 0.0) @ probabilities
-        return cls(rows, used, matrix, most_terms, lost)
+        return cls(rows, used, matrix, goals.shape[2] * before.size, lost)
+
+    def for_many_steps(self) -> "Addition":
+        """Returns the same addition, by a matrix that takes less time to apply."""
+        matrix = self.matrix.tocsr()
+        most_terms = int(np.diff(matrix.indptr).max())
+        matrix.sum_duplicates()
+        return dataclasses.replace(self, matrix=matrix, most_terms=most_terms)
 
     def apply(self, masses: FloatArray, out: FloatArray) -> FloatArray:
         """Writes the masses after the addition, and returns the lost part of the mean.

@@ -34,7 +34,7 @@ DirectedPairs = dominating_pair.DirectedPairs
 _TRIVIAL = DirectedPairs.same(dominating_pair.trivial_pair(Bound.UPPER))
 
 
-def of_bins(chain: chain_fits.Chain, *, tail_mass: float) -> DirectedPairs:
+def of_bins(chain: chain_fits.Chain, tail_mass: float) -> DirectedPairs:
     """Returns pairs that dominate the mean of the ratios of all steps of a chain.
 
     Args:

@@ -166,7 +166,8 @@ def _sides(
     blocks = [slice(start, min(start + markov_chain.ROWS, count)) for start in starts]
     kept: list[chain_steps.Addition] = []
     if variances.size > _FEW:
-        kept = [chain_steps.Addition.of(grids, block, decay) for block in blocks]
+        made = (chain_steps.Addition.of(grids, block, decay) for block in blocks)
+        kept = [addition.for_many_steps() for addition in made]
         most_terms = max(each.most_terms for each in kept)
     else:
         most_terms = 2 * (grids.factors.size + 1) * grids.places.size

@@ -24,7 +24,7 @@ from dp_accounting_ext.correlated.chains import markov_sums
 def test_few_bins_against_quadrature(gram):
     """The chain without a cut is near the truth, and never below it."""
     whole = chain_fits.Chain(max(map(max, gram)), 0.999, 0.61, (1.0,) * len(gram))
-    for chain in (chain_fits.of_bins(np.array(gram)), whole):
+    for chain in (chain_fits.of_bins(np.array(gram), 2.0), whole):
         pairs = gauss_markov.of_bins(chain, tail_mass=1e-14)
         for direction in Direction:
             for epsilon in (0.0, 0.3, 1.0, 2.0):
