@@ -17,7 +17,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import sums
 
 Grids = markov_chain.Grids
 
@@ -246,12 +245,7 @@ class Addition:
         """
         places, ratios = grids.places, grids.ratios[rows]
         before = decay * places[used]
-        cells = np.diff(places)
-        half = (grids.chain.length + 1) // 2
-        even = float(cells.max(where=places[1:] <= half, initial=0.0))
-        factors, probabilities = _thinned(
-            grids, grids.factor_gap * even / float(ratios[-1])
-        )
+        factors, probabilities = _with_zero(grids.factors, grids.probabilities)
         size, count = ratios.size, places.size
         steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
         totals = before[:, np.newaxis] + steps
@@ -298,33 +292,6 @@ def _with_zero(
     """Returns the values of W with 0, and their probabilities."""
     rest = max(1 - float(probabilities.sum()), 0.0)
     return np.append(factors, 0.0), np.append(probabilities, rest)
-
-
-def _thinned(grids: Grids, gap: float) -> tuple[FloatArray, FloatArray]:
-    """Returns factors that are a gap apart, or a factor of two, and the probabilities.
-
-    The factors that are left out are split between their neighbors. Small sums decide
-    in the direction ADD, so that small factors are kept where they are a factor of two
-    apart: otherwise most of their mass would go to the smallest one. The last factor is
-    zero.
-    """
-    factors, probabilities = grids.factors, grids.probabilities
-    kept, last = [0], float(factors[0])
-    for index, factor in enumerate(factors.tolist()):
-        if factor >= last + min(gap, last) and index:
-            kept.append(index)
-            last = factor
-    if kept[-1] != factors.size - 1:
-        kept.append(factors.size - 1)
-    if len(kept) == factors.size:
-        return _with_zero(factors, probabilities)
-    few = factors[kept]
-    low = np.clip(np.searchsorted(few, factors, side="right") - 1, 0, few.size - 2)
-    share = (factors - few[low]) / (few[low + 1] - few[low])
-    share = np.clip(share, 0.0, 1.0)
-    found = sums.gather_quickly(low, probabilities * (1 - share), few.size)
-    found += sums.gather_quickly(low + 1, probabilities * share, few.size)
-    return _with_zero(few, found)
 
 
 def scaled(

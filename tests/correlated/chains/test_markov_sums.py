@@ -127,23 +127,6 @@ def test_most_to_come_is_no_less_than_any_mean():
     assert bounds[-1] < 1.1 * GRIDS.ratios[-1]
 
 
-def test_fewer_factors_have_the_mean_of_all():
-    """Where they fall into one cell of sums they are split between neighbors."""
-    factors = np.geomspace(0.5, 2.0, 200)
-    chances = np.full(200, 1 / 200)
-    grids = grids_of(
-        3,
-        factors=factors / factors.mean(),
-        probabilities=chances,
-        factor_gap=1.0,
-        places=np.concatenate([np.arange(0, 3.0, 0.1), np.geomspace(3.0, 3e3, 600)]),
-    )
-    law = markov_sums.upper_sum(grids)
-    # Split states raise the mean by no more than `drift`.
-    assert law.masses @ law.places + law.lost_mean >= 3 - 1e-6
-    assert law.masses @ law.places <= 3 * math.exp(grids.drift) + 1e-6
-
-
 @pytest.mark.parametrize("length", [1, 2, 5, 6])
 @pytest.mark.parametrize("excess", [0.0, 0.4])
 def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
