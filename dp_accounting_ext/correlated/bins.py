@@ -23,7 +23,6 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = interface.Accuracy
@@ -51,33 +50,6 @@ def allocate(
     """Returns a run in which each record draws a bin, as simply as possible."""
     run = Bins(strategy, noise_multiplier, num_bins, num_steps)
     return known_bounds.between(run.side(Bound.LOWER), run.side(Bound.UPPER))
-
-
-def in_windows(
-    strategy: Strategy,
-    noise_multiplier: float,
-    window: int,
-    num_cycles: int,
-    sampling_probability: float,
-) -> interface.Mechanism:
-    """Returns a run with fresh windows, as simply as possible.
-
-    Args:
-        strategy: The strategy, a Toeplitz matrix.
-        noise_multiplier: The noise multiplier, σ.
-        window: The number of steps of a window.
-        num_cycles: The number of cycles that are composed.
-        sampling_probability: The sampling probability, q.
-
-    Source:
-        docs/matrix.md, "Fresh windows".
-    """
-    run = Bins(strategy, noise_multiplier, window, window, is_cut=False)
-    below, above = (
-        subsampled.on_poisson_sample(sampling_probability, run.side(bound))
-        for bound in (Bound.LOWER, Bound.UPPER)
-    )
-    return compositions.compose({known_bounds.between(below, above): num_cycles})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,12 +60,15 @@ class FreshWindows(runs.Schedule):
     sampling_probability: float
 
     def mechanism(self, strategy: Strategy, noise_multiplier: float) -> Mechanism:
-        return bins.in_windows(
-            strategy,
-            noise_multiplier,
-            self.window,
-            self.num_cycles,
-            self.sampling_probability,
+        run = bins.Bins(
+            strategy, noise_multiplier, self.window, self.window, is_cut=False
+        )
+        below, above = (
+            subsampled.on_poisson_sample(self.sampling_probability, run.side(bound))
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        return compositions.compose(
+            {known_bounds.between(below, above): self.num_cycles}
         )
 
 
