@@ -35,13 +35,13 @@ from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.correlated.chains import chain_steps
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import projected
-from dp_accounting_ext.correlated.chains import state_moves
-from dp_accounting_ext.correlated.runs import min_sep_sampling
 from dp_accounting_ext.correlated.sampling import bets
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
@@ -479,14 +479,14 @@ def moves_of_chains():
     def call(strike):
         return mpmath.npdf(strike) - strike * mpmath.ncdf(-strike)
 
-    for cell in (state_moves.LARGEST_CELL, state_moves.NARROW_CELL):
+    for cell in (chain_steps.LARGEST_CELL, chain_steps.NARROW_CELL):
         count = round(10 / cell)
         states = np.arange(-float(count), count + 1) * cell
-        found = state_moves.hats(states, np.zeros(1), 1.0, raised=False)[0]
+        found = chain_steps.hats(states, np.zeros(1), 1.0, raised=False)[0]
         for target in range(1, 2 * count, 3):
             here, width = mpf(float(states[target])), mpf(cell)
             truth = call(here - width) - 2 * call(here) + call(here + width)
-            yield off(found[target], truth / width) / state_moves.QUADRATURE_ERROR
+            yield off(found[target], truth / width) / chain_steps.QUADRATURE_ERROR
 
 
 def largest_losses():
@@ -651,7 +651,8 @@ def shifts_of_projections():
 def counts_of_steps():
     """Steps one apart: a binomial law."""
     steps, rate = 90, Fraction(0.37)
-    found = min_sep_sampling._counts(np.ones(1), float(rate), 1, steps)
+    schedule = schedules.MinSep(steps, float(rate), 1, warm_start=False)
+    found, _ = schedule.numbers(steps)
     allowed = 8 * (steps + 1 + found.size) * float(U)
     for n, mass in enumerate(found.tolist()):
         truth = math.comb(steps, n) * rate**n * (1 - rate) ** (steps - n)

@@ -33,7 +33,17 @@ def _as_nested_tuple(value: Any) -> Any:
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class MatrixAllocationEvent(dp_event.DpEvent):
+class _MatrixEvent(dp_event.DpEvent):
+    """A run with a strategy matrix and noise."""
+
+    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
+        converter=_as_nested_tuple
+    )
+    noise_multiplier: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class MatrixAllocationEvent(_MatrixEvent):
     """Represents training with correlated noise and balls-in-bins batches.
 
     Every record draws one of b = `num_bins` bins, uniformly and independently of all
@@ -59,10 +69,6 @@ class MatrixAllocationEvent(dp_event.DpEvent):
         num_epochs: The number of epochs, and of steps in which each record takes part.
     """
 
-    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
-        converter=_as_nested_tuple
-    )
-    noise_multiplier: float
     num_bins: int
     num_epochs: int
 
@@ -88,13 +94,13 @@ class MatrixAllocationEvent(dp_event.DpEvent):
             TypeError, ValueError: If decays and scales are not equally many numbers,
                 if a decay is not in [0, 1], or if there are too many steps.
         """
-        bins, epochs = strategies.bins(num_bins, num_epochs)
-        column = strategies.buffered_toeplitz(decays, scales, bins * epochs)
+        _, steps = strategies.bins(num_bins, num_epochs)
+        column = strategies.buffered_toeplitz(decays, scales, steps)
         return cls(column, noise_multiplier, num_bins, num_epochs)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class WindowedAllocationEvent(dp_event.DpEvent):
+class WindowedAllocationEvent(_MatrixEvent):
     """Represents training with correlated noise and fresh windows with a guard.
 
     The run has `num_cycles` cycles of L = `window` + `separation` − 1 steps. In every
@@ -132,8 +138,6 @@ class WindowedAllocationEvent(dp_event.DpEvent):
         sampling_probability: The probability q that a record takes part in a cycle.
     """
 
-    strategy: Sequence[float] = attr.ib(converter=_as_nested_tuple)
-    noise_multiplier: float
     window: int
     separation: int
     num_cycles: int
@@ -141,7 +145,7 @@ class WindowedAllocationEvent(dp_event.DpEvent):
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class MinSepSamplingEvent(dp_event.DpEvent):
+class MinSepSamplingEvent(_MatrixEvent):
     """Represents training with correlated noise and b-min-sep sampling.
 
     In each of `num_steps` steps every record that is ready takes part with probability
@@ -176,10 +180,6 @@ class MinSepSamplingEvent(dp_event.DpEvent):
         warm_start: Whether records are in their stationary state at the start.
     """
 
-    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
-        converter=_as_nested_tuple
-    )
-    noise_multiplier: float
     sampling_probability: float
     separation: int
     num_steps: int
@@ -187,7 +187,7 @@ class MinSepSamplingEvent(dp_event.DpEvent):
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class CyclicPoissonEvent(dp_event.DpEvent):
+class CyclicPoissonEvent(_MatrixEvent):
     """Represents training with cyclic Poisson sampling whose groups are secret.
 
     Every record draws one of b = `cycle_length` groups, uniformly and independently of
@@ -220,17 +220,13 @@ class CyclicPoissonEvent(dp_event.DpEvent):
         num_steps: The number of steps.
     """
 
-    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
-        converter=_as_nested_tuple
-    )
-    noise_multiplier: float
     sampling_probability: float
     cycle_length: int
     num_steps: int
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class PoissonMatrixEvent(dp_event.DpEvent):
+class PoissonMatrixEvent(_MatrixEvent):
     """Represents training with correlated noise on Poisson samples.
 
     In each of `num_steps` steps the batch is a Poisson sample of all records with
@@ -260,16 +256,12 @@ class PoissonMatrixEvent(dp_event.DpEvent):
         num_steps: The number of steps.
     """
 
-    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
-        converter=_as_nested_tuple
-    )
-    noise_multiplier: float
     sampling_probability: float
     num_steps: int
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class SelectedStepsMatrixEvent(dp_event.DpEvent):
+class SelectedStepsMatrixEvent(_MatrixEvent):
     """Represents training with correlated noise where each record joins k of t steps.
 
     In every one of `num_epochs` epochs, and independently of all others, each record
@@ -299,10 +291,6 @@ class SelectedStepsMatrixEvent(dp_event.DpEvent):
         num_epochs: The number of epochs.
     """
 
-    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
-        converter=_as_nested_tuple
-    )
-    noise_multiplier: float
     num_selected: int
     num_steps: int
     num_epochs: int = 1

@@ -1,8 +1,14 @@
 """From events with correlated noise to mechanisms."""
 
+from collections.abc import Callable
+from typing import Any
+
+from dp_accounting import dp_event
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext.correlated import events
+from dp_accounting_ext.correlated import runs
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
@@ -11,136 +17,99 @@ from dp_accounting_ext.validation import fields
 NeighborRel = privacy_accountant.NeighboringRelation
 
 
-def matrix_allocation(
-    event: events.MatrixAllocationEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a run with correlated noise and balls-in-bins batches."""
+def read(event: dp_event.DpEvent, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads a run with correlated noise."""
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    # Its recursions and grids are loaded when such an event is first read.
-    from dp_accounting_ext.correlated.runs import matrix_allocation as matrix_mechanisms
-
-    return matrix_mechanisms.allocate(*matrix_fields(event))
+    strategy, noise, schedule = checked(event)
+    return schedule.mechanism(strategy, noise)
 
 
-def matrix_fields(
-    event: events.MatrixAllocationEvent,
-) -> tuple[strategies.Strategy, float, int, int]:
-    """Returns the checked fields of a run with correlated noise.
+def checked(event: Any) -> tuple[strategies.Strategy, float, runs.Schedule]:
+    """Returns the checked strategy, noise multiplier and schedule of a run.
 
     Raises:
         TypeError, ValueError: If a field has the wrong type or is out of range.
     """
-    bins, epochs = strategies.bins(event.num_bins, event.num_epochs)
-    noise = fields.noise_multiplier(event.noise_multiplier)
-    return strategies.strategy(event.strategy, bins * epochs), noise, bins, epochs
+    strategy, schedule = READINGS[type(event)](event)
+    return strategy, fields.noise_multiplier(event.noise_multiplier), schedule
 
 
-def cyclic_poisson(
-    event: events.CyclicPoissonEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a run with correlated noise and Poisson samples of secret groups."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    from dp_accounting_ext.correlated.runs import cyclic
+def _balls_in_bins(
+    event: events.MatrixAllocationEvent,
+) -> tuple[strategies.Strategy, schedules.BallsInBins]:
+    bins, steps = strategies.bins(event.num_bins, event.num_epochs)
+    strategy = strategies.strategy(event.strategy, steps)
+    return strategy, schedules.BallsInBins(steps, bins)
 
-    length = fields.positive_integer("cycle_length", event.cycle_length)
-    steps = fields.positive_integer("num_steps", event.num_steps)
-    matrix = strategies.strategy(event.strategy, steps)
-    # Without correlation there is no limit.
-    if matrix.only_entry is None:
-        for name, value in (("cycle_length", length), ("num_steps", steps)):
-            if value > strategies.MOST_STEPS:
-                raise ValueError(
-                    f"{name} must be at most {strategies.MOST_STEPS}. Found {value}."
-                )
-    noise = fields.noise_multiplier(event.noise_multiplier)
+
+def _fresh_windows(
+    event: events.WindowedAllocationEvent,
+) -> tuple[strategies.Strategy, schedules.FreshWindows]:
+    window = strategies.whole("window", event.window, strategies.MOST_BINS)
+    cycles = fields.positive_integer("num_cycles", event.num_cycles)
+    length = window + fields.positive_integer("separation", event.separation) - 1
+    if length * cycles > strategies.MOST_STEPS:
+        raise ValueError(
+            f"num_cycles must make at most {strategies.MOST_STEPS} steps. Found "
+            f"{cycles} cycles of {length} steps."
+        )
+    strategy = strategies.separated_column(event.strategy, event.separation)
     rate = fields.sampling_probability(event.sampling_probability)
-    return cyclic.sample(cyclic.Run(matrix, noise, rate, length, steps))
+    return strategy, schedules.FreshWindows(length * cycles, window, cycles, rate)
 
 
-def min_sep_sampling(
-    event: events.MinSepSamplingEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a run with correlated noise and b-min-sep sampling."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    from dp_accounting_ext.correlated.runs import min_sep_sampling
-
-    apart, steps = strategies.separated_steps(event.separation, event.num_steps)
-    matrix = strategies.separated(event.strategy, apart, steps)
-    noise = fields.noise_multiplier(event.noise_multiplier)
+def _min_sep(
+    event: events.MinSepSamplingEvent,
+) -> tuple[strategies.Strategy, schedules.MinSep]:
+    apart = strategies.whole("separation", event.separation, strategies.MOST_APART)
+    steps = strategies.whole("num_steps", event.num_steps)
+    strategy = strategies.separated(event.strategy, apart, steps)
     rate = fields.sampling_probability(event.sampling_probability)
     warm = fields.flag("warm_start", event.warm_start)
-    return min_sep_sampling.sample(
-        min_sep_sampling.Run(matrix, noise, rate, apart, steps, warm)
-    )
+    return strategy, schedules.MinSep(steps, rate, apart, warm)
 
 
-def poisson_matrix(
-    event: events.PoissonMatrixEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a run with correlated noise on Poisson samples."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    from dp_accounting_ext.correlated.runs import cyclic
-
-    matrix, noise, rate, steps = poisson_matrix_fields(event)
-    return cyclic.sample(cyclic.Run(matrix, noise, rate, 1, steps))
-
-
-def poisson_matrix_fields(
-    event: events.PoissonMatrixEvent,
-) -> tuple[strategies.Strategy, float, float, int]:
-    """Returns the checked fields of a run with correlated noise on Poisson samples.
-
-    Raises:
-        TypeError, ValueError: If a field has the wrong type or is out of range.
-    """
-    _, steps = strategies.separated_steps(1, event.num_steps)
-    matrix = strategies.strategy(event.strategy, steps)
-    noise = fields.noise_multiplier(event.noise_multiplier)
+def _cyclic_poisson(
+    event: events.CyclicPoissonEvent,
+) -> tuple[strategies.Strategy, schedules.CyclicPoisson]:
+    length = fields.positive_integer("cycle_length", event.cycle_length)
+    steps = fields.positive_integer("num_steps", event.num_steps)
+    strategy = strategies.strategy(event.strategy, steps)
+    # Without correlation there is no limit.
+    if strategy.only_entry is None:
+        strategies.whole("cycle_length", length)
+        strategies.whole("num_steps", steps)
     rate = fields.sampling_probability(event.sampling_probability)
-    return matrix, noise, rate, steps
+    return strategy, schedules.CyclicPoisson(steps, rate, length)
 
 
-def selected_steps_matrix(
-    event: events.SelectedStepsMatrixEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a run with correlated noise and k of the t steps of each epoch."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    from dp_accounting_ext.correlated.runs import selected_steps
-
-    return selected_steps.select(
-        selected_steps.Run(*selected_steps_matrix_fields(event))
-    )
+def _poisson(
+    event: events.PoissonMatrixEvent,
+) -> tuple[strategies.Strategy, schedules.CyclicPoisson]:
+    steps = strategies.whole("num_steps", event.num_steps)
+    strategy = strategies.strategy(event.strategy, steps)
+    rate = fields.sampling_probability(event.sampling_probability)
+    return strategy, schedules.CyclicPoisson(steps, rate, 1)
 
 
-def selected_steps_matrix_fields(
+def _selected_steps(
     event: events.SelectedStepsMatrixEvent,
-) -> tuple[strategies.Strategy, float, int, int, int]:
-    """Returns the checked fields of a run with k of the t steps of each epoch.
-
-    Raises:
-        TypeError, ValueError: If a field has the wrong type or is out of range.
-    """
+) -> tuple[strategies.Strategy, schedules.SelectedSteps]:
     selected, steps = fields.steps(event.num_selected, event.num_steps)
     epochs = fields.positive_integer("num_epochs", event.num_epochs)
-    if steps * epochs > strategies.MOST_STEPS:
-        raise ValueError(
-            f"num_steps times num_epochs must be at most {strategies.MOST_STEPS}. "
-            f"Found {steps * epochs}."
-        )
-    matrix = strategies.strategy(event.strategy, steps * epochs)
-    noise = fields.noise_multiplier(event.noise_multiplier)
-    return matrix, noise, selected, steps, epochs
+    number = strategies.whole("num_steps times num_epochs", steps * epochs)
+    strategy = strategies.strategy(event.strategy, number)
+    return strategy, schedules.SelectedSteps(number, selected, steps)
 
 
-def windowed_allocation(
-    event: events.WindowedAllocationEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a run with correlated noise and fresh windows."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    from dp_accounting_ext.correlated.runs import fresh_windows
-
-    window, cycles = strategies.cycles(event.window, event.separation, event.num_cycles)
-    column = strategies.separated_column(event.strategy, event.separation)
-    noise = fields.noise_multiplier(event.noise_multiplier)
-    rate = fields.sampling_probability(event.sampling_probability)
-    return fresh_windows.allocate(column, noise, window, cycles, rate)
+READINGS: dict[
+    type[dp_event.DpEvent],
+    Callable[[Any], tuple[strategies.Strategy, runs.Schedule]],
+] = {
+    events.CyclicPoissonEvent: _cyclic_poisson,
+    events.MatrixAllocationEvent: _balls_in_bins,
+    events.MinSepSamplingEvent: _min_sep,
+    events.PoissonMatrixEvent: _poisson,
+    events.SelectedStepsMatrixEvent: _selected_steps,
+    events.WindowedAllocationEvent: _fresh_windows,
+}

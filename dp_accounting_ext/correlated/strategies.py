@@ -144,8 +144,10 @@ class Strategy:
             for apart in range(number):
                 table[apart] = column[: column.size - apart] @ column[apart:]
         else:
-            gram = self.array.T @ self.array
-            table[:number] = [gram.diagonal(apart).max() for apart in range(number)]
+            matrix, size = self.array, len(self.array)
+            for apart in range(number):
+                products = matrix[:, : size - apart] * matrix[:, apart:]
+                table[apart] = products.sum(axis=0).max()
         return table, product_error(len(self.array))
 
     def precision_above(
@@ -258,60 +260,29 @@ def product_error(num_steps: int) -> float:
     return 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF + 8 * floats.UNIT_ROUNDOFF
 
 
+def whole(name: str, value: Any, most: int = MOST_STEPS) -> int:
+    """Returns a number of steps, or of bins, as an int.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is less than one, or more than `most`.
+    """
+    number = fields.positive_integer(name, value)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}. Found {number}.")
+    return number
+
+
 def bins(num_bins: Any, num_epochs: Any) -> tuple[int, int]:
-    """Returns both as ints.
+    """Returns the number of bins, and of steps of all epochs, as ints.
 
     Raises:
-        TypeError: If either is not an integer.
-        ValueError: If either is less than one, or their product is too large.
+        TypeError: If either argument is not an integer.
+        ValueError: If either is less than one, or if there are too many.
     """
-    number = fields.positive_integer("num_bins", num_bins)
-    epochs = fields.positive_integer("num_epochs", num_epochs)
-    if number > MOST_BINS:
-        raise ValueError(f"num_bins must be at most {MOST_BINS}. Found {number}.")
-    if number * epochs > MOST_STEPS:
-        raise ValueError(
-            f"num_bins times num_epochs must be at most {MOST_STEPS}. "
-            f"Found {number * epochs}."
-        )
-    return number, epochs
-
-
-def cycles(window: Any, separation: Any, num_cycles: Any) -> tuple[int, int]:
-    """Returns the number of steps of a window, and the number of cycles, as ints.
-
-    Raises:
-        TypeError: If any of them is not an integer.
-        ValueError: If any is less than one, or there are too many steps.
-    """
-    size = fields.positive_integer("window", window)
-    number = fields.positive_integer("num_cycles", num_cycles)
-    if size > MOST_BINS:
-        raise ValueError(f"window must be at most {MOST_BINS}. Found {size}.")
-    apart = fields.positive_integer("separation", separation)
-    length = size + apart - 1
-    if length * number > MOST_STEPS:
-        raise ValueError(
-            f"num_cycles must make at most {MOST_STEPS} steps. Found {number} cycles "
-            f"of {length} steps."
-        )
-    return size, number
-
-
-def separated_steps(separation: Any, num_steps: Any) -> tuple[int, int]:
-    """Returns the separation of a record's steps, and the number of steps, as ints.
-
-    Raises:
-        TypeError: If either is not an integer.
-        ValueError: If either is less than one, or too large.
-    """
-    apart = fields.positive_integer("separation", separation)
-    if apart > MOST_APART:
-        raise ValueError(f"separation must be at most {MOST_APART}. Found {apart}.")
-    steps = fields.positive_integer("num_steps", num_steps)
-    if steps > MOST_STEPS:
-        raise ValueError(f"num_steps must be at most {MOST_STEPS}. Found {steps}.")
-    return apart, steps
+    number = whole("num_bins", num_bins, MOST_BINS)
+    steps = number * fields.positive_integer("num_epochs", num_epochs)
+    return number, whole("num_bins times num_epochs", steps)
 
 
 def separated(value: Any, separation: int, num_steps: int) -> Strategy:

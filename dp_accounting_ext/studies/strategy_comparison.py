@@ -180,8 +180,8 @@ def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
         Choquette-Choo et al. 2023, https://arxiv.org/abs/2306.08153, Theorem 4, for
         cyclic Poisson sampling.
     """
-    strategy, noise, bins, epochs = readings.matrix_fields(event)
-    bands, steps = strategy.bands, bins * epochs
+    strategy, noise, schedule = readings.checked(event)
+    bins, steps, bands = event.num_bins, schedule.num_steps, strategy.bands
     found: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
     if bands <= bins:
         if strategy.is_toeplitz:
@@ -192,7 +192,7 @@ def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
         )
         found[MIN_SEP] = stays_out, stays_out
         found[CYCLIC_POISSON] = _cyclic(strategy, noise, bins, steps)
-    gram, error = strategy.gram(bins, epochs)
+    gram, error = strategy.gram(bins, steps // bins)
     longest = math.sqrt(gram.diagonal().max())
     found[NO_AMPLIFICATION] = (
         stock.GaussianDpEvent(noise / (longest * (1 - error))),
@@ -227,7 +227,8 @@ def fresh_windows(
         TypeError, ValueError: If an argument has the wrong type or is out of range, or
             if a record cannot take part as often.
     """
-    apart, steps = strategies.separated_steps(separation, num_steps)
+    apart = strategies.whole("separation", separation, strategies.MOST_APART)
+    steps = strategies.whole("num_steps", num_steps)
     strategy = strategies.separated_column(column, apart)
     entries = strategy.array
     noise = fields.noise_multiplier(noise_multiplier)

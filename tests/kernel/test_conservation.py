@@ -17,7 +17,7 @@ from dp_accounting_ext import mechanisms
 from dp_accounting_ext.amplification import group_counts
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
-from dp_accounting_ext.correlated.chains import state_moves
+from dp_accounting_ext.correlated.chains import chain_steps
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
@@ -227,7 +227,7 @@ OTHER_FAULTS = {
         (ext.RandomAllocationEvent(Gaussian(1.01), 1, 21), REPLACE),
     ),
     "correlated noise, moves that lose mass": (
-        (state_moves, "hats", lambda found, *_: found * (1 - 1e-6)),
+        (chain_steps, "hats", lambda found, *_: found * (1 - 1e-6)),
         (ext.MatrixAllocationEvent((1.0, 0.5), 2.0, 8, 1), ADD),
     ),
 }

@@ -3,8 +3,10 @@
 A Gram matrix with smaller entries has smaller divergences (docs/matrix.md). So the
 products between bins of different blocks are lowered to zero, and the products within a
 block to the covariances of a Gaussian Markov chain. Blocks are then independent of each
-other. The law of the sum of a block's ratios is computed by a recursion over the state
-of the chain and the sum so far.
+other. A law below that of the sum of a block's ratios, in the convex order, is computed
+by a recursion over the state of the chain and the sum so far, as in `markov_sums`. Any
+group of sums may be replaced by their mean, and so may any group of factors: a mean of
+convex functions of them can only become smaller.
 """
 
 import collections
@@ -17,8 +19,8 @@ from scipy import special
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.correlated.chains import chain_steps
 from dp_accounting_ext.correlated.chains import markov_chain
-from dp_accounting_ext.correlated.chains import sums_below
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
@@ -34,6 +36,8 @@ _LONGEST_BLOCK = 32
 # Tuning: the factor of the covariances in the moment by which chains are compared.
 _ORDER = 4.0
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
+# Tuning: the number of neighboring states that share the factors which are added.
+_STATES = 64
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.
 _LEAST_LOST = 1e-3
@@ -62,6 +66,28 @@ class Block:
     def variance(self) -> float:
         """The largest variance of a bin."""
         return max(self.scales) ** 2 + self.own
+
+
+@dataclasses.dataclass(frozen=True)
+class Grids:
+    """What the steps of a chain add to a sum from below, and the grids of both.
+
+    Attributes:
+        states: (n,) The increasing grid of x.
+        correlation: The correlation r of successive x, in [0, 1).
+        factors: (m,) The values of a step's factor, increasing and positive.
+        probabilities: (m,) Their probabilities.
+        places: (l,) About the lower ends of the cells of sums, c (e^x − 1) for x = 0,
+            h, 2h, …
+        smallest_mass: Smaller masses of a state and a place are left out.
+    """
+
+    states: FloatArray
+    correlation: float
+    factors: FloatArray
+    probabilities: FloatArray
+    places: FloatArray
+    smallest_mass: float
 
 
 def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
@@ -163,7 +189,7 @@ def lower_pair(
     if highest > floats.LARGEST_EXPONENT:
         return None
     grids, error = _grids(block, each, highest)
-    totals, masses, sum_error = sums_below.lower_sum(grids, np.array(block.scales))
+    totals, masses, sum_error = lower_sum(grids, np.array(block.scales))
     scale = max(block.scales)
     exponents = scale * float(np.abs(grids.states).max()) + scale**2
     rounding = (8 * block.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
@@ -209,7 +235,7 @@ def pair_below(
     )
 
 
-def _grids(block: Block, each: float, highest: float) -> tuple[sums_below.Grids, float]:
+def _grids(block: Block, each: float, highest: float) -> tuple[Grids, float]:
     """Returns a block with its grids, and the error of its factors.
 
     Args:
@@ -229,9 +255,7 @@ def _grids(block: Block, each: float, highest: float) -> tuple[sums_below.Grids,
     states = np.linspace(-reach, scale + reach, number)
     # Over all states and cells, this adds up to as much as the tails of a step.
     smallest = max(8 * each / (states.size * places.size), markov_chain.SMALLEST_MASS)
-    grids = sums_below.Grids(
-        states, correlation, values, probabilities, places, smallest
-    )
+    grids = Grids(states, correlation, values, probabilities, places, smallest)
     return grids, error
 
 
@@ -258,3 +282,111 @@ def _factors(
     probabilities = np.add.reduceat(cells.law.masses, starts)
     means = np.add.reduceat(cells.law.p_masses, starts) / probabilities
     return means, probabilities, cells.error
+
+
+def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Returns a law below that of the chain's sum.
+
+    In each state, all sums in a cell are replaced by their mean.
+
+    Args:
+        chain: The chain with its grids. Its factors must be below the true ones in the
+            convex order.
+        scales: (length,) The scale a of each step.
+
+    Returns:
+        (k,) the sums, increasing; (k,) their masses; and a bound on the relative error
+        of any of these numbers. The mass that left the grids is not included.
+
+    Guarantees:
+        Σ masses · (sums − k)₊ is at most the mean of (S − k)₊ for every k.
+    """
+    cell = float(np.diff(chain.states).max())
+    innovation = (1 - chain.correlation) * (1 + chain.correlation)
+    first_spread, spread = (
+        chain_steps.spread_to_split(part, cell) for part in (1.0, innovation)
+    )
+    first = chain_steps.hats(chain.states, np.zeros(1), first_spread, raised=False)
+    means = chain.correlation * chain.states
+    columns = np.ascontiguousarray(
+        chain_steps.hats(chain.states, means, spread, raised=False).T
+    )
+    masses = np.zeros((chain.states.size, chain.places.size))
+    masses[:, 0] = first[0]
+    totals = np.zeros_like(masses)
+    for step, scale in enumerate(scales.tolist()):
+        if step:
+            masses, totals = columns @ masses, columns @ totals
+        ratios = np.exp(scale * chain.states - scale**2 / 2)
+        for start in range(0, ratios.size, _STATES):
+            rows = slice(start, start + _STATES)
+            added = _grouped_after(chain, ratios[rows], masses[rows], totals[rows])
+            masses[rows], totals[rows] = added
+    mass, total = masses.sum(axis=0), totals.sum(axis=0)
+    kept = mass > chain.smallest_mass
+    # An addition does not change the state.
+    gathered = chain.places.size * chain.factors.size
+    operations = gathered + 4 * chain.states.size + 64
+    each = operations * floats.UNIT_ROUNDOFF + 2 * chain_steps.QUADRATURE_ERROR
+    sums, masses = total[kept] / mass[kept], mass[kept]
+    order = np.argsort(sums, kind="stable")
+    # Each mean is a quotient of two sums, and the terms of the next step's sums contain
+    # it. So errors accumulate at most quadratically.
+    return sums[order], masses[order], 4 * scales.size**2 * each
+
+
+def _grouped_after(
+    chain: Grids, ratios: FloatArray, masses: FloatArray, totals: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the masses of states and cells after an addition, and masses times sums.
+
+    Args:
+        chain: The chain with its grids.
+        ratios: (n,) What the step adds in each of some states, times a factor.
+        masses: (n, l) The masses of these states and of cells before the addition.
+        totals: (n, l) The masses times the mean of the sums in the cell.
+    """
+    count = chain.places.size
+    occupied = masses > chain.smallest_mass
+    rows = np.nonzero(occupied)[0]
+    mass = masses[occupied]
+    means = totals[occupied] / mass
+    new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
+    added, firsts = ratios[rows], rows * count
+    unit, each = _cells(chain)
+    factors, probabilities = _merged(chain, float(ratios.max()))
+    for factor, probability in zip(factors, probabilities, strict=True):
+        sums = means + factor * added
+        # The law stays below the true one even if rounding puts a sum into the wrong
+        # cell, as a group of sums always has their mean.
+        cells = (np.log1p(sums / unit) * each).astype(np.intp)
+        np.minimum(cells, count - 1, out=cells)
+        cells += firsts
+        weights = probability * mass
+        new_masses += np.bincount(cells, weights, masses.size)
+        new_totals += np.bincount(cells, weights * sums, masses.size)
+    return new_masses.reshape(masses.shape), new_totals.reshape(masses.shape)
+
+
+def _cells(chain: Grids) -> tuple[float, float]:
+    """Returns c and 1 / h for cells of sums.
+
+    The lower ends of cells are c (e^x − 1) for x = 0, h, 2h, …
+    """
+    first, second = chain.places[1:3].tolist()
+    each = 1 / math.log(second / first - 1)
+    return first / math.expm1(1 / each), each
+
+
+def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
+    """Returns fewer factors, for steps that add at most this ratio, and probabilities.
+
+    Factors are replaced by their mean if a first step would move them to one cell. In
+    later steps, sums are in wider cells.
+    """
+    unit, each = _cells(chain)
+    numbers = np.floor(np.log1p(chain.factors * ratio / unit) * each)
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1.0))
+    probabilities = np.add.reduceat(chain.probabilities, starts)
+    totals = np.add.reduceat(chain.factors * chain.probabilities, starts)
+    return totals / probabilities, probabilities

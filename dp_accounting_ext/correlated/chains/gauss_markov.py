@@ -34,11 +34,11 @@ DirectedPairs = dominating_pair.DirectedPairs
 _TRIVIAL = DirectedPairs.same(dominating_pair.trivial_pair(Bound.UPPER))
 
 
-def of_bins(chains: Sequence[chain_fits.Chain], *, tail_mass: float) -> DirectedPairs:
-    """Returns pairs that dominate the mean of the ratios of all steps of each chain.
+def of_bins(chain: chain_fits.Chain, tail_mass: float) -> DirectedPairs:
+    """Returns pairs that dominate the mean of the ratios of all steps of a chain.
 
     Args:
-        chains: Chains above the mean of the ratios of bins.
+        chain: The chain above the mean of the ratios of bins.
         tail_mass: The probability that may be moved to the sinks, divided by 10,000.
 
     Guarantees:
@@ -47,16 +47,12 @@ def of_bins(chains: Sequence[chain_fits.Chain], *, tail_mass: float) -> Directed
         the direction ADD, Z is divided by the largest factor by which the splits may
         raise it, whichever path the chain takes.
     """
-    found = []
-    for chain in chains:
-        steps = (chain.length + 1) // 2
-        grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass)
-        if grids is not None:
-            laws = [markov_sums.upper_sum(grids)]
-            found.append(_above(grids, laws, [(0.0, 1 / chain.length)], tail_mass))
-    if len(found) > 1:
-        return profile_pairs.minimum(found)
-    return found[0] if found else _TRIVIAL
+    steps = (chain.length + 1) // 2
+    grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass)
+    if grids is None:
+        return _TRIVIAL
+    laws = [markov_sums.upper_sum(grids)]
+    return _above(grids, laws, [(0.0, 1 / chain.length)], tail_mass)
 
 
 def of_block(

@@ -71,9 +71,6 @@ class Grids:
         smallest_mass: Smaller masses of a state and a place are dropped. They are
             counted as lost, and a mass is only dropped if it is small under both Q and
             P.
-        factor_gap: Factors are thinned out until the gap between two of them, times the
-            state's ratio, is this many cells of sums, or until one is twice the other.
-            The factors that are left out are split between those that remain.
     """
 
     chain: chain_fits.Chain
@@ -85,7 +82,6 @@ class Grids:
     factor_error: float
     places: FloatArray
     smallest_mass: float = SMALLEST_MASS
-    factor_gap: float = 0.0
 
     @classmethod
     def of(
@@ -136,7 +132,6 @@ class Grids:
             factor_error=error,
             places=places,
             smallest_mass=smallest,
-            factor_gap=1.0 if times > 1 else 0.0,
         )
 
     @property

@@ -27,9 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.correlated.chains import chain_steps
 from dp_accounting_ext.correlated.chains import markov_chain
-from dp_accounting_ext.correlated.chains import state_moves
-from dp_accounting_ext.correlated.chains import sum_additions
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 
@@ -38,7 +37,7 @@ Grids = markov_chain.Grids
 # Certified: a bound on the relative rounding error of sums of thousands of masses.
 _CHECKED = 1e-11
 
-# Tuning: for up to so many steps, no matrices of additions are made.
+# Tuning: for up to so many steps, additions are made anew for each step.
 _FEW = 3
 # Masses are scaled by this power of two before two small ones are multiplied.
 _SCALE = 2.0**500
@@ -127,7 +126,7 @@ def upper_sums(grids: Grids, decay: float) -> list[SumLaw]:
     variances, laws = grids.chain.variances(), []
     for steps, (_, side) in enumerate(_sides(grids, variances, decay), 1):
         variance = float(variances[steps - 1])
-        start = state_moves.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
+        start = chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
         middle = start.matrix[0]
         lost_mass = float(start.above[0] + middle @ side.lost_mass)
         lost_mean = steps * float(start.ratio_above[0])
@@ -163,17 +162,29 @@ def _sides(
     rows = grids.likely_rows(float(variances[0]))
     nothing = np.zeros((count, grids.places.size))
     nothing[:, 0] = 1.0
-    terms = 2 * (grids.factors.size + 1)
-    additions: list[sum_additions.Addition] = []
+    starts = range(0, count, markov_chain.ROWS)
+    blocks = [slice(start, min(start + markov_chain.ROWS, count)) for start in starts]
+    kept: list[chain_steps.Addition] = []
     if variances.size > _FEW:
-        blocks = range(0, count, markov_chain.ROWS)
-        ends = [slice(start, min(start + markov_chain.ROWS, count)) for start in blocks]
-        additions = [sum_additions.Addition.of(grids, block, decay) for block in ends]
-        most_terms = max(terms, *(each.most_terms for each in additions))
+        made = (chain_steps.Addition.of(grids, block, decay) for block in blocks)
+        kept = [addition.for_many_steps() for addition in made]
+        most_terms = max(each.most_terms for each in kept)
     else:
-        most_terms = terms * grids.places.size
+        most_terms = 2 * (grids.factors.size + 1) * grids.places.size
+
+    def additions(side: _Side) -> Iterator[chain_steps.Addition]:
+        """Yields those for the states and places of a side."""
+        occupied = np.flatnonzero(side.masses.any(axis=0))
+        used = slice(int(occupied[0]), int(occupied[-1]) + 1)
+        for number, block in enumerate(blocks):
+            if block.start < side.rows.stop and side.rows.start < block.stop:
+                if kept and used.stop > 1:
+                    yield kept[number]
+                else:
+                    yield chain_steps.Addition.of(grids, block, decay, used)
+
     error = (count + most_terms + 16) * floats.UNIT_ROUNDOFF
-    error += 2 * state_moves.QUADRATURE_ERROR
+    error += 2 * chain_steps.QUADRATURE_ERROR
     none = np.zeros(count)
     without = _Side(rows, nothing, none, none, none, error)
     known: tuple[float, float, slice] | None = None
@@ -183,10 +194,9 @@ def _sides(
             if known != (outer, inner, side.rows):
                 known = outer, inner, side.rows
                 rows = grids.likely_rows(inner)
-                moves = state_moves.moves_outward(grids, rows, inner, side.rows, outer)
+                moves = chain_steps.moves_outward(grids, rows, inner, side.rows, outer)
             without = _moved(rows, moves, side, steps)
-        # The first step adds to the sum 0 alone.
-        side = _added(grids, additions if steps else [], without, decay)
+        side = _added(grids, additions(without), without)
         side, outer = _without_small(grids, side, inner), inner
         yield without, side
 
@@ -201,7 +211,7 @@ def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLa
         without: The other side.
     """
     length = grids.chain.length
-    start = state_moves.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
+    start = chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
     middle = start.matrix[0]
     lost_mass = float(start.above[0])
     lost_mean = length * float(start.ratio_above[0])
@@ -291,32 +301,19 @@ def _both(
 
 
 def _added(
-    grids: Grids,
-    additions: Sequence[sum_additions.Addition],
-    side: _Side,
-    decay: float,
+    grids: Grids, additions: Iterator[chain_steps.Addition], side: _Side
 ) -> _Side:
     """Returns a side whose sum also contains the step of the given state.
 
     Args:
         grids: The chain with its grids.
-        additions: What a step adds, for all states; or nothing, to compute it anew.
+        additions: What a step adds, for the states that are given.
         side: The side without this step.
-        decay: What a sum is multiplied by before the step, at most 1.
     """
     lost_mean = side.lost_mean + floats.raised(1.0) * grids.ratios * side.lost_mass
-    if not additions:
-        masses, gone = sum_additions.added_once(
-            grids, side.masses, side.rows, decay=decay
-        )
-        return side._replace(masses=masses, lost_mean=lost_mean + gone)
     masses = np.zeros_like(side.masses)
     for addition in additions:
-        if (
-            addition.rows.start < side.rows.stop
-            and side.rows.start < addition.rows.stop
-        ):
-            lost_mean[addition.rows] += addition.apply(side.masses, masses)
+        lost_mean[addition.rows] += addition.apply(side.masses, masses)
     return side._replace(masses=masses, lost_mean=lost_mean)
 
 
@@ -342,7 +339,7 @@ def _without_small(grids: Grids, side: _Side, variance: float) -> _Side:
     )
 
 
-def _moved(rows: slice, moves: state_moves.Moves, side: _Side, steps: int) -> _Side:
+def _moved(rows: slice, moves: chain_steps.Moves, side: _Side, steps: int) -> _Side:
     """Returns the laws of a side, given the state one step nearer to the middle.
 
     Args:
@@ -380,7 +377,7 @@ def times(
         shared, shared, tail_mass
     )
     places = laws[0].places
-    moved, above = sum_additions.scaled(places, factors, probabilities)
+    moved, above = chain_steps.scaled(places, factors, probabilities)
     terms = int(np.diff(moved.indptr).max()) + 16
     found = []
     for law in laws:

@@ -3,19 +3,19 @@
 Source: Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4.
 """
 
+import abc
 from collections.abc import Sequence
 import dataclasses
-import itertools
+import functools
 import math
 import time
 from typing import ClassVar
-from typing import Protocol
 
 import numpy as np
 from scipy import optimize
 
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.correlated.sampling import moment_tilts
+from dp_accounting_ext.kernel import floats
 
 # Certified, except with probability α: a bound on the rounding error of the exponents
 # of samples. It is far below the width of brackets.
@@ -53,7 +53,42 @@ class Aim:
         return self.relative_width * max(epsilon, _LEAST_EPSILON)
 
 
-class Source(Protocol):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples h = w (Z − κ)₊ / Z^m for one power m, whose mean is a divergence.
+
+    Attributes:
+        moment: The power m, at least 2.
+        log_ratios: (n,) values of ln Z.
+        log_weights: (n,) values of ln w.
+        log_largest: An upper bound on the latter.
+    """
+
+    moment: int
+    log_ratios: FloatArray
+    log_weights: FloatArray
+    log_largest: float
+
+    @functools.cached_property
+    def _factors(self) -> tuple[FloatArray, FloatArray]:
+        """For each sample, h at κ = 0 and 1 / Z, where Z counts as at least 1 / e."""
+        logs = np.maximum(self.log_ratios, -1.0)
+        return np.exp(self.log_weights + (1 - self.moment) * logs), np.exp(-logs)
+
+    def values(self, epsilon: float) -> FloatArray:
+        """Returns (n,) values of h at κ = e^ε, for ε ≥ −1."""
+        weights, inverses = self._factors
+        return np.asarray(weights * np.maximum(1 - math.exp(epsilon) * inverses, 0.0))
+
+    def largest(self, epsilon: float) -> float:
+        """Returns a bound on h. (z − κ) / z^m is largest at z = κ m / (m − 1)."""
+        m = self.moment
+        exponent = self.log_largest - (m - 1) * epsilon
+        exponent += (m - 1) * math.log1p(-1 / m) - math.log(m)
+        return floats.raised(floats.exponential(exponent))
+
+
+class Source(abc.ABC):
     """A mixture from which samples are drawn.
 
     Attributes:
@@ -64,30 +99,26 @@ class Source(Protocol):
     worse: ClassVar[float]
 
     @property
+    @abc.abstractmethod
     def size(self) -> int:
         """The number of random numbers in a draw of noise."""
 
     @property
+    @abc.abstractmethod
     def moments(self) -> Sequence[int]:
-        """The orders m that are tried, in increasing order."""
+        """The powers m that are tried, in increasing order."""
 
     @property
+    @abc.abstractmethod
     def largest_product(self) -> float:
         """The largest factor by which m is multiplied in exponents."""
 
-    def crossing(self, moment: int) -> tuple[int, int]:
-        """Returns the largest numbers of draws of noise, and of tuples, in a sample."""
+    @abc.abstractmethod
+    def work(self, moment: int) -> float:
+        """Returns about the cost of a sample, in a unit that does not depend on m."""
 
-    def work(self, moment: int, crossing: tuple[int, int]) -> float:
-        """Returns the approximate cost of a sample, in units that fit every machine."""
-
-    def draw(
-        self,
-        moment: int,
-        count: int,
-        generator: np.random.Generator,
-        crossing: tuple[int, int],
-    ) -> moment_tilts.Samples:
+    @abc.abstractmethod
+    def draw(self, moment: int, count: int, generator: np.random.Generator) -> Samples:
         """Returns `count` samples."""
 
 
@@ -97,18 +128,16 @@ class Plan:
 
     Attributes:
         moment: The order m of the moment that is sampled.
-        crossing: The numbers of draws of noise and of tuples in one sample.
         epsilon: An estimate of ε.
         pilot: The samples of the pilot, which fix the bets of the main run.
         samples: The number of samples of the main run.
-        work: The cost of the main run, in units that do not depend on the machine.
+        work: The cost of the main run, in units of the source.
         seconds: The cost of the main run, in CPU seconds.
     """
 
     moment: int
-    crossing: tuple[int, int]
     epsilon: float
-    pilot: moment_tilts.Samples
+    pilot: Samples
     samples: int
     work: float
     seconds: float
@@ -126,7 +155,7 @@ def check_budget(aim: Aim, plan: Plan, most_seconds: float) -> None:
         )
 
 
-def bracket(samples: moment_tilts.Samples, aim: Aim, plan: Plan) -> tuple[float, float]:
+def bracket(samples: Samples, aim: Aim, plan: Plan) -> tuple[float, float]:
     """Returns bounds on ε by the main run, from tests at values that the plan fixed.
 
     For each value of ε, E h ≤ δ (or E h ≥ δ) is a hypothesis. It is rejected if the
@@ -139,9 +168,7 @@ def bracket(samples: moment_tilts.Samples, aim: Aim, plan: Plan) -> tuple[float,
     width = aim.width(plan.epsilon)
     epsilons = [plan.epsilon + width * step for step in _GRID.tolist()]
     more, less = (
-        _Bet.of(plan.pilot, plan.epsilon - sign * width, aim.delta, sign).best(
-            plan.crossing
-        )[0]
+        _bet(plan.pilot, plan.epsilon - sign * width, aim.delta, sign)[0]
         for sign in (1, -1)
     )
     for epsilon in epsilons:
@@ -164,8 +191,10 @@ def _capital(gains: FloatArray, stake: float) -> float:
 
 
 def planned(source: Source, aim: Aim, generator: np.random.Generator) -> Plan:
-    """Returns the plan of the least work, from a pilot and a second, larger pilot."""
-    return _refined(source, aim, _plan(source, aim, generator), generator)
+    """Returns the plan of the least work, by a second pilot of a share of that work."""
+    plan = _plan(source, aim, generator)
+    count = min(math.ceil(plan.samples * _SHARE), _MOST_REFINED)
+    return _trial(source, aim, plan.moment, count, generator) or plan
 
 
 def _plan(source: Source, aim: Aim, generator: np.random.Generator) -> Plan:
@@ -191,19 +220,6 @@ def _plan(source: Source, aim: Aim, generator: np.random.Generator) -> Plan:
     return best
 
 
-def _refined(
-    source: Source,
-    aim: Aim,
-    plan: Plan,
-    generator: np.random.Generator,
-) -> Plan:
-    """Returns a plan for the same m from more samples, a share of its own work."""
-    each = source.work(plan.moment, source.crossing(plan.moment))
-    count = min(math.ceil(plan.work * _SHARE / each), _MOST_REFINED)
-    count *= max(source.crossing(plan.moment))
-    return _trial(source, aim, plan.moment, count, generator) or plan
-
-
 def _trial(
     source: Source,
     aim: Aim,
@@ -211,38 +227,26 @@ def _trial(
     count: int,
     generator: np.random.Generator,
 ) -> Plan | None:
-    """Returns the plan of the cheapest crossing, or None if no sample meets δ."""
+    """Returns the plan of a pilot of so many samples, or None if none meets δ."""
     began = time.process_time()
-    whole = source.crossing(moment)
-    count = math.ceil(count / max(whole))
-    samples = source.draw(moment, count, generator, whole)
-    speed = (time.process_time() - began) / count / source.work(moment, whole)
+    samples = source.draw(moment, count, generator)
+    seconds = (time.process_time() - began) / count
     epsilon = _estimate(samples, aim.delta)
     if epsilon is None:
         return None
-    best, least = (1, 1), (math.inf, 0)
-    bets = _bets_around(samples, epsilon, aim)
-    sizes = [[2**power for power in range(size.bit_length())] for size in whole]
-    for crossing in itertools.product(*sizes):
-        needed = _samples_needed(bets, crossing, aim)
-        work = needed * source.work(moment, crossing)
-        if work < least[0]:
-            best, least = crossing, (work, needed)
-    work, needed = least
-    return Plan(moment, best, epsilon, samples, needed, work, work * speed)
+    # Both capitals must become large enough; below 0 there is only one bet.
+    width = _OF_WIDTH * aim.width(epsilon)
+    growth = min(
+        _bet(samples, epsilon - sign * width, aim.delta, sign)[1]
+        for sign in ((-1, 1) if epsilon > 0 else (-1,))
+    )
+    needed = max(_SPARE * aim.logs / max(growth, 1e-300), _FEWEST)
+    number = math.ceil(min(needed, 1e15))
+    work = number * source.work(moment)
+    return Plan(moment, epsilon, samples, number, work, number * seconds)
 
 
-def _means_of(pairs: FloatArray, crossing: tuple[int, int]) -> FloatArray:
-    """Returns means over crossings of draws of noise with tuples."""
-    count, noises, tuples = pairs.shape
-    (s, t) = crossing
-    if crossing == (1, 1):
-        return pairs
-    parts = pairs.reshape(count, noises // s, s, tuples // t, t)
-    return np.asarray(parts.mean(axis=(2, 4)))
-
-
-def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
+def _estimate(samples: Samples, delta: float) -> float | None:
     """Returns the ε ≥ 0 at which the mean of the samples is δ."""
 
     def excess(epsilon: float) -> float:
@@ -257,57 +261,22 @@ def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
     return float(optimize.brentq(excess, 0.0, highest + _ROUNDING))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Bet:
-    """A bet on E h > δ, or on E h < δ, at one ε.
+def _bet(
+    samples: Samples, epsilon: float, delta: float, sign: int
+) -> tuple[float, float]:
+    """Returns an approximately best stake, and its gain.
 
-    Attributes:
-        pairs: (n, s, t) values of h, of the samples of a pilot.
-        largest: The largest gain, or loss, of a stake of one.
-        sign: 1 for a bet on E h > δ, −1 for one on E h < δ.
+    Args:
+        samples: The samples of a pilot.
+        epsilon: The ε of the hypothesis.
         delta: δ.
+        sign: 1 for a bet on E h > δ, −1 for one on E h < δ.
+
+    Returns:
+        The stake λ, and the mean of ln(1 + λ gain).
     """
-
-    pairs: FloatArray
-    largest: float
-    sign: int
-    delta: float
-
-    @classmethod
-    def of(
-        cls, samples: moment_tilts.Samples, epsilon: float, delta: float, sign: int
-    ) -> "_Bet":
-        largest = delta if sign > 0 else samples.largest(epsilon)
-        return cls(samples.pairs(epsilon), largest, sign, delta)
-
-    def best(self, crossing: tuple[int, int]) -> tuple[float, float]:
-        """Returns an approximately best stake, and its gain.
-
-        Args:
-            crossing: The numbers of draws and of tuples in a sample of the main run.
-
-        Returns:
-            The stake λ, and the mean of ln(1 + λ gain).
-        """
-        gains = self.sign * (_means_of(self.pairs, crossing) - self.delta)
-        stake = float(gains.mean()) / max(float((gains**2).mean()), 1e-300)
-        stake = min(max(stake, 0.0), _MOST_OF_STAKE / self.largest)
-        return stake, float(np.log1p(stake * gains).mean())
-
-
-def _bets_around(
-    samples: moment_tilts.Samples, epsilon: float, aim: Aim
-) -> Sequence[_Bet]:
-    """Returns the bets on either side of ε; below 0 there is none."""
-    width = _OF_WIDTH * aim.width(epsilon)
-    bets = [_Bet.of(samples, epsilon + width, aim.delta, -1)]
-    if epsilon > 0:
-        bets.append(_Bet.of(samples, epsilon - width, aim.delta, 1))
-    return bets
-
-
-def _samples_needed(bets: Sequence[_Bet], crossing: tuple[int, int], aim: Aim) -> int:
-    """Returns the number of samples after which all capitals are large enough."""
-    growth = min(bet.best(crossing)[1] for bet in bets)
-    needed = _SPARE * aim.logs / max(growth, 1e-300)
-    return math.ceil(min(max(needed, _FEWEST), 1e15))
+    gains = sign * (samples.values(epsilon) - delta)
+    most = _MOST_OF_STAKE / (delta if sign > 0 else samples.largest(epsilon))
+    stake = float(gains.mean()) / max(float((gains**2).mean()), 1e-300)
+    stake = min(max(stake, 0.0), most)
+    return stake, float(np.log1p(stake * gains).mean())

@@ -11,9 +11,7 @@ Then draw y from Q moved by m_{i_1} + … + m_{i_m}. The sample
 has the mean E_Q (Z − κ)₊, as the tuple and y have the density q(y) Π X_{i_l}(y) / Π
 N_l, and the sum of Π X_{i_l} over all tuples is (b Z)^m. If y is moved by a tuple, Z is
 the sum of X_i e^{E_i} / b, where the X_i have their law under Q and E_i is the sum of
-G_ij over the j of the tuple. So one draw of noise can be used with several tuples. A
-sample is the mean of h over all pairs of several draws of noise and several tuples,
-which costs little more than drawing them.
+G_ij over the j of the tuple.
 """
 
 from collections.abc import Sequence
@@ -27,7 +25,7 @@ import numpy as np
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
-from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.correlated.sampling import bets
 
 # Tuning: the size of a block of samples, and the rows of a block of the covariance's
 # root.
@@ -36,15 +34,15 @@ _BLOCK_SIZE, _ROWS = 1 << 18, 32
 # of the bins. For 8 bands and 1024 bins this is six times as fast.
 _FEW_NEIGHBORS = 0.25
 _MOST_MOMENTS = 40  # Tuning: powers m below this one are tried.
-# Tuning: the work of a bin of a draw of noise, and of a pair of noise and tuple, in
-# units of the work of a bin in one round of drawing a tuple.
-_NOISE, _PAIR = 4.0, 20.0
+# Tuning: the work of a bin of a draw of noise, and of a sample, in units of the work of
+# a bin in one round of drawing a tuple.
+_NOISE, _SAMPLE = 4.0, 20.0
 # Eigenvalues that are negative by less than this share of the largest are rounding.
 _ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Means:
+class Means(bets.Source):
     """Gaussians, represented by the inner products of their means.
 
     Attributes:
@@ -133,54 +131,29 @@ class Means:
     def has_few_neighbors(self, moment: int) -> bool:
         """Whether a tuple changes e^{E_i} for a few i only."""
         few = moment**2 * self.width <= _FEW_NEIGHBORS * len(self.gram)
-        return few and moment * float(self.gram.max()) <= floats.LARGEST_EXPONENT / 2
+        return few and moment * self.largest_product <= bets.LARGEST_EXPONENT / 2
 
-    def crossing(self, moment: int) -> tuple[int, int]:
-        """Returns the largest numbers of draws of noise, and of tuples, in a sample."""
-        return (2, 32) if self.has_few_neighbors(moment) else (8, 8)
-
-    def work(self, moment: int, crossing: tuple[int, int]) -> float:
-        """Returns the approximate cost of a sample, in units that fit every machine."""
-        bins, (noises, tuples) = len(self.gram), crossing
+    def work(self, moment: int) -> float:
+        bins = len(self.gram)
         touched = moment * self.width if self.has_few_neighbors(moment) else bins
-        rounds = tuples * moment * touched
-        return noises * (_NOISE * bins + tuples * _PAIR) + rounds
+        return _NOISE * bins + _SAMPLE + moment * touched
 
     def draw(
-        self,
-        moment: int,
-        count: int,
-        generator: np.random.Generator,
-        crossing: tuple[int, int],
-    ) -> "Samples":
-        """Returns samples of h.
-
-        Args:
-            moment: The power m.
-            count: The number n of samples.
-            generator: The source of all randomness.
-            crossing: The numbers s of draws of noise and t of tuples in a sample.
-        """
-        noises, tuples = crossing
-        block = max(_BLOCK_SIZE // len(self.gram) // noises, 4)
-        ratios, weights = [], []
+        self, moment: int, count: int, generator: np.random.Generator
+    ) -> bets.Samples:
+        block = max(_BLOCK_SIZE // len(self.gram), 4)
         draw_tuples = _near_tuples if self.has_few_neighbors(moment) else _tuples
+        parts = []
         for start in range(0, count, block):
-            size = min(block, count - start)
-            noise = _noise(self, size * noises, generator).reshape(size, noises, -1)
-            highest = noise.max(axis=2, keepdims=True)
-            noise -= highest
+            noise = _noise(self, min(block, count - start), generator)
+            highest = noise.max(axis=1)
+            noise -= highest[:, np.newaxis]
             np.exp(noise, out=noise)
-            found, logs = draw_tuples(self, moment, noise, tuples, generator)
-            found += highest
-            ratios.append(found)
-            weights.append(logs)
-        return Samples(
-            moment,
-            np.concatenate(ratios),
-            np.concatenate(weights),
-            self.log_largest_weight(moment),
-        )
+            log_ratios, log_weights = draw_tuples(self, moment, noise, generator)
+            parts.append([log_ratios + highest, log_weights])
+        log_ratios, log_weights = np.concatenate(parts, axis=1)
+        largest = self.log_largest_weight(moment)
+        return bets.Samples(moment, log_ratios, log_weights, largest)
 
     def log_largest_weight(self, moment: int) -> float:
         """Returns a bound on ln Π N_l / b.
@@ -194,71 +167,21 @@ class Means:
         return math.fsum(logs) + 1e-9
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Samples:
-    """Samples for one power m.
-
-    Attributes:
-        moment: The power m, at least 2.
-        log_ratios: (n, s, t) values of ln Z, for each of s draws of noise with each of
-            t tuples.
-        log_weights: (n, t) values of ln Π N_l / b.
-        log_largest: An upper bound on the latter.
-    """
-
-    moment: int
-    log_ratios: FloatArray
-    log_weights: FloatArray
-    log_largest: float
-
-    @functools.cached_property
-    def _factors(self) -> tuple[FloatArray, FloatArray]:
-        """For each pair, h at κ = 0 and 1 / Z, where Z counts as at least 1 / e."""
-        logs = np.maximum(self.log_ratios, -1.0)
-        exponents = self.log_weights[:, np.newaxis, :] + (1 - self.moment) * logs
-        return np.exp(exponents), np.exp(-logs)
-
-    def pairs(self, epsilon: float) -> FloatArray:
-        """Returns (n, s, t) values of h at κ = e^ε, for ε ≥ −1."""
-        weights, inverses = self._factors
-        found = inverses * -math.exp(epsilon)
-        found += 1.0
-        np.maximum(found, 0.0, out=found)
-        found *= weights
-        return found
-
-    def values(self, epsilon: float) -> FloatArray:
-        """Returns (n,) means of h at κ = e^ε over pairs, for ε ≥ −1."""
-        return np.asarray(self.pairs(epsilon).mean(axis=(1, 2)))
-
-    def largest(self, epsilon: float) -> float:
-        """Returns a bound on h. (z − κ) / z^m is largest at z = κ m / (m − 1)."""
-        m = self.moment
-        exponent = self.log_largest - (m - 1) * epsilon
-        exponent += (m - 1) * math.log1p(-1 / m) - math.log(m)
-        return floats.raised(floats.exponential(exponent))
-
-
 def _tuples(
-    means: Means,
-    moment: int,
-    noise: FloatArray,
-    tuples: int,
-    generator: np.random.Generator,
+    means: Means, moment: int, noise: FloatArray, generator: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Draws tuples, and returns the logarithms of ratios and weights.
 
     Args:
         means: The Gaussians.
         moment: The power m.
-        noise: (n, s, b) draws of the X_i under Q.
-        tuples: The number t of tuples for each of n samples.
+        noise: (n, b) draws of the X_i under Q.
         generator: The source of all randomness.
 
     Returns:
-        (n, s, t) values of ln Z, and (n, t) values of ln Π N_l / b.
+        (n,) values of ln Z, and (n,) values of ln Π N_l / b.
     """
-    size, count = len(means.gram), len(noise) * tuples
+    count, size = noise.shape
     chosen = generator.integers(size, size=count)
     growth = means.growth[chosen]  # e^{E_i} over e^shift.
     shifts, log_weights = np.zeros(count), np.zeros(count)
@@ -271,10 +194,8 @@ def _tuples(
         log_weights += shifts
         growth *= (size / total)[:, np.newaxis]
         growth *= means.growth[chosen]
-    whole = noise @ growth.reshape(len(noise), tuples, size).transpose(0, 2, 1)
-    log_ratios = np.log(whole / size)
-    log_ratios += shifts.reshape(len(noise), 1, tuples)
-    return log_ratios, log_weights.reshape(len(noise), tuples)
+    whole = np.einsum("ij,ij->i", noise, growth)
+    return np.log(whole / size) + shifts, log_weights
 
 
 def _noise(means: Means, count: int, generator: np.random.Generator) -> FloatArray:
@@ -288,11 +209,7 @@ def _noise(means: Means, count: int, generator: np.random.Generator) -> FloatArr
 
 
 def _near_tuples(
-    means: Means,
-    moment: int,
-    noise: FloatArray,
-    tuples: int,
-    generator: np.random.Generator,
+    means: Means, moment: int, noise: FloatArray, generator: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the same as `_tuples`, from the changes that a tuple makes.
 
@@ -300,8 +217,8 @@ def _near_tuples(
     runs over the neighbors of j. It adds Σ_i X_i e^{E_i} (e^{G_ij} − 1) to
     Σ_i X_i (e^{E_i} − 1).
     """
-    size, near, count = len(means.gram), means.neighbors, len(noise) * tuples
-    log_weights = np.zeros(count)
+    count, size = noise.shape
+    near, log_weights = means.neighbors, np.zeros(count)
     chosen: list[IntArray] = []
     changes = np.empty((count, 0))
     for _ in range(moment):
@@ -329,9 +246,6 @@ def _near_tuples(
         changes = np.concatenate([changes, change], axis=1)
         chosen.append(index)
     places = np.concatenate([near[index] for index in chosen], axis=1)
-    samples = np.repeat(np.arange(len(noise)), tuples)[:, np.newaxis]
-    whole = np.repeat(noise.sum(axis=2, keepdims=True), tuples, axis=2)
-    for number, ratios in enumerate(noise.transpose(1, 0, 2)):
-        added = (changes * ratios[samples, places]).sum(axis=1)
-        whole[:, number] += added.reshape(len(noise), tuples)
-    return np.log(whole / size), log_weights.reshape(len(noise), tuples)
+    added = changes * np.take_along_axis(noise, places, axis=1)
+    whole = noise.sum(axis=1) + added.sum(axis=1)
+    return np.log(whole / size), log_weights

@@ -39,15 +39,13 @@ from scipy import special
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.sampling import moment_tilts
+from dp_accounting_ext.correlated.sampling import bets
 
 # Limits of memory and time: the states of the last numbers, these states in all steps,
 # and the copies.
 _MOST_STATES, _MOST_IN_ALL, _MOST_COPIES = 1 << 12, 1 << 23, 64
 # Tuning: the samples in a block, and the steps after which sums are rescaled.
 _BLOCK, _SCALED = 1 << 11, 8
-# Tuning: the work of a pattern in a step, in units of the bins of `moment_tilts`.
-_PATTERN = 4.0
 # Tuning: the number of powers m that are tried.
 _TRIED = 18
 # A limit of exponents of sums over copies.
@@ -55,7 +53,7 @@ _LARGEST_EXPONENT = 300.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Draws:
+class Draws(bets.Source):
     """A run with Poisson sampling.
 
     Attributes:
@@ -131,26 +129,13 @@ class Draws:
         """Returns the number of states of the last p − 1 numbers of m copies."""
         return int((moment + 1) ** (self.columns.shape[1] - 1))
 
-    def crossing(self, moment: int) -> tuple[int, int]:
-        """Returns the numbers of draws of noise, and of tuples, in a sample: 1 and 1.
-
-        See `moment_tilts.Means.crossing`.
-        """
-        return 1, 1
-
-    def work(self, moment: int, crossing: tuple[int, int]) -> float:
-        """Returns the approximate cost of a sample, in units that fit every machine."""
-        bands = self.columns.shape[1]
-        return float(self.size * (_PATTERN * 2 ** (bands - 1) + bands))
+    def work(self, moment: int) -> float:
+        """Returns 1, as all m take the same time."""
+        return 1.0
 
     def draw(
-        self,
-        moment: int,
-        count: int,
-        generator: np.random.Generator,
-        crossing: tuple[int, int],
-    ) -> moment_tilts.Samples:
-        """Returns `count` samples of h, as `moment_tilts.Means.draw` does."""
+        self, moment: int, count: int, generator: np.random.Generator
+    ) -> bets.Samples:
         numbers = _Numbers.of(self, moment)
         parts = []
         for start in range(0, count, _BLOCK):
@@ -161,12 +146,7 @@ class Draws:
         # Z is never more than Y.
         short = np.minimum(log_ratios - log_products, 0.0)
         weights = numbers.log_sum + moment * short
-        return moment_tilts.Samples(
-            moment,
-            log_ratios[:, np.newaxis, np.newaxis],
-            weights[:, np.newaxis],
-            numbers.log_sum + 1e-9,
-        )
+        return bets.Samples(moment, log_ratios, weights, numbers.log_sum + 1e-9)
 
     def _seen(self, drawn: FloatArray, noise: FloatArray) -> FloatArray:
         """Returns (n, k) values g_t of k outputs, from the numbers n_t and noise."""

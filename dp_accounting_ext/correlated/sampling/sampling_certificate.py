@@ -20,10 +20,11 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.correlated import bins
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.correlated import readings
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import matrix_allocation
 from dp_accounting_ext.correlated.sampling import bets
 from dp_accounting_ext.correlated.sampling import moment_tilts
 from dp_accounting_ext.correlated.sampling import poisson_tilts
@@ -133,14 +134,8 @@ def certify_by_sampling(
         widens the bracket where it is above that of REMOVE.
     """
     began = time.process_time()
-    found = _certified(
-        lambda: _source(event),
-        delta,
-        failure_probability,
-        relative_width,
-        seed,
-        most_seconds=most_seconds,
-    )
+    options = failure_probability, relative_width, seed, most_seconds
+    found = _certified(lambda: _source(event), delta, *options)
     mechanism = _reader().mechanism(event)
     pairs = interface.pairs_of(
         mechanism, Bound.UPPER, accuracy.Accuracy(delta * accuracy.COARSE_TAIL_SHARE)
@@ -156,15 +151,47 @@ def certify_by_sampling(
 
 def _source(event: Any) -> bets.Source:
     """Returns the mixture from which samples of an event are drawn."""
-    if not isinstance(event, events.PoissonMatrixEvent):
-        return moment_tilts.Means(_checked_gram(_gram(event)))
-    strategy, noise, rate, steps = readings.poisson_matrix_fields(event)
+    if isinstance(event, dp_event.RandomAllocationEvent):
+        event = _selected_steps(event)
+    known = (
+        events.MatrixAllocationEvent,
+        events.PoissonMatrixEvent,
+        events.SelectedStepsMatrixEvent,
+    )
+    if not isinstance(event, known):
+        raise TypeError(
+            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, a "
+            "SelectedStepsMatrixEvent, or a RandomAllocationEvent of Gaussian noise. "
+            f"Found a {type(event).__name__}. "
+            "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
+        )
+    strategy, noise, schedule = readings.checked(event)
+    if not noise:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+    if isinstance(schedule, schedules.CyclicPoisson):
+        return _poisson_draws(strategy, noise, schedule)
+    if isinstance(schedule, schedules.BallsInBins):
+        run = bins.Bins(strategy, noise, schedule.num_bins, schedule.num_steps)
+        return moment_tilts.Means(_checked_gram(run.gram(Bound.UPPER)))
+    assert isinstance(schedule, schedules.SelectedSteps)
+    holds = _sets(schedule)
+    # In one epoch of as many bins as steps, a bin is a step.
+    run = bins.Bins(strategy, noise, schedule.num_steps, schedule.num_steps)
+    products, error = run.products()
+    gram = np.asarray(holds @ (products * (1 + 3 * error)) @ holds.T)
+    return moment_tilts.Means(_checked_gram(gram))
+
+
+def _poisson_draws(
+    strategy: strategies.Strategy, noise: float, schedule: schedules.CyclicPoisson
+) -> poisson_tilts.Draws:
+    """Returns the source of samples of a run with Poisson samples."""
+    rate, steps = schedule.sampling_probability, schedule.num_steps
     if not 0 < rate < 1:
         raise ValueError(
             "sampling_probability must be in (0, 1) to be certified by sampling. "
             f"Found {rate:g}."
         )
-    _check_noise(noise)
     source = poisson_tilts.Draws.of_strategy(strategy, noise, rate, steps)
     if source.most_copies < 2:
         raise ValueError(
@@ -176,83 +203,48 @@ def _source(event: Any) -> bets.Source:
     return source
 
 
-def _gram(event: Any) -> FloatArray:
-    """Returns the inner products of the possible means of the outputs."""
-    if isinstance(event, dp_event.RandomAllocationEvent):
-        return _gram_of_sets(event)
-    if isinstance(event, events.SelectedStepsMatrixEvent):
-        return _gram_of_selected_steps(event)
-    if not isinstance(event, events.MatrixAllocationEvent):
-        raise TypeError(
-            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, a "
-            "SelectedStepsMatrixEvent, or a RandomAllocationEvent of Gaussian noise. "
-            f"Found a {type(event).__name__}. "
-            "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
-        )
-    strategy, noise, bins, epochs = readings.matrix_fields(event)
-    _check_noise(noise)
-    run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
-    return run.gram(Bound.UPPER)
-
-
-def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
-    """Returns |S ∩ S′| / σ² for all pairs of sets of k out of t steps.
+def _selected_steps(
+    event: dp_event.RandomAllocationEvent,
+) -> events.SelectedStepsMatrixEvent:
+    """Returns the run of independent noise that an allocation of Gaussian noise is.
 
     An adversary who chooses contributions step by step gains nothing: the ratio is the
     mean over the sets of products of the steps' ratios, and so convex in each of these.
     """
-    step = _reader().mechanism(event.event)
-    noise = step.gaussian_noise
+    noise = _reader().mechanism(event.event).gaussian_noise
     if noise is None:
         raise ValueError(
             "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
             f"certified by sampling. Found steps of {type(event.event).__name__}."
         )
-    holds = _sets(event.num_selected, event.num_steps, 1)
-    return np.asarray(holds @ holds.T / noise**2)
+    return events.SelectedStepsMatrixEvent(
+        (1.0,), noise, event.num_selected, event.num_steps
+    )
 
 
-def _gram_of_selected_steps(event: events.SelectedStepsMatrixEvent) -> FloatArray:
-    """Returns the inner products of the sums of columns of all sets of steps."""
-    strategy, noise, *numbers = readings.selected_steps_matrix_fields(event)
-    _check_noise(noise)
-    holds = _sets(*numbers)
-    # In one epoch of as many bins as steps, a bin is a step.
-    run = matrix_allocation.MatrixAllocation(strategy, noise, holds.shape[1], 1)
-    products, error = run.products()
-    return np.asarray(holds @ (products * (1 + 3 * error)) @ holds.T)
-
-
-def _check_noise(noise_multiplier: float) -> None:
-    if not noise_multiplier:
-        raise ValueError("noise_multiplier must be positive. Found 0.")
-
-
-def _sets(num_selected: int, num_steps: int, num_epochs: int) -> FloatArray:
+def _sets(schedule: schedules.SelectedSteps) -> FloatArray:
     """Returns (s, n) ones where a set of k of t steps in each epoch has a step.
 
     Raises:
-        TypeError, ValueError: If there are no such sets, or more than 4096.
+        ValueError: If there are more than 4096 sets.
     """
-    selected, steps = fields.steps(num_selected, num_steps)
+    selected, steps = schedule.num_selected, schedule.epoch_steps
+    epochs = schedule.num_epochs
     # Few draws, or few steps left out: otherwise there are too many sets to count.
     few = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
     number = math.comb(steps, selected) if few else math.inf
-    if max(math.log(number) * num_epochs, math.log(steps * num_epochs)) > _MOST_SETS:
+    if max(math.log(number) * epochs, math.log(steps * epochs)) > _MOST_SETS:
+        in_epochs = "" if epochs == 1 else f" in each of {epochs} epochs"
         raise ValueError(
             f"num_selected out of num_steps must have at most {strategies.MOST_BINS} "
             "sets, and steps, to be certified by sampling. "
-            f"Found {selected} of {steps}{_in_epochs(num_epochs)}."
+            f"Found {selected} of {steps}{in_epochs}."
         )
     sets = np.array(list(itertools.combinations(range(steps), selected)))
     holds = np.zeros((len(sets), steps))
     np.put_along_axis(holds, sets, 1.0, axis=1)
-    choices = itertools.product(holds, repeat=num_epochs)
+    choices = itertools.product(holds, repeat=epochs)
     return np.array([np.concatenate(choice) for choice in choices])
-
-
-def _in_epochs(num_epochs: int) -> str:
-    return "" if num_epochs == 1 else f" in each of {num_epochs} epochs"
 
 
 def _reader() -> event_reader.Reader:
@@ -292,14 +284,8 @@ def certify_mixture(
         Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4:
         the capitals of bets, here with stakes that a pilot fixed.
     """
-    return _certified(
-        lambda: moment_tilts.Means(_checked_gram(gram)),
-        delta,
-        failure_probability,
-        relative_width,
-        seed,
-        most_seconds=most_seconds,
-    )
+    options = failure_probability, relative_width, seed, most_seconds
+    return _certified(lambda: moment_tilts.Means(_checked_gram(gram)), delta, *options)
 
 
 def _certified(
@@ -308,7 +294,6 @@ def _certified(
     failure_probability: float,
     relative_width: float,
     seed: int | None,
-    *,
     most_seconds: float,
 ) -> SampledBounds:
     """Returns the bracket of `certify_mixture`.
@@ -323,23 +308,22 @@ def _certified(
         most_seconds: The budget.
     """
     began = time.process_time()
-    _check(
-        delta=delta,
-        failure_probability=failure_probability,
-        relative_width=relative_width,
-    )
+    fields.inner_probability("delta", delta)
+    fields.inner_probability("failure_probability", failure_probability)
+    fields.inner_probability("relative_width", relative_width)
     if not fields.real_number("most_seconds", most_seconds) > 0:
         raise ValueError(f"most_seconds must be positive. Found {most_seconds}.")
-    _check_seed(seed)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    elif isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise TypeError(f"seed must be None or a non-negative integer. Found {seed!r}.")
     pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
     source = made()
     logs = math.log(2 / failure_probability)
     aim = bets.Aim(delta, relative_width, logs)
     plan = bets.planned(source, aim, pilot)
     bets.check_budget(aim, plan, most_seconds)
-    samples = source.draw(plan.moment, plan.samples, main, plan.crossing)
+    samples = source.draw(plan.moment, plan.samples, main)
     lower, upper = bets.bracket(samples, aim, plan)
     return SampledBounds(
         lower=lower,
@@ -378,14 +362,3 @@ def _checked_gram(gram: Any) -> FloatArray:
             f"gram must be symmetric. Found entries that differ by {apart:g}."
         )
     return found
-
-
-def _check(**numbers: Any) -> None:
-    for name, value in numbers.items():
-        fields.inner_probability(name, value)
-
-
-def _check_seed(seed: Any) -> None:
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if seed is not None and not (whole and seed >= 0):
-        raise TypeError(f"seed must be None or a non-negative integer. Found {seed!r}.")

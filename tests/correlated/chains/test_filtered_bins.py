@@ -9,9 +9,9 @@ import pytest
 from scipy import special
 
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated import bins
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import filtered_bins
-from dp_accounting_ext.correlated.runs import matrix_allocation
 
 COLUMN = np.array([0.6, 0.3])
 
@@ -84,15 +84,14 @@ def test_laws_are_those_of_every_path():
         assert masses == pytest.approx(found, rel=error + 1e-12)
 
 
-def lower_pairs(column, sigma, bins, epochs, epsilon):
-    run = matrix_allocation.MatrixAllocation(
-        strategies.Strategy(tuple(column)), sigma, bins, epochs
-    )
+def lower_pairs(column, sigma, num_bins, epochs, epsilon):
+    strategy = strategies.Strategy(tuple(column))
+    run = bins.Bins(strategy, sigma, num_bins, num_bins * epochs)
     return filtered_bins.lower_pairs(run.shifts(), delta=1e-6, epsilon=epsilon)
 
 
 @pytest.mark.parametrize(
-    ("column", "bins", "epochs"),
+    ("column", "num_bins", "epochs"),
     [
         ([1.0, 0.5], 2, 1),
         ([1.0, 0.5, 0.25], 3, 2),
@@ -102,14 +101,14 @@ def lower_pairs(column, sigma, bins, epochs, epsilon):
         (((0.9, 0.0, 0.0), (0.5, 0.6, 0.0), (0.0, 0.7, 0.8)), 3, 1),
     ],
 )
-def test_few_bins_against_quadrature(column, bins, epochs):
+def test_few_bins_against_quadrature(column, num_bins, epochs):
     sigma = 1.5
     if isinstance(column, tuple):
         matrix = np.array(column) / sigma
         gram = (matrix.T @ matrix).tolist()
     else:
-        gram = correlated_oracles.toeplitz_gram(column, bins, epochs, sigma)
-    found = lower_pairs(column, sigma, bins, epochs, 2.0)
+        gram = correlated_oracles.toeplitz_gram(column, num_bins, epochs, sigma)
+    found = lower_pairs(column, sigma, num_bins, epochs, 2.0)
     assert found
     for pair, direction in itertools.product(found, Direction):
         for epsilon in (0.0, 0.3, 1.0):
@@ -124,22 +123,19 @@ def test_few_bins_against_quadrature(column, bins, epochs):
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_bands_of_bins_are_parts_of_their_moves(epochs):
     """Of a matrix of random rows: inner products are below those of the bins."""
-    bins = 4
-    steps = bins * epochs
+    steps = 4 * epochs
     matrix = np.tril(np.random.default_rng(3).random((steps, steps))) + np.eye(steps)
     rows = tuple(map(tuple, matrix.tolist()))
-    run = matrix_allocation.MatrixAllocation(
-        strategies.Strategy(rows), 2.0, bins, epochs
-    )
+    run = bins.Bins(strategies.Strategy(rows), 2.0, 4, steps)
     shifts = run.shifts()
-    assert shifts.shape == (2 * bins - 1, bins)
-    moves = np.zeros((bins, len(shifts)))
-    for place, band in itertools.product(range(bins), range(bins)):
+    assert shifts.shape == (7, 4)
+    moves = np.zeros((4, 7))
+    for place, band in itertools.product(range(4), range(4)):
         moves[place, place + band] = shifts[place + band, band]
-    whole = np.array([matrix[:, place::bins].sum(axis=1) / 2.0 for place in range(4)])
+    whole = np.array([matrix[:, place::4].sum(axis=1) / 2.0 for place in range(4)])
     assert np.all(moves @ moves.T <= (whole @ whole.T) * (1 + 1e-12))
     assert moves[0, 0] == pytest.approx(
-        matrix.diagonal()[::bins].sum() / 2 / np.sqrt(epochs)
+        matrix.diagonal()[::4].sum() / 2 / np.sqrt(epochs)
     )
 
 
@@ -153,10 +149,10 @@ def test_what_takes_too_long_is_left_out():
 
 @pytest.mark.parametrize("epsilon", [0.2, 0.7])
 @pytest.mark.parametrize(
-    ("column", "bins", "epochs"),
+    ("column", "num_bins", "epochs"),
     [((0.05, 0.02), 30, 1), ((0.1, 0.05, 0.04), 85, 1), ((0.03, 0.02), 40, 2)],
 )
-def test_little_is_dropped_where_ratios_hardly_vary(column, bins, epochs, epsilon):
+def test_little_is_dropped_where_ratios_vary_little(column, num_bins, epochs, epsilon):
     """Every step moves S by almost the same number of cells, and the laws with it."""
-    for pair in lower_pairs(column, 1.0, bins, epochs, epsilon):
+    for pair in lower_pairs(column, 1.0, num_bins, epochs, epsilon):
         assert pair.p_masses.sum() > 1 - 1e-9

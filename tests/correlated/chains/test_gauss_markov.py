@@ -24,8 +24,8 @@ from dp_accounting_ext.correlated.chains import markov_sums
 def test_few_bins_against_quadrature(gram):
     """The chain without a cut is near the truth, and never below it."""
     whole = chain_fits.Chain(max(map(max, gram)), 0.999, 0.61, (1.0,) * len(gram))
-    for chains in (chain_fits.of_bins(np.array(gram), [2.0, 4.0]), [whole]):
-        pairs = gauss_markov.of_bins(chains, tail_mass=1e-14)
+    for chain in (chain_fits.of_bins(np.array(gram), 2.0), whole):
+        pairs = gauss_markov.of_bins(chain, tail_mass=1e-14)
         for direction in Direction:
             for epsilon in (0.0, 0.3, 1.0, 2.0):
                 truth = correlated_oracles.profile(
@@ -81,7 +81,7 @@ def test_sums_on_uneven_states_against_quadrature(length):
 def test_small_sums_of_large_variances_keep_their_place():
     """They decide in the direction ADD, whose ε is below that of REMOVE here."""
     chain = chain_fits.Chain(8.5, 0.63, correlation=0.9, heights=(1.0,) * 35)
-    pairs = gauss_markov.of_bins([chain], tail_mass=1e-13)
+    pairs = gauss_markov.of_bins(chain, tail_mass=1e-13)
     assert pairs.add.zero_mass < 1e-8
     add = pairs.add.epsilon(1e-4, Direction.ADD)
     assert add < pairs.remove.epsilon(1e-4, Direction.REMOVE) < 11.5

@@ -10,10 +10,9 @@ import pytest
 from scipy import special
 
 from dp_accounting_ext.correlated.chains import chain_fits
+from dp_accounting_ext.correlated.chains import chain_steps
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import markov_sums
-from dp_accounting_ext.correlated.chains import state_moves
-from dp_accounting_ext.correlated.chains import sum_additions
 
 CHAIN = chain_fits.Chain(1.0, 1.0, correlation=0.6, heights=(1.0, 1.0))
 GRIDS = markov_chain.Grids(
@@ -56,10 +55,10 @@ def test_moves_against_mpmath(target):
     """Each is the mean of the hat function around a state, to the error allowed."""
     spread, start = 0.8, 90
     mean = CHAIN.correlation * GRIDS.states[start]
-    moves = state_moves.moves(GRIDS, np.array([mean]), spread)
+    moves = chain_steps.moves(GRIDS, np.array([mean]), spread)
     found = moves.matrix[0, target]
     truth = hat_mean(GRIDS.states, target, float(mean), spread)
-    error = state_moves.QUADRATURE_ERROR
+    error = chain_steps.QUADRATURE_ERROR
     assert truth * (1 - error) <= found <= truth * (1 + error)
 
 
@@ -68,7 +67,7 @@ def test_moves_against_mpmath(target):
 def test_what_is_beyond_the_grid_is_counted(start, spread):
     """Below at its first state, above with its probability and its mean ratio."""
     mean = CHAIN.correlation * float(GRIDS.states[start])
-    moves = state_moves.moves(GRIDS, np.array([mean]), spread)
+    moves = chain_steps.moves(GRIDS, np.array([mean]), spread)
     low, high = GRIDS.states[[0, -1]]
     least = mpmath.ncdf((mpmath.mpf(float(low)) - mean) / spread)
     assert moves.matrix[0, 0] >= moves.below[0] >= least
@@ -128,23 +127,6 @@ def test_most_to_come_is_no_less_than_any_mean():
     assert bounds[-1] < 1.1 * GRIDS.ratios[-1]
 
 
-def test_fewer_factors_have_the_mean_of_all():
-    """Where they fall into one cell of sums they are split between neighbors."""
-    factors = np.geomspace(0.5, 2.0, 200)
-    chances = np.full(200, 1 / 200)
-    grids = grids_of(
-        3,
-        factors=factors / factors.mean(),
-        probabilities=chances,
-        factor_gap=1.0,
-        places=np.concatenate([np.arange(0, 3.0, 0.1), np.geomspace(3.0, 3e3, 600)]),
-    )
-    law = markov_sums.upper_sum(grids)
-    # Split states raise the mean by no more than `drift`.
-    assert law.masses @ law.places + law.lost_mean >= 3 - 1e-6
-    assert law.masses @ law.places <= 3 * math.exp(grids.drift) + 1e-6
-
-
 @pytest.mark.parametrize("length", [1, 2, 5, 6])
 @pytest.mark.parametrize("excess", [0.0, 0.4])
 def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
@@ -186,7 +168,8 @@ def test_what_a_step_adds_is_all_there_or_counted(decay):
     rows = slice(60, 110)
     masses = np.zeros((grids.states.size, 11))
     masses[rows, 2:9] = np.random.default_rng(4).random((50, 7))
-    after, lost = sum_additions.added_once(grids, masses, rows, decay=decay)
+    after, lost = np.zeros_like(masses), np.zeros(len(masses))
+    lost[rows] = chain_steps.Addition.of(grids, rows, decay).apply(masses, after)
     given = masses.sum(axis=1)
     assert np.allclose(after.sum(axis=1), given, rtol=1e-13, atol=0)
     means = decay * (masses @ grids.places) + grids.ratios * given
@@ -219,22 +202,3 @@ def test_sums_from_every_start_have_their_second_moments(decay):
             moment += weight * math.exp(0.36 * covariance) * (1.25 if i == j else 1.0)
         assert moment <= law.masses @ law.places**2 <= 1.002 * moment
         assert law.mean == pytest.approx(sum(decay**step for step in range(steps)))
-
-
-def test_an_addition_is_what_is_added_at_once():
-    """By the matrix of many steps, of sums that are multiplied before."""
-    grids = dataclasses.replace(
-        GRIDS,
-        factors=np.array([0.4, 1.6]),
-        probabilities=np.array([0.5, 0.34375]),
-        lost_factor=0.25,
-        places=np.linspace(0.0, 9.0, 91),
-    )
-    rows = slice(60, 92)
-    masses = np.zeros((grids.states.size, 91))
-    masses[rows] = np.random.default_rng(4).random((32, 91))
-    once, lost = sum_additions.added_once(grids, masses, rows, decay=0.8)
-    found = np.zeros_like(masses)
-    gone = sum_additions.Addition.of(grids, rows, 0.8).apply(masses, found)
-    assert np.allclose(found, once, rtol=1e-12, atol=1e-300)
-    assert np.allclose(gone, lost[rows], rtol=1e-12, atol=0)

@@ -79,7 +79,7 @@ def test_samples_have_the_divergence_for_their_mean_and_are_bounded(column, copi
     steps = 3
     inner, law = gram(column, steps), law_of_steps(RATE, steps)
     source = draws(column, steps)
-    samples = source.draw(copies, 60_000, np.random.default_rng(3), (1, 1))
+    samples = source.draw(copies, 60_000, np.random.default_rng(3))
     for epsilon in (0.0, 0.3, 0.8):
         values = samples.values(epsilon)
         truth = min_sep_oracles.profile(inner, law, epsilon, remove=True)

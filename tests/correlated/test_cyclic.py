@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.correlated import runs
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import cyclic
 
 Event = ext.CyclicPoissonEvent
 Poisson = ext.PoissonMatrixEvent
@@ -57,7 +58,8 @@ def test_tiny_runs_against_quadrature(column, sigma, rate, length, steps):
     law = law_of_steps(rate, length, steps)
     rows = tuple(map(tuple, matrix.tolist()))
     for entries in (column, rows):
-        run = cyclic.Run(strategies.Strategy(entries), sigma, rate, length, steps)
+        schedule = schedules.CyclicPoisson(steps, rate, length)
+        run = runs.Run(strategies.Strategy(entries), sigma, schedule)
         min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
 
 
@@ -67,7 +69,8 @@ def test_rows_of_a_matrix_need_not_be_alike():
     for length in (1, 2):
         gram = min_sep_oracles.gram_of(rows, 2.0)
         law = law_of_steps(0.4, length, 4)
-        run = cyclic.Run(strategies.Strategy(rows), 2.0, 0.4, length, 4)
+        schedule = schedules.CyclicPoisson(4, 0.4, length)
+        run = runs.Run(strategies.Strategy(rows), 2.0, schedule)
         min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
     event = ext.PoissonMatrixEvent(np.array(rows), 2.0, 0.4, 4)
     low, high = bounds(event)

@@ -11,8 +11,8 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.correlated import bins
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import fresh_windows
 
 Event = ext.WindowedAllocationEvent
 BAND = (1.0, 0.5, 0.25)
@@ -85,7 +85,7 @@ def test_a_window_is_an_allocation_of_a_factor_of_its_gram_matrix():
 
 def test_a_run_that_ends_with_its_window_tells_less():
     """There the last columns are cut, so that their inner products are smaller."""
-    run = fresh_windows.Window(strategies.Strategy(BAND), 2.0, 8, 1)
+    run = bins.Bins(strategies.Strategy(BAND), 2.0, 8, 8, is_cut=False)
     cut = correlated_oracles.toeplitz_gram(BAND, 8, 1, 2.0)
     truth = toeplitz(BAND, 8, 2.0)
     low, high = run.gram(Bound.LOWER), run.gram(Bound.UPPER)

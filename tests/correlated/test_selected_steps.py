@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.correlated import runs
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import selected_steps
 
 Event = ext.SelectedStepsMatrixEvent
 BAND = (1.0, 0.5)
@@ -48,14 +49,11 @@ def test_tiny_runs_against_quadrature(column, sigma, selected, steps, epochs):
     matrix = min_sep_oracles.toeplitz(column, steps * epochs)
     gram = min_sep_oracles.gram_of(matrix, sigma)
     law = law_of_steps(selected, steps, epochs)
-    run = selected_steps.Run(
-        strategies.Strategy(column), sigma, selected, steps, epochs
-    )
+    schedule = schedules.SelectedSteps(steps * epochs, selected, steps)
+    run = runs.Run(strategies.Strategy(column), sigma, schedule)
     min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))
     rows = tuple(map(tuple, matrix.tolist()))
-    uneven = selected_steps.Run(
-        strategies.Strategy(rows), sigma, selected, steps, epochs
-    )
+    uneven = runs.Run(strategies.Strategy(rows), sigma, schedule)
     min_sep_oracles.assert_bounded(uneven, gram, law, (0.0, 0.5, 1.5))
 
 
@@ -99,9 +97,7 @@ def test_correlated_noise_costs_more_than_as_much_independent_noise():
     [(1, 2, 1), (3, 10, 4), (7, 10, 5), (9, 10, 1), (50, 2000, 1985), (300, 400, 250)],
 )
 def test_how_many_steps_are_among_the_first_in_fractions(selected, steps, rest):
-    run = selected_steps.Run(strategies.Strategy(BAND), 1.0, selected, steps, 1)
-    found = run._selected_among(rest)
-    error = run.number_of_steps().error
+    found, error = schedules.SelectedSteps(steps, selected, steps).numbers(rest)
     for among, probability in enumerate(found.tolist()):
         exact = fractions.Fraction(
             math.comb(rest, among) * math.comb(steps - rest, selected - among),

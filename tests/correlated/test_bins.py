@@ -7,8 +7,8 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.correlated import bins
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import matrix_allocation
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import interface
 
@@ -112,7 +112,7 @@ def test_no_device_from_below_hides_another():
 
 
 def test_grams_are_rounded_to_their_sides():
-    run = matrix_allocation.MatrixAllocation(strategies.Strategy(BAND), 2.0, 6, 2)
+    run = bins.Bins(strategies.Strategy(BAND), 2.0, 6, 12)
     truth = correlated_oracles.toeplitz_gram(BAND, 6, 2, 2.0)
     low, high = run.gram(Bound.LOWER), run.gram(Bound.UPPER)
     occupied = truth > 0
@@ -131,7 +131,7 @@ def test_little_noise_has_bounds(sigma, coefficient, tail_mass):
     """
     column = (1.0, coefficient)
     gram = correlated_oracles.toeplitz_gram(column, 2, 1, sigma)
-    run = matrix_allocation.MatrixAllocation(strategies.Strategy(column), sigma, 2, 1)
+    run = bins.Bins(strategies.Strategy(column), sigma, 2, 2)
     fine = accuracy.Accuracy(tail_mass)
     above, below = (interface.pairs_of(run, bound, fine).add for bound in Bound)
     for epsilon in (0.0, 40.0, 70.0, 100.0):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.correlated import runs
+from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
-from dp_accounting_ext.correlated.runs import min_sep_sampling
 
 Event = ext.MinSepSamplingEvent
 Relations = privacy_accountant.NeighboringRelation
@@ -45,16 +46,14 @@ def test_tiny_runs_against_quadrature(strategy, sigma, rate, apart, steps, warm)
     matrix = strategy if is_matrix else min_sep_oracles.toeplitz(strategy, steps)
     gram = min_sep_oracles.gram_of(matrix, sigma)
     law = min_sep_oracles.law_of_steps(rate, apart, steps, warm=warm)
-    run = min_sep_sampling.Run(
-        strategies.Strategy(strategy), sigma, rate, apart, steps, warm
-    )
+    schedule = schedules.MinSep(steps, rate, apart, warm)
+    run = runs.Run(strategies.Strategy(strategy), sigma, schedule)
     min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.3, 1.0))
 
 
 def test_counts_of_steps_are_those_of_the_definition():
     for warm, (steps, last) in itertools.product((True, False), ((7, 7), (7, 5))):
-        run = min_sep_sampling.Run(strategies.Strategy(BAND), 1.0, 0.3, 3, steps, warm)
-        found = min_sep_sampling._counts(min_sep_sampling._starts(run), 0.3, 3, last)
+        found, _ = schedules.MinSep(steps, 0.3, 3, warm).numbers(last)
         truth = np.zeros(found.size)
         for taken, chance in min_sep_oracles.law_of_steps(
             0.3, 3, steps, warm=warm
@@ -140,10 +139,8 @@ def test_blocks_hold_the_run_and_only_neighbors_share_noise():
     ):
         if bands > apart:
             continue
-        column = tuple(0.9**lag for lag in range(bands))
-        run = min_sep_sampling.Run(
-            strategies.Strategy(column), 1.0, 0.2, apart, steps, True
-        )
-        assert run.num_blocks * run.block_length >= steps
-        assert run.block_length <= apart
-        assert run.num_blocks == 1 or run.block_length >= bands
+        schedule = schedules.MinSep(steps, 0.2, apart, warm_start=True)
+        length = schedule.block_length(min(bands, steps))
+        assert schedule.num_blocks * length >= steps
+        assert length <= apart
+        assert schedule.num_blocks == 1 or length >= bands

@@ -1,7 +1,8 @@
-"""Moves of a Gaussian Markov chain between the states of a grid.
+"""Steps of a Gaussian Markov chain: moves of its state, and what they add to a sum.
 
 The next value of the chain has a normal law. It is split between the two states beside
-it, so that its mean stays the same, by quadrature in each cell.
+it, so that its mean stays the same, by quadrature in each cell. A sum between two
+places of the grid of sums is split in the same way.
 """
 
 import dataclasses
@@ -9,9 +10,11 @@ import functools
 import math
 
 import numpy as np
+from scipy import sparse
 from scipy import special
 
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import floats
 
@@ -209,3 +212,124 @@ def _density(places: FloatArray) -> FloatArray:
 def _ndtr(points: FloatArray) -> FloatArray:
     """Returns an upper bound on Φ, above its rounding error and any underflow."""
     return np.asarray(special.ndtr(np.maximum(points, -37.0)) * floats.raised(1.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Addition:
+    """What a step adds to the sum, for some neighboring states.
+
+    Attributes:
+        rows: The states.
+        used: The places of the sum before the addition.
+        matrix: The matrix from the masses before the addition to those after it. Each
+            vector has the masses of all places for the first state, then those for the
+            second state, and so on.
+        most_terms: A bound on the number of products that sum to one mass.
+        lost: (n, l) The part of the sum's mean that the addition loses at each state
+            and place: sums above the highest place, and what the factor's mean lacks.
+    """
+
+    rows: slice
+    used: slice
+    matrix: sparse.csc_matrix | sparse.csr_matrix
+    most_terms: int
+    lost: FloatArray
+
+    @classmethod
+    def of(
+        cls, grids: Grids, rows: slice, decay: float, used: slice = slice(None)
+    ) -> "Addition":
+        """Returns what a step adds in some states to sums at some places times `decay`.
+
+        It takes longer to make than to apply, and much memory.
+        """
+        places, ratios = grids.places, grids.ratios[rows]
+        before = decay * places[used]
+        factors, probabilities = _with_zero(grids.factors, grids.probabilities)
+        size, count = ratios.size, places.size
+        steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
+        totals = before[:, np.newaxis] + steps
+        low, share = _cells(places, np.minimum(totals, places[-1]))
+        # The columns are the lower ends of the cells for each factor, and the upper.
+        low = low + np.arange(0, size * count, count)[:, np.newaxis, np.newaxis]
+        goals = np.concatenate([low, low + 1], axis=2, dtype=np.int32)
+        upper = probabilities * share
+        shares = np.concatenate([probabilities - upper, upper], axis=2)
+        given = size * before.size
+        starts = np.arange(given + 1, dtype=np.int32) * goals.shape[2]
+        columns = shares.ravel(), goals.ravel(), starts
+        matrix = sparse.csc_matrix(columns, shape=(size * count, given))
+        lost = np.empty((size, before.size))
+        lost[:] = grids.lost_factor * ratios[:, np.newaxis]
+        for row, ratio in zip(lost, ratios.tolist(), strict=True):
+            first = np.searchsorted(before, places[-1] - ratio * factors.max())
+            above = before[first:, np.newaxis] + ratio * factors - places[-1]
+            row[first:] += np.maximum(above, 0.0) @ probabilities
+        return cls(rows, used, matrix, goals.shape[2] * before.size, lost)
+
+    def for_many_steps(self) -> "Addition":
+        """Returns the same addition, by a matrix that takes less time to apply."""
+        matrix = self.matrix.tocsr()
+        most_terms = int(np.diff(matrix.indptr).max())
+        matrix.sum_duplicates()
+        return dataclasses.replace(self, matrix=matrix, most_terms=most_terms)
+
+    def apply(self, masses: FloatArray, out: FloatArray) -> FloatArray:
+        """Writes the masses after the addition, and returns the lost part of the mean.
+
+        Args:
+            masses: (n, l) The masses of states and places before the addition.
+            out: The array that the masses after it are written to.
+        """
+        given = masses[self.rows, self.used]
+        out[self.rows] = (self.matrix @ given.ravel()).reshape(out[self.rows].shape)
+        return np.asarray((given * self.lost).sum(axis=1))
+
+
+def _with_zero(
+    factors: FloatArray, probabilities: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the values of W with 0, and their probabilities."""
+    rest = max(1 - float(probabilities.sum()), 0.0)
+    return np.append(factors, 0.0), np.append(probabilities, rest)
+
+
+def scaled(
+    places: FloatArray, factors: FloatArray, probabilities: FloatArray
+) -> tuple[sparse.csr_matrix, FloatArray]:
+    """Returns the matrix that multiplies sums by a random factor, split to the places.
+
+    Args:
+        places: (l,) The places, increasing from 0.
+        factors: (m,) The values of the factor, increasing and positive.
+        probabilities: (m,) Their probabilities. The factor is 0 with the remaining
+            probability.
+
+    Returns:
+        The (l, l) matrix from the masses before to those after; and (l,) the mean of
+        the part of a sum that is above the highest place.
+    """
+    values, weights = _with_zero(factors, probabilities)
+    totals = np.outer(places, values)
+    above = np.maximum(totals - places[-1], 0.0)
+    low, share = _cells(places, totals - above)
+    goals = np.concatenate([low, low + 1], axis=1, dtype=np.int32)
+    parts = np.concatenate([weights * (1 - share), weights * share], axis=1)
+    starts = np.arange(places.size + 1, dtype=np.int32) * goals.shape[1]
+    columns = parts.ravel(), goals.ravel(), starts
+    matrix = sparse.csc_matrix(columns, shape=(places.size, places.size)).tocsr()
+    return matrix, np.asarray(above @ weights)
+
+
+def _cells(places: FloatArray, sums: FloatArray) -> tuple[IndexArray, FloatArray]:
+    """Returns the cells that sums are in, and the shares that go to the upper ends.
+
+    Args:
+        places: (l,) The places, increasing from 0.
+        sums: The sums, from 0 to the highest place.
+    """
+    low = np.searchsorted(places, sums, side="right") - 1
+    np.minimum(low, places.size - 2, out=low)
+    share = (sums - places[low]) / np.diff(places)[low]
+    np.clip(share, 0.0, 1.0, out=share)
+    return low, share

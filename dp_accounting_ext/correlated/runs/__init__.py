@@ -1,1 +1,0 @@
-"""Mechanisms with correlated noise, one for each way of drawing batches."""
