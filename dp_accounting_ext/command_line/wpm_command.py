@@ -294,9 +294,8 @@ def _trace(
 ) -> columns.Data:
     """Returns the places of a file, with coordinates in the order of the points."""
     table = _table(options, option, is_private=option == "trace")
-    data = columns.trace(table, places, _of_table(options, options.data_columns))
-    _tell(data.dropped, table)
-    return data
+    asked = options.data_columns, options.user, options.metric == "haversine"
+    return columns.trace(table, places, *asked)
 
 
 def _mechanism(
@@ -317,7 +316,7 @@ def _mechanism(
     inputs, outputs, cost = _places(options)
     if is_file:
         table = _table(options, "base_measure", names=outputs.names)
-        base_measure = columns.masses(table, outputs, columns.Options()).numbers
+        base_measure = columns.masses(table, outputs).numbers
     if cost is not None:
         made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
         return made, inputs, outputs
@@ -332,9 +331,8 @@ def _places(
     """Returns the places of inputs and of outputs, and costs if these are given."""
     if options.points is not None:
         table = _table(options, "points")
-        of_points = _of_table(options, options.columns)._replace(user=None)
-        places, dropped = columns.points(table, of_points)
-        _tell(dropped, table)
+        is_haversine = options.metric == "haversine"
+        places = columns.points(table, options.columns, is_haversine)
         return places, places, None
     for name in ("trace", "public_trace", "metric", "order", "columns"):
         if getattr(options, name) is not None:
@@ -349,20 +347,10 @@ def _places(
 
 
 def _table(options: argparse.Namespace, option: str, **more: Any) -> tables.Table:
-    path = getattr(options, option)
-    return tables.read(option, path, encoding=options.encoding, **more)
-
-
-def _of_table(options: argparse.Namespace, chosen: str | None) -> columns.Options:
-    is_haversine = options.metric == "haversine"
-    return columns.Options(chosen, options.user, is_haversine, options.drop_missing)
-
-
-def _tell(dropped: int, table: tables.Table) -> None:
-    """Warns of rows that --drop-missing left out."""
-    if dropped:
-        words = f"{dropped} rows of {table.path} that lack a cell are left out."
-        warnings.warn(words, stacklevel=1)
+    path, encoding = getattr(options, option), options.encoding
+    if option not in ("cost", "base_measure"):
+        more["drop_missing"] = options.drop_missing
+    return tables.read(option, path, encoding=encoding, **more)
 
 
 def _private(
@@ -378,9 +366,7 @@ def _private(
         nearest, _ = cost.nearest("trace", data.numbers)
         return columns.per_user(data.users, nearest.tolist(), len(inputs.numbers), 1.0)
     table = _table(options, "distribution", is_private=True, names=inputs.names)
-    data = columns.masses(table, inputs, _of_table(options, options.data_columns))
-    _tell(data.dropped, table)
-    return data.numbers, data.users
+    return columns.masses(table, inputs, options.data_columns, options.user)
 
 
 def _counted(masses: Any) -> Any:
