@@ -268,15 +268,16 @@ def _without_geometry(record: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(frame: Any, pd: Any) -> Any:
     """Returns a data frame of numbers and texts, an index with names among these."""
-    if not isinstance(frame.index, pd.RangeIndex):
+    is_order = frame.index.equals(pd.RangeIndex(len(frame)))
+    if not is_order or frame.index.names != [None]:
         frame = frame.rename_axis([name or "" for name in frame.index.names])
         frame = frame.reset_index(allow_duplicates=True)
     has_names = not isinstance(frame.columns, pd.RangeIndex)
     header = [_text(name) if has_names else "" for name in frame.columns]
     for column, (_, cells) in enumerate(frame.items()):
         if not _is_typed(cells):
-            words = cells.astype(object).where(cells.notna(), "").map(_text)
-            frame.isetitem(column, words)
+            words = map(_text, cells.astype(object).where(cells.notna(), ""))
+            frame.isetitem(column, pd.Series(words, frame.index, dtype=object))
     return frame.set_axis(header, axis=1).set_axis(range(1, len(frame) + 1))
 
 
@@ -309,7 +310,9 @@ def _cells(option: str, text: str, path: object, pd: Any) -> tuple[str, Any]:
         raise _error(option, words) from None
     breaks = sum(frame[at].str.count("\n") for at in frame) if '"' in text else 0
     frame.index += 1 + above + np.cumsum(breaks)
-    frame = frame.map(_text)
+    # Columns of objects: those of texts are slow to read cell by cell.
+    texts = {at: list(map(_text, cells.tolist())) for at, cells in frame.items()}
+    frame = pd.DataFrame(texts, frame.index, dtype=object)
     is_used = frame != ""
     return separator, frame.loc[is_used.any(axis=1), is_used.any(axis=0)]
 
