@@ -45,17 +45,9 @@ class Places(NamedTuple):
     are_degrees: bool = False
 
 
-class Data(NamedTuple):
-    """What users hold.
-
-    Attributes:
-        numbers: The coordinates of each visit, or masses of the places: of one user, or
-            as rows, also of a sparse matrix, of several.
-        users: The user of each row; empty if no column has users.
-    """
-
-    numbers: Any
-    users: Sequence[str]
+# The coordinates of each visit, or masses of the places, of one user or as rows of
+# several; and the user of each row, or none if no column has users.
+Data = tuple[Any, list[str]]
 
 
 def points(
@@ -84,7 +76,7 @@ def trace(
     users = _users(table, user)
     table, chosen, _ = _coordinates(table, typed, is_haversine, places)
     rows, numbers = table.rows(chosen, users)
-    return Data(numbers, _labels(rows, users))
+    return numbers, _labels(rows, users)
 
 
 def array(table: tables.Table) -> FloatArray:
@@ -127,7 +119,7 @@ def masses(
     """
     users, header = _users(table, user), table.header
     if typed is not None:
-        return _by_name(table, _named(table, typed, 2), places, users)
+        return _by_name(table, _named(table, "data_columns", typed, 2), places, users)
     names, left = set(places.names) - {""}, _unindexed(table)
     if 0 not in left:  # Numbers of rows, unless they are names.
         rows = table.texts(0)
@@ -150,7 +142,7 @@ def masses(
         words = "a column that is named as no place, nor count or mass,"
         raise table.error(words, column=at, remedy=remedy)
     numbers = table.rows(values)[1]
-    return Data(numbers.ravel() if 1 in numbers.shape else numbers, [])
+    return (numbers.ravel() if 1 in numbers.shape else numbers), []
 
 
 def per_user(
@@ -178,7 +170,7 @@ def _with_numbers(table: tables.Table) -> list[int]:
     return [at for at in _unindexed(table) if table.has_number(at)]
 
 
-def _named(table: tables.Table, typed: str, most: int, option: str = "") -> list[int]:
+def _named(table: tables.Table, option: str, typed: str, most: int) -> list[int]:
     """Returns at most so many columns, typed as names or as numbers from one."""
     header, width = table.header, table.frame.shape[1]
     known = {str(at + 1): at for at in range(width)}
@@ -186,7 +178,6 @@ def _named(table: tables.Table, typed: str, most: int, option: str = "") -> list
     names = [name.strip() for name in typed.split(",")]
     chosen = [known[name] for name in names if name in known and header.count(name) < 2]
     if len(set(chosen)) < len(names) or len(names) > most:
-        option = option or ("data_columns" if table.is_private else "columns")
         limit = f", {most} at most" * (most < width)
         is_shown = any(header) and not table.is_private
         words = ", ".join(header) if is_shown else f"1 to {width}"
@@ -199,7 +190,7 @@ def _named(table: tables.Table, typed: str, most: int, option: str = "") -> list
 
 def _users(table: tables.Table, typed: str | None) -> list[int]:
     """Returns the column of users, if it is typed."""
-    return [] if typed is None else _named(table, typed, 1, "user")
+    return [] if typed is None else _named(table, "user", typed, 1)
 
 
 def _labels(rows: tables.Table, users: list[int]) -> list[str]:
@@ -216,8 +207,9 @@ def _coordinates(
     """
     need_degrees = is_haversine or (like is not None and like.are_degrees)
     may_be_degrees, are_degrees = need_degrees or like is None, True
+    option, width = "columns" if like is None else "data_columns", len(table.header)
     if typed is not None:
-        chosen, are_degrees = _named(table, typed, len(table.header)), is_haversine
+        chosen, are_degrees = _named(table, option, typed, width), is_haversine
     else:
         pair = _pair(table)
         chosen = pair if may_be_degrees and len(pair) < 3 else []
@@ -232,7 +224,7 @@ def _coordinates(
         words = "no columns that are named latitude and longitude"
     if len(pair) > 2:
         words = "several columns of latitudes or longitudes"
-    option = "--columns" if like is None else "--data-columns"
+    option = f"--{option.replace('_', '-')}"
     remedy = f"name the coordinates, as by {option} lat,lon or {option} 3,4"
     raise table.error(words, remedy=remedy + ", the latitude first" * is_haversine)
 
@@ -336,7 +328,7 @@ def _by_name(
         raise rows.error("a name twice", remedy=remedy)
     all_weights = weights[:, 0] if counts else 1.0
     matrix, labels = per_user(who, where, len(index), all_weights)
-    return Data(matrix if users else matrix.toarray()[0], labels * len(users))
+    return (matrix if users else matrix.toarray()[0]), labels * len(users)
 
 
 def _by_column(
@@ -360,7 +352,7 @@ def _by_column(
         raise rows.error(what, remedy="add them up")
     matrix = np.zeros((len(numbers), len(index)))
     matrix[:, where] = numbers
-    return Data(matrix if users or len(matrix) > 1 else matrix[0], labels)
+    return (matrix if users or len(matrix) > 1 else matrix[0]), labels
 
 
 def _index(table: tables.Table, names: Sequence[str]) -> dict[str, int]:

@@ -257,7 +257,7 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
         mechanism, places, _ = _mechanism(options)
         apart = None
         if options.public_trace is not None:
-            trace = _trace(options, "public_trace", places).numbers
+            trace, _ = _trace(options, "public_trace", places)
             metric = options.metric or "euclidean"
             apart = wpm.check_public_trace(places.numbers, trace, metric=metric)
         expected = mechanism.expected_cost()
@@ -316,7 +316,7 @@ def _mechanism(
     inputs, outputs, cost = _places(options)
     if is_file:
         table = _table(options, "base_measure", names=outputs.names)
-        base_measure = columns.masses(table, outputs).numbers
+        base_measure, _ = columns.masses(table, outputs)
     if cost is not None:
         made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
         return made, inputs, outputs
@@ -353,18 +353,16 @@ def _table(options: argparse.Namespace, option: str, **more: Any) -> tables.Tabl
     return tables.read(option, path, encoding=encoding, **more)
 
 
-def _private(
-    options: argparse.Namespace, inputs: columns.Places
-) -> tuple[Any, Sequence[str]]:
+def _private(options: argparse.Namespace, inputs: columns.Places) -> columns.Data:
     """Returns masses or counts of one user, or a row for each; and the users' names."""
     if options.trace is not None:
-        data = _trace(options, "trace", inputs)
+        visits, users = _trace(options, "trace", inputs)
         metric = options.metric or "euclidean"
-        if not data.users:
-            return wpm.counts_at(inputs.numbers, data.numbers, metric=metric), []
+        if not users:
+            return wpm.counts_at(inputs.numbers, visits, metric=metric), []
         cost = wpm.PointCost(inputs.numbers, metric=metric)
-        nearest, _ = cost.nearest("trace", data.numbers)
-        return columns.per_user(data.users, nearest.tolist(), len(inputs.numbers), 1.0)
+        nearest, _ = cost.nearest("trace", visits)
+        return columns.per_user(users, nearest.tolist(), len(inputs.numbers), 1.0)
     table = _table(options, "distribution", is_private=True, names=inputs.names)
     return columns.masses(table, inputs, options.data_columns, options.user)
 
