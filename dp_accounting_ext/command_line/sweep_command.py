@@ -101,12 +101,7 @@ def _run(options: argparse.Namespace) -> parser.Printed:
 
 
 def _grid(path: pathlib.Path, encoding: str) -> tuple[list[str], list[dict[str, str]]]:
-    """Returns the columns and the rows of a grid.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is not a CSV file with at least one row.
-    """
+    """Returns the columns and the rows of a grid."""
     form = "grid must be a CSV file with a header and a row for each setting"
     text = tables.text_of("grid", path.read_bytes(), path, encoding)
     separator = max(",;\t", key=text.lstrip().partition("\n")[0].count)
@@ -136,12 +131,7 @@ def _pointed(column: str, cell: str) -> str:
 
 @contextlib.contextmanager
 def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
-    """Returns the executor that computes the rows.
-
-    Raises:
-        ModuleNotFoundError: If Dask is asked for and is not installed.
-        OSError, ValueError: If there is no scheduler at the address.
-    """
+    """Returns the executor that computes the rows."""
     if options.scheduler is None:
         number = os.cpu_count() or 1
         if options.workers is not None:

@@ -334,11 +334,7 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _has_header(option: str, frame: Any, path: object, names: Collection[str]) -> bool:
-    """Returns whether the first line has names of columns, which may be numbers.
-
-    Raises:
-        ValueError: If these may be cells of a row, too.
-    """
+    """Returns whether the first line has names of columns, which may be numbers."""
     first = list(frame.iloc[0])
     numbers, is_wide = set(filter(NUMBER.fullmatch, first)), len(first) > 1
     if not numbers:

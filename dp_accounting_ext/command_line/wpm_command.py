@@ -207,11 +207,7 @@ def _draws_of_users(
     private: Any,
     users: Sequence[str],
 ) -> parser.Printed:
-    """Adds a draw of each user to a file, unless it has one, as soon as it is drawn.
-
-    Raises:
-        ValueError: If the file has other columns, places or ε.
-    """
+    """Adds a draw of each user to a file, unless it has one, as soon as it is drawn."""
 
     def cells_of(place: int) -> list[tuple[str, Any]]:
         epsilon = ("epsilon", options.epsilon)
@@ -301,11 +297,7 @@ def _trace(
 def _mechanism(
     options: argparse.Namespace,
 ) -> tuple[wpm.WassersteinProjectionMechanism, columns.Places, columns.Places]:
-    """Returns the mechanism, and the public places of its inputs and its outputs.
-
-    Raises:
-        ValueError: If a file cannot be read or is bad, or options do not go together.
-    """
+    """Returns the mechanism, and the public places of its inputs and its outputs."""
     base_measure = options.base_measure
     is_file = base_measure not in ("uniform", "minimax")
     if is_file and not os.path.exists(base_measure):
