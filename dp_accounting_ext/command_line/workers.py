@@ -32,10 +32,15 @@ class Workers(futures.ThreadPoolExecutor):
 
     If a process is killed, only its own task fails. At the end of the `with` statement,
     unfinished tasks are abandoned.
+
+    Args:
+        number: The number of processes.
+        warns: Whether they print warnings.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, warns: bool = True) -> None:
         super().__init__(number)
+        self._warns = warns
         prepare()
         self._mine = threading.local()
         self._processes: list[Any] = []
@@ -62,7 +67,9 @@ class Workers(futures.ThreadPoolExecutor):
 
     def _started(self) -> Any:
         self._mine.pipe, other = _CONTEXT.Pipe()
-        process = _CONTEXT.Process(target=_serve, args=(other,), daemon=True)
+        process = _CONTEXT.Process(
+            target=_serve, args=(other, self._warns), daemon=True
+        )
         process.start()
         other.close()
         self._processes.append(process)
@@ -81,13 +88,11 @@ class Workers(futures.ThreadPoolExecutor):
         self.end()
 
 
-def _serve(pipe: Any) -> None:
-    """Runs the tasks that come through a pipe, until its other end is closed.
-
-    Warnings are those of the command, or on the page.
-    """
+def _serve(pipe: Any, warns: bool) -> None:
+    """Runs the tasks that come through a pipe, until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warnings.simplefilter("ignore")
+    if not warns:
+        warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError, OSError):
         while True:
             function, args, kwargs = pipe.recv()
@@ -97,6 +102,10 @@ def _serve(pipe: Any) -> None:
             except Exception as error:
                 answer = None, error
             pipe.send(answer)
+
+
+def _workers_of_page() -> Workers:
+    return Workers(_PROCESSES, warns=False)  # The page shows the warnings.
 
 
 class Answers:
@@ -111,7 +120,7 @@ class Answers:
     """
 
     def __init__(self, answered: Callable[[], object]) -> None:
-        self._workers = Workers(_PROCESSES)
+        self._workers = _workers_of_page()
         self._answered = answered
         self._known: dict[Any, Any] = {}
         self._waiting = 0
@@ -153,7 +162,7 @@ class Answers:
         """Stops all computations, whose answers are not delivered."""
         if self._waiting:
             self.end()
-            self._workers, self._waiting = Workers(_PROCESSES), 0
+            self._workers, self._waiting = _workers_of_page(), 0
             self._found = queue.SimpleQueue()
 
     def end(self) -> None:
