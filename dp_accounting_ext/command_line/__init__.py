@@ -6,8 +6,7 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
-    The package is imported here, so that processes of `workers` import what they are
-    asked for alone.
+    The commands are imported here, as processes of `workers` do not need them.
 
     Returns:
         The exit status, as of `command.main`.

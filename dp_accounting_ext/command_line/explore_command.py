@@ -44,18 +44,24 @@ def serve(
     run: training_run.TrainingRun, target: float | None, port: int, *, show: bool
 ) -> None:
     """Shows the page of a run until Ctrl-C, in a browser that it opens if asked to."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port must be from 0 to 65535. Found {port}.")
     workers.prepare()  # It imports while this process does.
     import panel
 
-    server = panel.serve(
-        lambda: explorer.Page(panel, run, target).view,
-        port=port,
-        address="127.0.0.1",
-        title="dp_accounting_ext",
-        show=show,
-        start=False,
-        verbose=False,
-    )
+    try:
+        server = panel.serve(
+            lambda: explorer.Page(panel, run, target).view,
+            port=port,
+            address="127.0.0.1",
+            title="dp_accounting_ext",
+            show=show,
+            start=False,
+            verbose=False,
+        )
+    except OSError as error:
+        words = f"port must be free, or 0 for any. Found {port}: {error.strerror}."
+        raise ValueError(words) from None
     text.write(f"The page is http://localhost:{server.port}/ and ends at Ctrl-C.")
     server.start()
     try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
@@ -51,6 +51,18 @@ label { display: block; font-size: 88%; }
 input { width: 100%; margin: .1em 0 .5em; accent-color: #3f51b5; }
 p { position: absolute; width: 1px; height: 1px; overflow: hidden; }
 """
+_PROGRAM = "python -m dp_accounting_ext"
+_TYPED = ("dataset_size", "batch_size", "epochs", "delta", "group_size")
+_PYTHON = """\
+import dataclasses
+from dp_accounting_ext.studies import (
+    calibration, comparison, curves, statement, training_run
+)
+run = training_run.TrainingRun({fields})
+rows = {table}
+quoted = dataclasses.replace(run, sampling={run.sampling!r}, {noise})
+found = curves.trade_offs(quoted)
+sentence = statement.brief(quoted, statement.claims(quoted))"""
 _WAITED_FOR = "…"
 _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -122,6 +134,29 @@ def curve_of(run: training_run.TrainingRun) -> curves.Points:
 def sentence_of(run: training_run.TrainingRun) -> str:
     """Returns the sentence about a run that can be quoted."""
     return " ".join(statement.brief(run, statement.claims(run)).split())
+
+
+def commands_of(run: training_run.TrainingRun, target: float | None) -> str:
+    """Returns two commands: one prints the bounds on ε, and one the sentence to quote.
+
+    The run has a dataset size, noise, and the way of drawing batches that is quoted.
+    """
+    typed = "".join(f" {parser.option(name)} {getattr(run, name)}" for name in _TYPED)
+    noise = f" --noise-multiplier {run.noise_multiplier}"
+    (way,) = (key for key, name in training_run.OPTIONS.items() if name == run.sampling)
+    table = f"compare{noise}" if target is None else f"calibrate --epsilon {target}"
+    quoted = f"statement --brief --sampling {way}{noise}"
+    return f"{_PROGRAM} {table}{typed}\n{_PROGRAM} {quoted}{typed}"
+
+
+def python_of(run: training_run.TrainingRun, target: float | None) -> str:
+    """Returns Python code that computes `rows`, the curves `found`, and `sentence`."""
+    fields = ", ".join(f"{name}={getattr(run, name)!r}" for name in _TYPED)
+    noise = f"noise_multiplier={run.noise_multiplier!r}"
+    table = f"calibration.calibrate(run, {target})"
+    if target is None:
+        table, fields = "comparison.compare(run)", f"{fields}, {noise}"
+    return _PYTHON.format(fields=fields, table=table, run=run, noise=noise)
 
 
 def written(value: float) -> str:
@@ -326,7 +361,7 @@ class Page:
         self, run: training_run.TrainingRun, target: float | None
     ) -> None:
         """Shows commands and Python code, and asks for the sentence to quote."""
-        typed = same_run.commands(run, target), same_run.python(run, target)
+        typed = commands_of(run, target), python_of(run, target)
         self._same.object = _boxed("Commands", typed[0], "pre", "commands")
         self._same.object += _boxed("Python", typed[1], "pre", "Python")
 

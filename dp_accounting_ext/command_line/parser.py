@@ -79,7 +79,7 @@ def unrecognized(typed: str, options: Collection[str]) -> str:
 def _meant(typed: str, known: Sequence[str]) -> str:
     """Returns a question with those of the known words that may have been meant."""
     near = [each for each in known if typed[:2] == "--" and each.startswith(typed)]
-    near = near or difflib.get_close_matches(typed, known)
+    near = near or difflib.get_close_matches(typed, known, cutoff=0.7)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 

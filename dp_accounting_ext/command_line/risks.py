@@ -9,7 +9,6 @@ from typing import Any
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.command_line import columns
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
@@ -225,7 +224,7 @@ def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
             f"{', '.join(filter(None, names)) or 'no names'} in {path}."
         )
     places = [names.index("score"), names.index("member")]
-    scores, members = columns.numbers(table, places).T
+    scores, members = table.rows(places)[1].T
     return scores, members
 
 

@@ -6,7 +6,6 @@ from concurrent import futures
 import contextlib
 import csv
 import dataclasses
-import io
 import itertools
 import logging
 import os
@@ -17,6 +16,7 @@ from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import workers
+from dp_accounting_ext.studies import result_file
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.validation import fields
 
@@ -101,32 +101,20 @@ def _run(options: argparse.Namespace) -> parser.Printed:
 
 
 def _grid(path: pathlib.Path, encoding: str) -> tuple[list[str], list[dict[str, str]]]:
-    """Returns the columns and the rows of a grid.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is not a CSV file with at least one row.
-    """
+    """Returns the columns and the rows of a grid."""
     form = "grid must be a CSV file with a header and a row for each setting"
-    content = tables.text_of("grid", path.read_bytes(), path, encoding)
-    separator = max(",;\t", key=content.lstrip().partition("\n")[0].count)
-    lines = io.StringIO(content)
-    # A quote that is never closed is an error. It must not become one long cell.
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
-    table: list[list[str]] = []
+    text = tables.text_of("grid", path.read_bytes(), path, encoding)
+    separator = max(",;\t", key=text.lstrip().partition("\n")[0].count)
     try:
-        for cells in filter(any, ([cell.strip() for cell in line] for line in reader)):
-            table.append(cells)
-            if len(cells) != len(table[0]):
-                raise csv.Error(f"{len(cells)} cells in place of {len(table[0])}")
+        lines = result_file.table_of(text, delimiter=separator, skipinitialspace=True)
     except csv.Error as error:
-        where = f"{error} in line {reader.line_num}"
-        raise ValueError(f"{form}. Found {where} of {path}.") from None
+        raise ValueError(f"{form}. Found {error} of {path}.") from None
+    table = [
+        cells for cells in ([*map(str.strip, line)] for line in lines) if any(cells)
+    ]
     if len(table) < 2:
-        words = (
-            f"no row below the header of {path}" if table else f"an empty file, {path}"
-        )
-        raise ValueError(f"{form}. Found {words}.")
+        words = "no row below the header of" if table else "an empty file,"
+        raise ValueError(f"{form}. Found {words} {path}.")
     is_used = [any(column) for column in zip(*table, strict=True)]
     header, *body = (list(itertools.compress(cells, is_used)) for cells in table)
     rows = [dict(zip(header, cells, strict=True)) for cells in body]
@@ -143,12 +131,7 @@ def _pointed(column: str, cell: str) -> str:
 
 @contextlib.contextmanager
 def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
-    """Returns the executor that computes the rows.
-
-    Raises:
-        ModuleNotFoundError: If Dask is asked for and is not installed.
-        OSError, ValueError: If there is no scheduler at the address.
-    """
+    """Returns the executor that computes the rows."""
     if options.scheduler is None:
         number = os.cpu_count() or 1
         if options.workers is not None:

@@ -14,9 +14,11 @@ import pathlib
 import re
 from typing import Any
 from typing import NamedTuple
+import warnings
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import extras
 
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -24,15 +26,12 @@ NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 SHAPE = re.compile(
     r"(SRID=\d+;)? ?\w*(POINT|LINE|POLYGON|GEOM)\w*.*\(|geo:|\S+°,", re.I
 )
+# In such a cell the comma may be a decimal point, or it may separate thousands.
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_MISSING = {"", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "NULL", "null"}
+_MISSING |= {"None", r"\N"}
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-_OTHERS = {
-    b"PK\x03\x04": "a ZIP archive, as .xlsx and .ods are; save it as CSV",
-    b"\xd0\xcf\x11\xe0": "a workbook; save it as CSV",
-    b"SQLite format 3": "a database, as a GeoPackage is; save it as CSV",
-    b"<": "XML, as KML and GPX are; save it as GeoJSON or CSV",
-}
-# The keys of records in JSON: in GeoJSON, in Takeout, and as pandas writes it.
-_RECORDS = ("features", "locations", "timelineObjects", "semanticSegments", "data")
+_OTHERS = b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"SQLite format 3", b"<"
 # Tuning: the number of lines from which the separator of cells is found.
 _FIRST_LINES = 100
 
@@ -41,32 +40,85 @@ class Table(NamedTuple):
     """The cells of a file.
 
     Attributes:
-        option, path, is_private: As for `read`.
-        header: The name of each column, which is empty if it has none.
-        frame: A pandas.DataFrame, whose index has the number of each line, or of each
-            row of a file without lines, from one.
+        option, path, is_private, drop_missing: As for `read`.
+        frame: A pandas.DataFrame of numbers and of texts. Its columns are their names,
+            or "" without one. Its index has the number of each line, or of each row of
+            a file without lines, from one.
         separator: The separator of cells; "" in a file without lines.
     """
 
     option: str
     path: object
     is_private: bool
-    header: list[str]
+    drop_missing: bool | None
     frame: Any
     separator: str
 
+    @property
+    def header(self) -> list[str]:
+        """The name of each column, which is empty if it has none."""
+        return list(self.frame.columns)
+
     def texts(self, column: int) -> list[str]:
         """Returns the cells of a column as texts; of whole floats, without ".0"."""
-        cells = self.frame.iloc[:, column].astype(object)
+        words = map(str, self.frame.iloc[:, column].tolist())
         return [
             word[:-2] if word.endswith(".0") and word[:-2].isdecimal() else word
-            for word in _words(cells.where(cells.notna(), ""))
+            for word in words
         ]
 
     def has_number(self, column: int) -> bool:
         """Returns whether any cell is a number: others may be misspelt numbers."""
-        is_typed = self.frame.iloc[:, column].dtype.kind in "iuf"
-        return is_typed or any(map(NUMBER.fullmatch, set(self.texts(column))))
+        cells = self.frame.iloc[:, column]
+        return _is_typed(cells) or any(map(NUMBER.fullmatch, set(cells)))
+
+    def rows(
+        self, numbers: Sequence[int], names: Sequence[int] = ()
+    ) -> tuple["Table", FloatArray]:
+        """Returns the rows that lack no cell of some columns, and their numbers.
+
+        It warns of the other rows if these are to be left out.
+
+        Raises:
+            ValueError: If a cell is missing and its row is not to be left out, or if a
+                cell that is to be a number is not.
+        """
+        lost = np.zeros(len(self.frame), dtype=bool)
+        for column in [*numbers, *names]:
+            cells = self.frame.iloc[:, column]
+            missing = cells.isna() | cells.isin(_MISSING if column in numbers else {""})
+            if missing.any() and not self.drop_missing:
+                remedy = "fill it in"
+                if self.drop_missing is not None:
+                    remedy += "; or --drop-missing leaves out its row"
+                raise self.error("an empty cell", missing.argmax(), column, remedy)
+            lost |= missing.to_numpy(bool)
+        if lost.all():
+            raise self.error("no row without empty cells")
+        if lost.any():
+            words = f"{lost.sum()} rows of {self.path} that lack a cell are left out."
+            warnings.warn(words, stacklevel=1)
+        rows = self._replace(frame=self.frame[~lost])
+        none = np.empty((len(rows.frame), 0))
+        return rows, np.column_stack([none, *map(rows._numbers, numbers)])
+
+    def _numbers(self, column: int) -> FloatArray:
+        cells = self.frame.iloc[:, column]
+        # Takeout has degrees times 10^7.
+        unit = 1e7 if self.header[column].endswith("E7") else 1.0
+        if _is_typed(cells):
+            return np.asarray(cells.to_numpy(np.float64) / unit)
+        for row, text in enumerate(cells):
+            if not NUMBER.fullmatch(text):
+                shown = "something else" if self.is_private else repr(text)[:60]
+                raise self.error(shown, row, column)
+        commas = [text for text in cells if "," in text]
+        # If semicolons separate cells, commas are decimal points.
+        if commas and self.separator != ";" and all(map(_THOUSANDS.fullmatch, commas)):
+            words = "numbers such as 1,234, of 1.234 or of a thousand,"
+            remedy = "write points for decimals, and nothing between thousands"
+            raise self.error(words, column=column, remedy=remedy)
+        return np.array([float(text.replace(",", ".")) for text in cells]) / unit
 
     def error(
         self,
@@ -78,14 +130,13 @@ class Table(NamedTuple):
         """Returns the error for other content, at the indices of a row and a column."""
         where = []
         if row is not None:
-            where.append(
-                f"{'line' if self.separator else 'row'} {self.frame.index[row]}"
-            )
+            kind = "line" if self.separator else "row"
+            where.append(f"{kind} {self.frame.index[row]}")
         if column is not None:
             shown = "" if self.is_private else self.header[column]
             where.append(f"column {shown or column + 1}")
-        at = f"{', '.join(where)} of {self.path}" if where else str(self.path)
-        return error(self.option, f"{words} in {at}{'; ' * bool(remedy)}{remedy}")
+        at = ", ".join(where) + " of " * bool(where) + str(self.path)
+        return _error(self.option, f"{words} in {at}{'; ' * bool(remedy)}{remedy}")
 
 
 def read(
@@ -94,6 +145,7 @@ def read(
     *,
     encoding: str = "utf-8",
     is_private: bool = False,
+    drop_missing: bool | None = None,
     names: Collection[str] = (),
 ) -> Table:
     """Returns the table of a file: a text, JSON, Parquet or NumPy's, maybe gzipped.
@@ -102,6 +154,8 @@ def read(
         option: The field of the option that named the file, for errors.
         path: The path of the file.
         is_private: Whether errors must not show its content.
+        drop_missing: Whether rows that lack a cell are left out, and are no error; None
+            if there is no such option.
         encoding: The encoding of a text without a byte order mark.
         names: The names of places; some may be numbers.
 
@@ -116,32 +170,27 @@ def read(
 
         content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         frame = _data_frame(content, pd)
+        if frame is not None:
+            frame = _plain(frame, pd)
     except ImportError as failure:
         # Parquet needs pyarrow, whose absence pandas reports without a name.
         name = failure.name or "pyarrow"
         raise ModuleNotFoundError(extras.missing(failure), name=name) from failure
     except Exception as failure:  # Libraries raise errors of any kind at broken files.
         why = "" if is_private else f" ({failure})"
-        raise error(option, f"one that cannot be read{why}, {path}") from None
+        raise _error(option, f"one that cannot be read{why}, {path}") from None
     if frame is None:
         text = text_of(option, content, path, encoding)
         separator, frame = _cells(option, text, path, pd)
-        header = [""] * frame.shape[1]
-        if len(frame) and _has_header(option, frame, path, names):
-            header, frame = _words(frame.iloc[0]), frame.iloc[1:]
-    else:
-        if not isinstance(frame.index, pd.RangeIndex):
-            frame = frame.rename_axis(frame.index.name or "").reset_index()
-        has_names = not isinstance(frame.columns, pd.RangeIndex)
-        header = _words(frame.columns) if has_names else [""] * frame.shape[1]
-        frame.index = range(1, len(frame) + 1)
+        has_names = frame.size and _has_header(option, frame, path, names)
+        header = list(frame.iloc[0]) if has_names else [""] * frame.shape[1]
+        frame = frame[int(has_names) :].set_axis(header, axis=1)
     if not frame.size:
-        raise error(option, f"no row of cells in {path}")
-    return Table(option, path, is_private, header, frame, separator)
+        raise _error(option, f"no row of cells in {path}")
+    return Table(option, path, is_private, drop_missing, frame, separator)
 
 
-def error(option: str, words: str) -> ValueError:
-    """Returns the error of a file that is no table, or of a table of other content."""
+def _error(option: str, words: str) -> ValueError:
     return ValueError(
         f"{option} must be a table, as CSV, JSON, Parquet or .npy. Found {words}."
     )
@@ -150,6 +199,32 @@ def error(option: str, words: str) -> ValueError:
 def counts(cells: Sequence[str]) -> bool:
     """Returns whether cells are the numbers 0, 1, 2, … in this order."""
     return list(cells) == [str(place) for place in range(len(cells))]
+
+
+def text_of(option: str, content: bytes, path: object, encoding: str) -> str:
+    """Returns the text of a file, each of whose lines ends in a newline.
+
+    Raises:
+        ValueError: If it is another file, or has another encoding.
+    """
+    remedy = f"in {path}; save it as CSV or GeoJSON, in UTF-8"
+    if content.startswith(_OTHERS):
+        kinds = "a workbook, an archive, a database, or XML as of KML and GPX"
+        raise _error(option, f"{kinds} {remedy}")
+    name = next((_MARKS[mark] for mark in filter(content.startswith, _MARKS)), encoding)
+    try:
+        text = content.decode(name)
+    except UnicodeDecodeError:
+        text = "\0"  # As in a binary file.
+    except LookupError:
+        raise ValueError(
+            "encoding must be one that Python knows, such as utf-8, cp1252, mac-roman "
+            f"or utf-16-le. Found {name!r:.60}."
+        ) from None
+    if "\0" in text:
+        remedy += ", or name its encoding, as by --encoding cp1252 or utf-16-le"
+        raise _error(option, f"bytes that are no {name} text {remedy}")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _data_frame(content: bytes, pd: Any) -> Any:
@@ -169,15 +244,15 @@ def _data_frame(content: bytes, pd: Any) -> Any:
         value = json.loads(text)
     except ValueError:  # There is a value on each line.
         value = [json.loads(line) for line in text.splitlines() if line.strip()]
-    if isinstance(value, dict) and "columns" in value:
-        return pd.DataFrame(value["data"], value.get("index"), value["columns"])
+    if isinstance(value, dict) and "data" in value and {"index", "columns"} & {*value}:
+        return pd.DataFrame(value["data"], value.get("index"), value.get("columns"))
     if isinstance(value, dict):
-        lists = [value[key] for key in _RECORDS if isinstance(value.get(key), list)]
-        value = lists[0] if lists else value
-    if isinstance(value, dict):
-        is_nested = any(isinstance(cell, dict | list) for cell in value.values())
-        return pd.DataFrame(value if is_nested else [value])
-    if all(isinstance(record, dict) for record in value):
+        # The records of GeoJSON and of Takeout have a key, which may be any.
+        lists = [part for part in value.values() if isinstance(part, list)]
+        records = [part for part in lists if part and isinstance(part[0], dict)]
+        is_nested = lists or any(isinstance(part, dict) for part in value.values())
+        value = records[0] if records else value if is_nested else [value]
+    if all(isinstance(record, dict) for record in value) and isinstance(value, list):
         return pd.json_normalize(list(map(_without_geometry, value)))
     return pd.DataFrame(value)
 
@@ -191,58 +266,60 @@ def _without_geometry(record: dict[str, Any]) -> dict[str, Any]:
     return {**(record["properties"] or {}), "geometry": f"{shape['type']} ({place})"}
 
 
-def text_of(option: str, content: bytes, path: object, encoding: str) -> str:
-    """Returns the text of a file, each of whose lines ends in a newline.
+def _plain(frame: Any, pd: Any) -> Any:
+    """Returns a data frame of numbers and texts, an index with names among these."""
+    is_order = frame.index.equals(pd.RangeIndex(len(frame)))
+    if not is_order or frame.index.names != [None]:
+        frame = frame.rename_axis([name or "" for name in frame.index.names])
+        frame = frame.reset_index(allow_duplicates=True)
+    has_names = not isinstance(frame.columns, pd.RangeIndex)
+    header = [_text(name) if has_names else "" for name in frame.columns]
+    for column, (_, cells) in enumerate(frame.items()):
+        if not _is_typed(cells):
+            words = map(_text, cells.astype(object).where(cells.notna(), ""))
+            frame.isetitem(column, pd.Series(words, frame.index, dtype=object))
+    return frame.set_axis(header, axis=1).set_axis(range(1, len(frame) + 1))
 
-    Raises:
-        ValueError: If it is another file, or has another encoding.
-    """
-    for beginning in filter(content.startswith, _OTHERS):
-        raise error(option, f"in {path} {_OTHERS[beginning]}")
-    name = next((_MARKS[mark] for mark in filter(content.startswith, _MARKS)), encoding)
-    remedy = f"{path}; save it as CSV in UTF-8, or name its encoding, as by --encoding"
-    try:
-        text = content.decode(name)
-    except UnicodeDecodeError as failure:
-        line = content.count(b"\n", 0, failure.start) + 1
-        words = f"a letter that is not {name} in line {line} of {remedy} cp1252"
-        raise error(option, words) from None
-    except (LookupError, ValueError):
-        raise ValueError(
-            "encoding must be one that Python knows, such as utf-8, cp1252, mac-roman "
-            f"or utf-16-le. Found {name!r:.60}."
-        ) from None
-    if "\0" in text:
-        raise error(option, f"zero bytes in {remedy} utf-16-le")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+def _is_typed(cells: Any) -> bool:
+    """Returns whether a column has numbers, and not texts that may be numbers."""
+    return isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "iuf"
+
+
+def _text(cell: object) -> str:
+    return " ".join(str(cell).split())
 
 
 def _cells(option: str, text: str, path: object, pd: Any) -> tuple[str, Any]:
     """Returns the separator and the cells of a text, without empty rows and columns."""
     # Excel may name the separator in a first line; NumPy writes a hash before names.
-    body = re.sub(r"\A\n*(sep=.\n)?(# *)?", "", text)
-    above, separator = text.removesuffix(body).count("\n"), _separator(body)
+    above = len(re.findall("\n", re.match(r"\n*(sep=.\n)?", text)[0]))  # type: ignore[index]
+    text = re.sub(r"\A(\n*(?:sep=.\n)?)# *", r"\1", text)
+    separator = _separator(text.split("\n")[above:])
     form: dict[str, Any] = {"header": None, "dtype": object, "na_filter": False}
-    form |= {"skip_blank_lines": False, "skipinitialspace": True}
-    form["sep"] = r"\s+" if separator == " " else separator
+    form |= {"skip_blank_lines": False, "skipinitialspace": True, "skiprows": above}
+    form |= {"sep": r"\s+" if separator == " " else separator}
     try:
-        frame = pd.read_csv(io.StringIO(body), **form).fillna("")
+        frame = pd.read_csv(io.StringIO(text), **form).fillna("")
     except pd.errors.EmptyDataError:
         return separator, pd.DataFrame()
     except pd.errors.ParserError as failure:
-        longer = re.search(r"in line (\d+), saw", str(failure))
-        words = f"more cells than above in line {longer[1]}" if longer else "open quote"
+        longer = re.search(r"in line \d+", str(failure))
+        words = f"more cells than above {longer[0]}" if longer else "open quote"
         words += f" of {path}; cells with {separator!r} in them must be in quotes"
-        raise error(option, words) from None
-    breaks = sum(frame[at].str.count("\n") for at in frame) if '"' in body else 0
+        raise _error(option, words) from None
+    breaks = sum(frame[at].str.count("\n") for at in frame) if '"' in text else 0
     frame.index += 1 + above + np.cumsum(breaks)
+    # Columns of objects: those of texts are slow to read cell by cell.
+    texts = {at: list(map(_text, cells.tolist())) for at, cells in frame.items()}
+    frame = pd.DataFrame(texts, frame.index, dtype=object)
     is_used = frame != ""
     return separator, frame.loc[is_used.any(axis=1), is_used.any(axis=0)]
 
 
-def _separator(text: str) -> str:
+def _separator(lines: Sequence[str]) -> str:
     """Returns what gives the first lines equally many cells, or the most cells."""
-    lines = [line for line in text.split("\n")[:_FIRST_LINES] if line.strip()] or [""]
+    lines = [line for line in lines[:_FIRST_LINES] if line.strip()] or [""]
     most = (0, ",")
     for separator in "\t;,| ":
         cut = map(str.strip, lines) if separator == " " else lines
@@ -257,12 +334,8 @@ def _separator(text: str) -> str:
 
 
 def _has_header(option: str, frame: Any, path: object, names: Collection[str]) -> bool:
-    """Returns whether the first line has names of columns, which may be numbers.
-
-    Raises:
-        ValueError: If it counts the columns, and may be a row, too.
-    """
-    first = _words(frame.iloc[0])
+    """Returns whether the first line has names of columns, which may be numbers."""
+    first = list(frame.iloc[0])
     numbers, is_wide = set(filter(NUMBER.fullmatch, first)), len(first) > 1
     if not numbers:
         ends = zip(first, frame.iloc[-1], strict=True)
@@ -273,16 +346,9 @@ def _has_header(option: str, frame: Any, path: object, names: Collection[str]) -
         is_named = first[1:] == frame.iloc[1:, 0].tolist() or numbers <= {*names}
         return is_named or (is_new and counts(first[1:]))
     is_square = option == "cost" and len(frame) == len(first)
-    if not is_wide or len(frame) == 1 or is_square:
-        return False
-    if counts(first):
-        words = f"0, 1, … in the first line of {path}, as pandas writes it for arrays"
-        raise error(option, f"{words}; write header=False, or put names above it")
-    if numbers <= {*names} and len(numbers) == len(first):
-        words = f"numbers in the first line of {path}, which are names of places, too"
-        raise error(option, f"{words}; write the index, too, if it is a header")
+    are_names = numbers <= {*names} and len(numbers) == len(first)
+    if is_wide and len(frame) > 1 and not is_square and (counts(first) or are_names):
+        words = f"numbers in the first line of {path} that may be names of places, too"
+        remedy = "write header=False, or the index, too; or put names above it"
+        raise _error(option, f"{words}; {remedy}")
     return False
-
-
-def _words(cells: Any) -> list[str]:
-    return [" ".join(str(cell).split()) for cell in cells]

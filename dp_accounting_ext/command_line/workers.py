@@ -1,25 +1,30 @@
-"""Processes of sweeps, killed without harm to each other, and those of a page.
-
-Only the standard library is imported here, so that a process starts at once and imports
-what its tasks need.
-"""
+"""Processes of sweeps and of pages, which are killed without harm to each other."""
 
 from collections.abc import Callable
 from concurrent import futures
 import contextlib
 import multiprocessing
 from multiprocessing import forkserver
-import os
-import pickle
 import queue
 import signal
-import subprocess
-import sys
 import threading
 from typing import Any
 import warnings
 
-_SERVE = "from dp_accounting_ext.command_line import workers; workers.serve()"
+_PROCESSES = 2  # Of a page.
+_CONTEXT: Any = multiprocessing.get_context(
+    "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+)
+
+
+def prepare() -> None:
+    """Starts the server that forks processes, and returns before its imports are done.
+
+    A process that the server forks has imported all that its tasks need.
+    """
+    if _CONTEXT.get_start_method() == "forkserver":
+        _CONTEXT.set_forkserver_preload(["dp_accounting_ext.command_line.explorer"])
+        forkserver.ensure_running()
 
 
 class Workers(futures.ThreadPoolExecutor):
@@ -27,12 +32,19 @@ class Workers(futures.ThreadPoolExecutor):
 
     If a process is killed, only its own task fails. At the end of the `with` statement,
     unfinished tasks are abandoned.
+
+    Args:
+        number: The number of processes.
+        warns: Whether they print warnings.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, warns: bool = True) -> None:
         super().__init__(number)
+        self._warns = warns
+        prepare()
         self._mine = threading.local()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Any] = []
+        self._has_ended = False
 
     def submit(
         self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -41,13 +53,12 @@ class Workers(futures.ThreadPoolExecutor):
         return super().submit(self._answer, function, args, kwargs)
 
     def _answer(self, *task: Any) -> Any:
-        process = getattr(self._mine, "process", None) or self._started()
+        pipe = getattr(self._mine, "pipe", None) or self._started()
         try:
-            pickle.dump(task, process.stdin)
-            process.stdin.flush()
-            answer, error = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            self._mine.process = None
+            pipe.send(task)
+            answer, error = pipe.recv()
+        except (EOFError, OSError):
+            self._mine.pipe = None
             reason = "its worker was killed, as for want of memory"
             raise ChildProcessError(reason) from None
         if error is not None:
@@ -55,41 +66,46 @@ class Workers(futures.ThreadPoolExecutor):
         return answer
 
     def _started(self) -> Any:
-        self._mine.process = process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,  # Not reached by the terminal's Ctrl-C.
+        self._mine.pipe, other = _CONTEXT.Pipe()
+        process = _CONTEXT.Process(
+            target=_serve, args=(other, self._warns), daemon=True
         )
+        process.start()
+        other.close()
         self._processes.append(process)
-        return process
+        if self._has_ended:  # While this one began.
+            process.kill()
+        return self._mine.pipe
+
+    def end(self) -> None:
+        """Kills the processes, and abandons unfinished tasks."""
+        self._has_ended = True
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in list(self._processes):
+            process.kill()
 
     def __exit__(self, *error: Any) -> None:
-        self.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes:
-            process.kill()
-            process.communicate()
+        self.end()
 
 
-def serve() -> None:
-    """Runs the tasks of the standard input, until the input or the output is closed."""
-    with contextlib.suppress(EOFError, BrokenPipeError):
+def _serve(pipe: Any, warns: bool) -> None:
+    """Runs the tasks that come through a pipe, until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not warns:
+        warnings.simplefilter("ignore")
+    with contextlib.suppress(EOFError, OSError):
         while True:
-            function, args, kwargs = pickle.load(sys.stdin.buffer)
+            function, args, kwargs = pipe.recv()
             answer: tuple[Any, Exception | None]
             try:
                 answer = function(*args, **kwargs), None
             except Exception as error:
                 answer = None, error
-            pickle.dump(answer, sys.stdout.buffer)
-            sys.stdout.flush()
+            pipe.send(answer)
 
 
-_PROCESSES = 2  # Of a page.
-_CONTEXT: Any = multiprocessing.get_context(
-    "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-)
+def _workers_of_page() -> Workers:
+    return Workers(_PROCESSES, warns=False)  # The page shows the warnings.
 
 
 class Answers:
@@ -104,7 +120,7 @@ class Answers:
     """
 
     def __init__(self, answered: Callable[[], object]) -> None:
-        self._pool = make_pool()
+        self._workers = _workers_of_page()
         self._answered = answered
         self._known: dict[Any, Any] = {}
         self._waiting = 0
@@ -125,51 +141,30 @@ class Answers:
         # `forget` replaces the queue, so that late answers in this one are never read.
         found = self._found
 
-        def keep(answer: Any) -> None:
-            found.put((key, then, answer))
-            self._answered()
+        def keep(future: "futures.Future[Any]") -> None:
+            if not future.cancelled():
+                found.put((key, then, future))
+                self._answered()
 
         self._waiting += 1
-        self._pool.apply_async(function, asked, callback=keep, error_callback=keep)
+        self._workers.submit(function, *asked).add_done_callback(keep)
 
     def look(self) -> None:
         """Delivers the answers since its last call."""
         while not self._found.empty():
-            key, then, answer = self._found.get()
+            key, then, future = self._found.get()
             self._waiting -= 1
-            is_error = isinstance(answer, Exception)
-            self._known[key] = str(answer) if is_error else answer
+            error = future.exception()
+            self._known[key] = future.result() if error is None else str(error)
             then(self._known[key])
 
     def forget(self) -> None:
         """Stops all computations, whose answers are not delivered."""
         if self._waiting:
-            self._pool.terminate()
-            self._pool, self._waiting = make_pool(), 0
+            self.end()
+            self._workers, self._waiting = _workers_of_page(), 0
             self._found = queue.SimpleQueue()
 
     def end(self) -> None:
         """Ends the processes."""
-        self._pool.terminate()
-
-
-def prepare() -> None:
-    """Starts the server that forks processes, and returns before its imports are done.
-
-    `make_pool` waits until the server has imported all that its processes need.
-    """
-    if _CONTEXT.get_start_method() == "forkserver":
-        _CONTEXT.set_forkserver_preload(["dp_accounting_ext.command_line.explorer"])
-        forkserver.ensure_running()
-
-
-def make_pool() -> Any:
-    """Returns a pool of processes. If a server forks them, they start at once."""
-    prepare()
-    return _CONTEXT.Pool(_PROCESSES, _begin)
-
-
-def _begin() -> None:
-    """Initializes a process, which ends with the page. The page shows warnings."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warnings.simplefilter("ignore")
+        self._workers.end()

@@ -207,11 +207,7 @@ def _draws_of_users(
     private: Any,
     users: Sequence[str],
 ) -> parser.Printed:
-    """Adds a draw of each user to a file, unless it has one, as soon as it is drawn.
-
-    Raises:
-        ValueError: If the file has other columns, places or ε.
-    """
+    """Adds a draw of each user to a file, unless it has one, as soon as it is drawn."""
 
     def cells_of(place: int) -> list[tuple[str, Any]]:
         epsilon = ("epsilon", options.epsilon)
@@ -257,7 +253,7 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
         mechanism, places, _ = _mechanism(options)
         apart = None
         if options.public_trace is not None:
-            trace = _trace(options, "public_trace", places).numbers
+            trace, _ = _trace(options, "public_trace", places)
             metric = options.metric or "euclidean"
             apart = wpm.check_public_trace(places.numbers, trace, metric=metric)
         expected = mechanism.expected_cost()
@@ -294,19 +290,14 @@ def _trace(
 ) -> columns.Data:
     """Returns the places of a file, with coordinates in the order of the points."""
     table = _table(options, option, is_private=option == "trace")
-    data = columns.trace(table, places, _of_table(options, options.data_columns))
-    _tell(data.dropped, table)
-    return data
+    asked = options.data_columns, options.user, options.metric == "haversine"
+    return columns.trace(table, places, *asked)
 
 
 def _mechanism(
     options: argparse.Namespace,
 ) -> tuple[wpm.WassersteinProjectionMechanism, columns.Places, columns.Places]:
-    """Returns the mechanism, and the public places of its inputs and its outputs.
-
-    Raises:
-        ValueError: If a file cannot be read or is bad, or options do not go together.
-    """
+    """Returns the mechanism, and the public places of its inputs and its outputs."""
     base_measure = options.base_measure
     is_file = base_measure not in ("uniform", "minimax")
     if is_file and not os.path.exists(base_measure):
@@ -317,7 +308,7 @@ def _mechanism(
     inputs, outputs, cost = _places(options)
     if is_file:
         table = _table(options, "base_measure", names=outputs.names)
-        base_measure = columns.masses(table, outputs, columns.Options()).numbers
+        base_measure, _ = columns.masses(table, outputs)
     if cost is not None:
         made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
         return made, inputs, outputs
@@ -332,9 +323,8 @@ def _places(
     """Returns the places of inputs and of outputs, and costs if these are given."""
     if options.points is not None:
         table = _table(options, "points")
-        of_points = _of_table(options, options.columns)._replace(user=None)
-        places, dropped = columns.points(table, of_points)
-        _tell(dropped, table)
+        is_haversine = options.metric == "haversine"
+        places = columns.points(table, options.columns, is_haversine)
         return places, places, None
     for name in ("trace", "public_trace", "metric", "order", "columns"):
         if getattr(options, name) is not None:
@@ -349,38 +339,24 @@ def _places(
 
 
 def _table(options: argparse.Namespace, option: str, **more: Any) -> tables.Table:
-    path = getattr(options, option)
-    return tables.read(option, path, encoding=options.encoding, **more)
+    path, encoding = getattr(options, option), options.encoding
+    if option not in ("cost", "base_measure"):
+        more["drop_missing"] = options.drop_missing
+    return tables.read(option, path, encoding=encoding, **more)
 
 
-def _of_table(options: argparse.Namespace, chosen: str | None) -> columns.Options:
-    is_haversine = options.metric == "haversine"
-    return columns.Options(chosen, options.user, is_haversine, options.drop_missing)
-
-
-def _tell(dropped: int, table: tables.Table) -> None:
-    """Warns of rows that --drop-missing left out."""
-    if dropped:
-        words = f"{dropped} rows of {table.path} that lack a cell are left out."
-        warnings.warn(words, stacklevel=1)
-
-
-def _private(
-    options: argparse.Namespace, inputs: columns.Places
-) -> tuple[Any, Sequence[str]]:
+def _private(options: argparse.Namespace, inputs: columns.Places) -> columns.Data:
     """Returns masses or counts of one user, or a row for each; and the users' names."""
     if options.trace is not None:
-        data = _trace(options, "trace", inputs)
+        visits, users = _trace(options, "trace", inputs)
         metric = options.metric or "euclidean"
-        if not data.users:
-            return wpm.counts_at(inputs.numbers, data.numbers, metric=metric), []
+        if not users:
+            return wpm.counts_at(inputs.numbers, visits, metric=metric), []
         cost = wpm.PointCost(inputs.numbers, metric=metric)
-        nearest, _ = cost.nearest("trace", data.numbers)
-        return columns.per_user(data.users, nearest.tolist(), len(inputs.numbers), 1.0)
+        nearest, _ = cost.nearest("trace", visits)
+        return columns.per_user(users, nearest.tolist(), len(inputs.numbers), 1.0)
     table = _table(options, "distribution", is_private=True, names=inputs.names)
-    data = columns.masses(table, inputs, _of_table(options, options.data_columns))
-    _tell(data.dropped, table)
-    return data.numbers, data.users
+    return columns.masses(table, inputs, options.data_columns, options.user)
 
 
 def _counted(masses: Any) -> Any:

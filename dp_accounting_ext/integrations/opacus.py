@@ -278,6 +278,8 @@ def _refuse(
     noise_multiplier: Any = 0,
     max_grad_norm: Any = 1.0,
     target_epsilon: Any = 1.0,
+    target_delta: Any = 0.5,
+    epochs: Any = 1,
     **_: Any,
 ) -> None:
     """Refuses arguments of `make_private` that the engine's accountant is not for.
@@ -289,6 +291,8 @@ def _refuse(
         return
     fields.noise_multiplier(noise_multiplier)
     fields.positive("target_epsilon", target_epsilon)
+    fields.inner_probability("target_delta", target_delta)
+    fields.positive("epochs", epochs)
     clips = [max_grad_norm]
     if clipping == "per_layer":
         clips = fields.sequence("max_grad_norm", max_grad_norm)

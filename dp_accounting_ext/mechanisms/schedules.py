@@ -59,12 +59,15 @@ DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 
 # Tuning, all of these constants.
-# A schedule of more than twice as many different mechanisms has at least as
-# many cells. Cells are this much wider at either end than their runs need, relatively:
-# coins that are nearly certain have no good common bound.
-_CELLS, _PLACES, _MARGIN = 160, 64, 0.25
-# Outputs of T_b are kept apart up to so many standard deviations above b.
-_KEPT = 8.0
+# A schedule of more than twice as many different mechanisms has at least as many cells;
+# of so many runs with the largest shifts, to which tails are due, each has its own.
+_CELLS, _PLACES, _ALONE = 160, 64, 32
+# Cells are this much wider at either end than their runs need, relatively: coins that
+# are nearly certain have no good common bound.
+_MARGINS = {Bound.UPPER: 0.7, Bound.LOWER: 0.4}
+# Outputs of T_b are kept apart up to so many standard deviations above b. If these are
+# fewer, rare outputs reveal less; if they are more, coins are less likely to be heads.
+_KEPT = 6.5
 # The number of intervals by which each integral of (1) is bounded.
 _INTERVALS = 16
 # Runs with other shifts are composed as they are.
@@ -147,8 +150,9 @@ def _sampled(
 def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
     """Returns runs, from shifts to counts, in bins of alike shifts.
 
-    A bin has a power of two of runs: more of them where shifts are small or close to
-    each other. A schedule of few shifts has a bin for each.
+    A bin has a power of two of runs: one where shifts are largest, and more of them
+    where shifts are small or close to each other. A schedule of few shifts has a bin
+    for each.
     """
     if len(runs) <= 2 * _CELLS:
         return [{shift: count} for shift, count in runs.items()]
@@ -168,6 +172,7 @@ def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
         place = int(np.searchsorted(places, begin, side="right")) - 1
         most = 1 / max(density[min(place, density.size - 1)], _CELLS / (8 * total))
         size = 1 << max(int(min(most, total - begin)).bit_length() - 1, 0)
+        size = size if begin >= _ALONE else 1
         first, last = np.searchsorted(ends, [begin, begin + size - 1], side="right")
         inside = ends[first : last + 1].clip(begin, begin + size)
         counts = np.diff(inside, prepend=begin)
@@ -185,7 +190,7 @@ def _cell_of(
     low, high = min(runs), max(runs)
     if low == high:
         return _sampled(low, absent, present)
-    margin = max(_MARGIN * (high - low), _NARROWEST * high)
+    margin = max(_MARGINS[bound] * (high - low), _NARROWEST * high)
     low, high = max(low - margin, low / 2), high + margin
     counts = np.array(list(runs.values()), dtype=np.float64)
     coins = _coins(low, high, np.array(list(runs)), bound)

@@ -37,7 +37,9 @@ def resumed(
         if before[: len(first)] != first[: len(before)]:
             raise ValueError("its first line is another")
         # The last line may have been written in part.
-        rows = list(filter(is_whole, _rows(before[: before.rfind(b"\n") + 1])))
+        table = table_of(before[: before.rfind(b"\n") + 1].decode())
+        rows = [dict(zip(columns, cells, strict=True)) for cells in table[1:]]
+        rows = list(filter(is_whole, rows))
     except (csv.Error, ValueError) as error:
         raise ValueError(
             f"output must be a file, new or with {words}; name another one, or "
@@ -69,16 +71,22 @@ def _line(cells: Iterable[Any]) -> bytes:
     return file.getvalue().encode()
 
 
-def _rows(content: bytes) -> list[dict[str, str]]:
-    """Returns the rows of a table, from columns to cells.
+def table_of(text: str, **form: Any) -> list[list[str]]:
+    """Returns the cells of a CSV file, line by line, without empty lines.
+
+    Args:
+        text: The text of the file.
+        form: Parameters of `csv.reader`.
 
     Raises:
-        csv.Error, UnicodeDecodeError: If the file has anything else.
+        csv.Error: If a line has more or fewer cells than the first one, or a quote is
+            never closed; it must not become one long cell.
     """
-    # A quote that is never closed is an error. It must not become one long cell.
-    table = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
-    rows = list(table)
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(table.fieldnames or ()) or None in row.values():
-            raise csv.Error(f"row {number} has not a cell for each column")
-    return rows
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True, **form)
+    table: list[list[str]] = []
+    for cells in filter(None, lines):
+        table.append(cells)
+        if len(cells) != len(table[0]):
+            words = f"{len(cells)} cells in place of {len(table[0])}"
+            raise csv.Error(f"{words} in line {lines.line_num}")
+    return table

@@ -14,7 +14,6 @@ import sys
 import pytest
 
 from dp_accounting_ext.command_line import explorer
-from dp_accounting_ext.command_line import same_run
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
@@ -96,7 +95,10 @@ def test_the_page_shows_what_is_computed(address, opened, overflow, width):
     canvas = page.locator("canvas").first.bounding_box()
     assert canvas["width"] > 0.5 * width
     shown = page.locator("pre").all_inner_texts()
-    assert shown == [same_run.commands(QUOTED, None), same_run.python(QUOTED, None)]
+    assert shown == [
+        explorer.commands_of(QUOTED, None),
+        explorer.python_of(QUOTED, None),
+    ]
     quoted = page.locator("blockquote").inner_text()
     assert quoted == explorer.sentence_of(QUOTED)
 
@@ -139,7 +141,7 @@ def test_a_button_copies(address, opened):
     button = page.get_by_role("button", name="copy the commands")
     button.click()
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == same_run.commands(QUOTED, None)
+    assert copied == explorer.commands_of(QUOTED, None)
     assert button.inner_text() == "copied"
     named = [f"copy the {what}" for what in ("sentence", "commands", "Python")]
     page.get_by_role("button", name=named[0]).click()

@@ -73,7 +73,7 @@ def test_columns_are_found_by_their_names(capsys, scores, tmp_path):
         (
             [("nan", 1), (1, 0)],
             "score,member",
-            "Found 'nan' in line 2, column score of",
+            "Found an empty cell in line 2, column score of",
         ),
         ([(2, 1), (1, 3)], "score,member", "members must be 0 or 1. Found 3.0."),
         ([(2, 1), (1, 0)], "score,in", "named score and member. Found score, in in"),

@@ -11,7 +11,6 @@ import pytest
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.command_line import explorer
-from dp_accounting_ext.command_line import same_run
 from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
@@ -115,11 +114,11 @@ def printed(capsys, command):
 )
 def test_commands_and_python_give_the_same(capsys, target, way, members):
     run = dataclasses.replace(WAYS[way], group_size=members)
-    table, quoted = same_run.commands(run, target).splitlines()
+    table, quoted = explorer.commands_of(run, target).splitlines()
     sentence = explorer.sentence_of(run)
     assert " ".join(printed(capsys, quoted).split()) == sentence
     names = {}
-    exec(same_run.python(run, target), names)
+    exec(explorer.python_of(run, target), names)
     assert " ".join(names["sentence"].split()) == sentence
     out = printed(capsys, table)
     asked = dataclasses.replace(run, sampling=None)
@@ -206,3 +205,10 @@ def test_an_answer_that_was_found_before_it_was_forgotten_is_not_handed_over(ask
     kept.ask(found.append, pow, 2, 5)
     look_until(found, 1)
     assert (found, other) == ([32], [])
+
+
+@pytest.mark.parametrize("port", [-3, 99999])
+def test_a_port_that_is_none_is_told(capsys, port):
+    status, out, err = command_runner.run(capsys, f"explore --quiet --port {port}")
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert f"--port must be from 0 to 65535. Found {port}." in err

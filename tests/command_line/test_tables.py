@@ -136,7 +136,7 @@ TRACES = {
     "bike, one end named": (
         TRIP.to_csv(index=False), "--data-columns start_lat,start_lng", None
     ),
-    "Gowalla": (GOWALLA, "", "as by --data-columns 3,4"),
+    "Gowalla": (GOWALLA, "", "or --data-columns 3,4, the latitude first"),
     "Gowalla, columns named": (GOWALLA, "--data-columns 3,4", None),
     "Gowalla, gzipped": (gzip.compress(GOWALLA.encode()), "--data-columns 3,4", None),
     "Foursquare": (
@@ -230,7 +230,7 @@ TRACES = {
         "", None,
     ),
     "Excel, Unicode without its mark": (
-        csv(["lon", "lat"], LONS, LATS).encode("utf-16-le"), "", "--encoding utf-16-le"
+        csv(["lon", "lat"], LONS, LATS).encode("utf-16-le"), "", "or utf-16-le"
     ),
     "Excel, with empty lines and columns": (
         codecs.BOM_UTF8 + b"lon,lat,,\r\n" + csv("", LONS, LATS, "", "").encode()
@@ -266,7 +266,7 @@ TRACES = {
     "JSON of something else": ('{"lat": "hjkl"}', "", "must be a table"),
     "JSON that does not end": ('[{"lat": 40.7}', "", "must be a table"),
     "a cut archive": (gzip.compress(GOWALLA.encode())[:40], "", "must be a table"),
-    "GPX": ('<?xml version="1.0"?>\n<gpx></gpx>\n', "", "save it as GeoJSON"),
+    "GPX": ('<?xml version="1.0"?>\n<gpx></gpx>\n', "", "as CSV or GeoJSON"),
     "Excel, with its separator": (
         "sep=;\n" + csv(["lat", "lon"], commas(LATS), commas(LONS), separator=";"),
         "", None,
@@ -277,6 +277,15 @@ TRACES = {
         csv(["lat", "lon", "long_name"], LATS, LONS, "a place"), "", None
     ),
     "two columns for one": (BY_COLUMN, "--data-columns lat,lat", "each once"),
+    "Overpass": (
+        json.dumps({"version": 0.6, "elements": e7(TRACE, type="node")}), "", None
+    ),
+    "Parquet with an index of two names": (
+        written("to_parquet", WIDE.assign(u=1).set_index(["u", "time"])), "", None
+    ),
+    "two latitudes and a longitude in words": (
+        csv(["lat", "lat_min", "lon"], LATS, LATS, "73W"), "", TWO_OF_EACH
+    ),
     "cut Parquet": (written("to_parquet", TAXI)[:-9], "", "must be a table"),
 }  # fmt: skip
 # Of points, which are read with the trace above.
@@ -294,7 +303,7 @@ POINTS = {
         ),
         "", None,
     ),
-    "no header": (csv("", NAMES, LATITUDES, LONGITUDES), "", "as by --columns 2,3"),
+    "no header": (csv("", NAMES, LATITUDES, LONGITUDES), "", "or --columns 3,4"),
     "no header, named": (
         csv("", NAMES, LONGITUDES, LATITUDES), "--columns 3,2", None
     ),
@@ -548,7 +557,7 @@ def test_random_tables_come_back(rows, words, separator, end, is_first):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "places.csv")
         table.to_csv(path, index=False, sep=separator, lineterminator=end)
-        places, _ = columns.points(tables.read("points", path), columns.Options())
+        places = columns.points(tables.read("points", path))
     np.testing.assert_array_equal(places.numbers, np.array(rows, float)[:, ::-1])
     assert places.names == [" ".join(name.split()) for name in names]
 

@@ -722,9 +722,9 @@ def with_target(**options):
     opacus.PrivacyEngine(accountant="certified").make_private_with_epsilon(
         module=torch.nn.Linear(3, 2),
         optimizer=None,
-        epochs=1,
-        target_delta=DELTA,
         **{
+            "epochs": 1,
+            "target_delta": DELTA,
             "data_loader": shuffled(),
             "max_grad_norm": 1.0,
             "target_epsilon": 1.0,
@@ -755,6 +755,8 @@ MISUSED = {
     "no target": (lambda: with_target(target_epsilon=NAN), "target_epsilon must"),
     "a target of 0": (lambda: with_target(target_epsilon=0), "target_epsilon must"),
     "a target in words": (lambda: with_target(target_epsilon="1"), "target_epsilon mu"),
+    "a δ of 0": (lambda: with_target(target_delta=0), "target_delta must be in"),
+    "negative epochs": (lambda: with_target(epochs=-1), "epochs must be positive"),
     "no state": (lambda: loaded(NONE), r"state_dict\(\) returned. Found None"),
     "a path": (lambda: loaded("x", "balls_and_bins"), "returned. Found 'x'"),
     "a whole checkpoint": (
