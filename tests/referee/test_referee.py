@@ -17,6 +17,7 @@ from hypothesis import seed
 from hypothesis import settings
 from hypothesis import strategies as st
 import judge
+import lawful
 import numpy as np
 import pytest
 import registered
@@ -118,9 +119,10 @@ def quietly(examples, **options):
     )
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_random_trees(kind):
-    @quietly(3, derandomize=True, phases=[Phase.generate])
+    @quietly(lawful.EXAMPLES or 2, derandomize=True, phases=[Phase.generate])
     @given(questions(kind))
     def no_violations(question):
         assert judged_of(kind, question).violations == []
