@@ -55,36 +55,6 @@ def test_counts_are_at_the_nearest_point(metric):
     assert counts.dtype == np.int64
 
 
-@pytest.mark.parametrize(
-    ("points", "options", "error", "message"),
-    [
-        (
-            [[91.0, 0.0]],
-            {"metric": "haversine"},
-            ValueError,
-            r"latitudes in \[-90, 90\].* in column 1 of 2. Found 91 beyond",
-        ),
-        ([[1.0]], {"metric": "haversine"}, ValueError, "points must have two columns"),
-        ([], {}, ValueError, "points must be a list of points"),
-        ([[1.0, 2.0]], {"outputs": [[1.0]]}, ValueError, "of one dimension"),
-        ([[1.0, 2.0]], {"metric": "far"}, ValueError, "metric must be .* Found 'far'"),
-        ([[1.0], [0.0]], {"metric": "cosine"}, ValueError, "points must have a direct"),
-        ([1.0], {"order": 0.5}, ValueError, "order must be at least 1"),
-        ([1e308, -1e308], {}, ValueError, "1e-200 to 1e.200. Found.* inf"),
-        ([[1.0], [math.inf]], {}, ValueError, "points must be .* inf at index 1"),
-        (
-            [[0.0, 400.0]],
-            {"metric": "haversine"},
-            ValueError,
-            r"longitudes in \[-360, 360\].* Found 400 beyond",
-        ),
-    ],
-)
-def test_bad_points(points, options, error, message):
-    with pytest.raises(error, match=message):
-        wpm.PointCost(points, **options)
-
-
 @pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev"])
 @pytest.mark.parametrize(
     ("points", "order"),
@@ -131,40 +101,6 @@ def test_bad_traces_show_no_place():
     assert "inf " not in str(caught.value) and "index" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("edges", "lengths", "error", "message"),
-    [
-        ([(0.5, 1)], [1], TypeError, "edges must be pairs of integers"),
-        ([0, 1], [1], ValueError, r"edges must be pairs of nodes.*Found shape \(2,\)"),
-        (
-            [(0, -1)],
-            [1],
-            ValueError,
-            "edges must number nodes.*Found node -1",
-        ),
-        # A matrix of so many nodes would fit no memory.
-        (
-            [(0, 1), (1, 10**15)],
-            [1, 1],
-            ValueError,
-            "nodes from zero without gaps: 2 connect nodes 0 to 2 .* 1000000000000000",
-        ),
-        ([(0, 1), (1, 2)], [1e308, 1e308], ValueError, "lengths must be such .* inf"),
-        ([(0, 1)], [1, 2], ValueError, r"each of the 1 edges. Found shape \(2,\)"),
-        ([(0, 1)], [0], ValueError, "lengths must be positive and finite. Found 0.0"),
-        (
-            [(0, 1), (2, 3)],
-            [1, 1],
-            ValueError,
-            "graph must be connected. Found 2 pieces",
-        ),
-    ],
-)
-def test_bad_graphs(edges, lengths, error, message):
-    with pytest.raises(error, match=message):
-        wpm.GraphCost.from_edges(edges, lengths)
-
-
 def dense_paths(matrix):
     """Floyd and Warshall."""
     size = len(matrix)
@@ -208,19 +144,6 @@ def test_entries_of_a_matrix_that_are_named_twice_are_added(dtype, length):
 def test_parallel_edges_count_as_the_shortest():
     cost = wpm.GraphCost.from_edges([(0, 1), (1, 0), (1, 1)], [3.0, 2.0, 1.0])
     np.testing.assert_array_equal(cost.matrix(), [[0, 2], [2, 0]])
-
-
-@pytest.mark.parametrize(
-    ("graph", "error", "message"),
-    [
-        (np.eye(2), TypeError, "graph must be a scipy sparse matrix"),
-        (sparse.csr_matrix((2, 3)), ValueError, r"graph must be square.*\(2, 3\)"),
-        (sparse.csr_matrix((2, 2)), ValueError, "graph must be connected. Found 2"),
-    ],
-)
-def test_bad_sparse_graphs(graph, error, message):
-    with pytest.raises(error, match=message):
-        wpm.GraphCost(graph)
 
 
 POINTS = np.random.default_rng(0).random((7, 2))
