@@ -153,10 +153,7 @@ def test_lower_bounds_grow_with_the_group_however_large_it_is():
         (Allocation((Steps(0.5, 0.1, 10),), 0.0, 0.0), [2, 8, 9, 17, 33]),
         # Of noise that is moved so far few members fit floats.
         (Allocation((Steps(8.0, 0.5, 2),), 0.0, 0.0), [2, 8, 9, 17, 33]),
-        (
-            Allocation((Steps(0.2, 0.3, 2), Steps(0.5, 0.1, 3)), 0.1, 0.0),
-            [2, 8, 9, 17],
-        ),
+        (Allocation((Steps(0.2, 0.3, 2), Steps(0.5, 0.1, 3)), 0.1, 0.0), [2, 8, 9, 17]),
     ],
 )
 def test_lower_bounds_never_fall_as_a_group_grows(allocation, sizes):
