@@ -171,8 +171,9 @@ def test_a_statement_is_set_as_a_page():
     assert "|---" in told._repr_markdown_().replace(" ", "-")
 
 
-@pytest.mark.parametrize("layout", [None, "constrained"])
-@pytest.mark.parametrize("name", ["profiles", "trade-offs"])
+@pytest.mark.parametrize(
+    ("layout", "name"), [(None, "profiles"), ("constrained", "trade-offs")]
+)
 def test_a_picture_of_the_usual_size_keeps_its_axes(name, layout):
     whole, axes = pyplot.subplots(layout=layout)
     groups = [dataclasses.replace(each, group_size=2) for each in held(name)]

@@ -14,6 +14,7 @@ from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
+import nights
 import numpy as np
 import one_of_each
 import pytest
@@ -144,16 +145,20 @@ EXTREMES = [
     (Poisson(0.01, Gaussian(1e-3)), 1),
     (Poisson(1e-100, Gaussian(1.0)), 10),
     (Poisson(1e-100, Laplace(1.0)), 1),
-    (Poisson(1 - 1e-16, Gaussian(1.0)), 10),
-    (ext.RandomAllocationEvent(Gaussian(0.03), 1, 4), 1),
-    (ext.RandomAllocationEvent(Gaussian(1.0), 10**9 - 1, 10**9), 1),
     (stock_events.DiscreteLaplaceDpEvent(1e-5, 10**6), 3),
-    (stock_events.TruncatedSubsampledGaussianDpEvent(10**12, 0.01, 5 * 10**9, 1.0), 1),
     (WithoutReplacement(10**12, 5 * 10**11, Gaussian(1.0)), 1),
     (WithReplacement(10**12, 10, Gaussian(1.0)), 1),
-    (
-        ext.GroupSubsampledEvent(4, WithoutReplacement(10**12, 10**6, Gaussian(1.0))),
-        1,
+    (ext.GroupSubsampledEvent(4, WithoutReplacement(10**12, 10**6, Gaussian(1.0))), 1),
+    *nights.at_night(
+        (Poisson(1 - 1e-16, Gaussian(1.0)), 10),
+        (ext.RandomAllocationEvent(Gaussian(0.03), 1, 4), 1),
+        (ext.RandomAllocationEvent(Gaussian(1.0), 10**9 - 1, 10**9), 1),
+        (
+            stock_events.TruncatedSubsampledGaussianDpEvent(
+                10**12, 0.01, 5 * 10**9, 1.0
+            ),
+            1,
+        ),
     ),
 ]
 
