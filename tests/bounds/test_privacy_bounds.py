@@ -8,6 +8,7 @@ import asked
 import dp_accounting
 from hypothesis import given
 from hypothesis import strategies as st
+import nights
 import numpy as np
 import pytest
 
@@ -102,13 +103,10 @@ def test_lower_bounds_of_groups_are_by_what_reveals_more(size, event, least):
     "inner",
     [
         dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(0.02), 2),
-        dp_accounting.SelfComposedDpEvent(
-            dp_accounting.PoissonSampledDpEvent(
-                0.2, dp_accounting.GaussianDpEvent(1.5)
-            ),
-            88_300,
-        ),
         dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(0.1), 90),
+        *nights.at_night(
+            dp_accounting.SelfComposedDpEvent(Poisson(0.2, Gaussian(1.5)), 88_300)
+        ),
     ],
 )
 def test_a_sample_reveals_no_more_than_what_is_sampled(inner):

@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import judge
 import lawful
+import nights
 import numpy as np
 import pytest
 import registered
@@ -73,6 +74,8 @@ KINDS = {
     "mixed edges": (tree_strategies.edge_trees(given=False), [ADD]),
 }
 
+SLOW = "mixed special", "mixed replaced"
+
 
 def questions(kind):
     trees, relations = KINDS[kind]
@@ -120,7 +123,10 @@ def quietly(examples, **options):
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    "kind",
+    [k for k in KINDS if k not in SLOW] + nights.at_night(*SLOW),
+)
 def test_random_trees(kind):
     @quietly(lawful.EXAMPLES or 2, derandomize=True, phases=[Phase.generate])
     @given(questions(kind))

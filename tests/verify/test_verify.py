@@ -192,7 +192,13 @@ class Claimed:
         )
 
 
-@pytest.mark.parametrize("name", NOT_BRACKETED)
+# Laws of draws of these are among those of test_draws.py.
+DRAWN = "apart", "groups", "samples", "many bands", "two of eight"
+
+
+@pytest.mark.parametrize(
+    "name", [k for k in NOT_BRACKETED if k not in DRAWN] + nights.at_night(*DRAWN)
+)
 def test_what_has_no_theorem_is_not_refuted(name):
     event, wrong, relation = NOT_BRACKETED[name]
     found = verify.verify_epsilon(Claimed(event, event, relation), 1e-5)
@@ -225,7 +231,7 @@ def test_every_other_answer_is_looked_at(event, at):
     assert sum(answer.is_wrong for answer in found.answers) == 1
 
 
-@pytest.fixture(params=["too small", "too large"])
+@pytest.fixture(params=["too small", *nights.at_night("too large")])
 def wrong_bounds(request, monkeypatch):
     """The package as it would be with a bound on the wrong side, by a percent.
 
