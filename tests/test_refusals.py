@@ -25,10 +25,13 @@ from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 
 NAN, INF = math.nan, math.inf
 PLD = privacy_loss_distribution.PrivacyLossDistribution
+NOISY = dp_accounting.GaussianDpEvent(1.0)
+OPTIMISTIC = PLD(pld_pmf.SparsePLDPmf({0: 1.0}, 0.1, 0.0, False))
 NOISE = batch_mechanisms.Noise(1.0)
 # Only whole steps between batches mean anything.
 STEPS = batch_mechanisms.NeighboringBatches(discrete_outputs.DiscreteLaplace(0.7, 1))
@@ -36,7 +39,7 @@ FIRST, SECOND = (0.5, 0.5, 0.0), (0.5, 0.0, 0.5)
 APART = ((0, 1, 1), (1, 0, 1), (1, 1, 0))
 SIZES = {"dataset_size": 9, "batch_size": 3}
 DEGREES = {"metric": "haversine"}
-Sphere, Points = wpm.SphereMechanism, wpm.PointCost
+Sphere, Points, DenseCost = wpm.SphereMechanism, wpm.PointCost, costs.DenseCost
 Projection, AVERAGE = wpm.WassersteinProjectionMechanism, wpm.average_of_draws
 COST, PLACES = np.ones((2, 3)), np.random.default_rng(2).random((6, 2))
 EXACT = wpm.from_points(PLACES, 2.0)
@@ -111,8 +114,16 @@ def regularized(strength, **options):
     return wpm.from_points(PLACES, 1.0, regularization=strength, **options)
 
 
+def learnt(users):
+    return wpm.learn_base_measure(Points(PLACES), 1.0, users)
+
+
 def linear(measure):
     return wpm.from_points(PLACES, 1.0, base_measure=measure, linear=True)
+
+
+def composed(event):
+    return ext.PLDAccountant().compose(event)
 
 
 def draws(*fields):
@@ -182,6 +193,11 @@ ROWS = [
     ("at most 10000000 losses", lambda: dense_pld(np.zeros(10_000_001))),
     ("for each direction. Found None", lambda: pld.poisson_subsample(PLD(None), 0.3)),
     ("from one side", both_sides),
+    ("must be pessimistic", lambda: composed(ext.PLDEvent(OPTIMISTIC))),
+    ("PrivacyLossDistribution. Found int", lambda: composed(ext.PLDEvent(5))),
+    ("orders must be above 1", lambda: pld.renyi_divergence_bounds(NOISY, [])),
+    ("orders must be above 1", lambda: pld.renyi_divergence_bounds(NOISY, [1.0])),
+    ("orders must be above 1", lambda: pld.renyi_divergence_bounds(NOISY, [2, 0.5])),
     # Runs of training, and the least noise of one.
     ("sampling_rate must be a number", lambda: train(sampling_rate=NAN)),
     ("sampling_rate must be a probab", lambda: train(sampling_rate=1.5)),
@@ -246,6 +262,9 @@ ROWS = [
     ("graph must be a scipy sparse matrix", lambda: wpm.GraphCost(np.eye(2))),
     (r"square.*\(2, 3\)", lambda: wpm.GraphCost(sparse.csr_matrix((2, 3)))),
     ("connected. Found 2", lambda: wpm.GraphCost(sparse.csr_matrix((2, 2)))),
+    ("a metric.*Found a", lambda: DenseCost(COST).between_inputs(0)),
+    ("a metric.*Found a", lambda: Points(PLACES, metric="cosine").between_inputs(0)),
+    ("trace must have the dimension", lambda: wpm.counts_at([[0, 0]], [[1, 1, 2]])),
     # The Wasserstein mechanism, and others.
     ("cost must be non-neg.*-1.0 in row 0", lambda: Projection([[1, -1.0]], 1.0)),
     (r"cost must be a matrix.*\(2,\)", lambda: Projection([1.0, 2.0], 1.0)),
@@ -274,7 +293,10 @@ ROWS = [
     ("total_mass must be a real number", lambda: draws(1.0, "1")),
     ("largest_masses must be a list", lambda: draws(1.0, 1.0, 0.5)),
     ("largest_masses must fall", lambda: draws(1.0, 1.0, [0.2, 0.3])),
+    ("sum of at most total_mass", lambda: draws(1.0, 1.0, [0.7, 0.7])),
+    ("largest_masses must be pos", lambda: draws(1.0, 1.0, [0.0])),
     ("at most 4096 masses", lambda: draws(1.0, 1.0, [1e-9] * 5000)),
+    ("distributions must have a row", lambda: learnt(np.zeros((0, 6)))),
     # Users of it, and what is estimated from their draws.
     ("mu must have some mass in each row", lambda: users([0, 0])),
     ("an array of real numbers. Found None", lambda: users(None)),

@@ -142,10 +142,3 @@ class TestEvents:
         assert accountant.get_epsilon(1e-6) > 0
         sampled = dp_accounting.PoissonSampledDpEvent(0.1, self.KNOWN)
         assert not ext.PLDAccountant(relation).supports(sampled)
-
-    def test_what_is_refused(self):
-        optimistic = ext.PLDEvent(sparse({0: 1.0}, pessimistic=False))
-        with pytest.raises(ValueError, match="must be pessimistic"):
-            ext.PLDAccountant().compose(optimistic)
-        with pytest.raises(TypeError, match="PrivacyLossDistribution. Found int"):
-            ext.PLDAccountant().compose(ext.PLDEvent(5))
