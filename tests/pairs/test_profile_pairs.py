@@ -96,24 +96,6 @@ def test_a_reflection_has_the_profile_from_one_on_both_ways(pair):
 
 
 @given(
-    st.lists(POSITIVE, min_size=1, max_size=12, unique=True),
-    st.lists(st.floats(0.0, 1e6), max_size=8),
-    st.floats(0.0, 1.0),
-    st.integers(0, 10**6),
-)
-def test_values_are_those_of_the_atoms(ratios, places, sink, seed):
-    ratios = np.sort(np.array(ratios))
-    masses = np.random.default_rng(seed).random(ratios.size) ** 6
-    places = np.concatenate([np.array(places), ratios])
-    found = profile_pairs.values_at(places, ratios, masses, sink)
-    allowed = 2 * (ratios.size + 4) * Fraction(1, 2**53)
-    law = list(zip(oracles.exact(ratios), oracles.exact(masses), strict=True))
-    for place, value in zip(places.tolist(), found.tolist(), strict=True):
-        truth = oracles.remove_divergence(law, Fraction(place), Fraction(sink))
-        assert abs(Fraction(value) - truth) <= allowed * truth
-
-
-@given(
     st.lists(POSITIVE, min_size=1, max_size=30, unique=True),
     st.integers(0, 10**6),
     st.floats(0.0, 0.5),

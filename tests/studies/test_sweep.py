@@ -154,21 +154,6 @@ def test_a_row_that_is_wrong_says_why_and_others_go_on(changes, results, note):
         assert by_name[None][name] is None and by_name["a"][name] is not None
 
 
-@pytest.mark.parametrize(
-    ("target", "note"),
-    [("0", "epsilon must be positive and finite"), ("", "epsilon must be gi")],
-)
-def test_a_target_that_is_wrong_says_why(target, note):
-    row = {
-        "steps_per_epoch": 5,
-        "delta": 1e-6,
-        "epsilon": target,
-        "sampling": "shuffled",
-    }
-    (found,) = sweep.sweep([row], Inline(), ["noise"])
-    assert note in found["note"] and found["noise_multiplier"] is None
-
-
 class TestFile:
     def test_rows_of_python_values_are_resumed_by_what_they_say(self, tmp_path):
         path, told = tmp_path / "table.csv", []
