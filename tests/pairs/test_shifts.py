@@ -62,6 +62,15 @@ def test_two_weights_of_a_batch_err_by_no_more_than_is_said(batch, others, extra
     )
 
 
+@pytest.mark.parametrize(("members", "size"), [(2, 9), (7, 10**9), (300, 10**4)])
+def test_batches_of_all_but_one_record(members, size):
+    """All members are in it, or all but one."""
+    assert_weights(
+        sampled_members.without_replacement(members, size, size - 1),
+        lambda i: Fraction(size - members if i == members else members, size),
+    )
+
+
 def below_and_above(trials, rate, number):
     """Both tails from sums of 40 digits, from `number` on until terms do not count."""
     with mpmath.workdps(40):
