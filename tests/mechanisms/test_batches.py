@@ -272,47 +272,6 @@ def test_classes_are_as_good_as_single_batches(removed):
         )
 
 
-def test_parts_are_drawn_and_told():
-    """One of two cities, then a Poisson sample of it: the chance of the city counts."""
-    rate = Fraction(1, 4)
-    cities = [
-        [enumerated.poisson(["c", "a1"], rate), enumerated.poisson(["d"], rate)],
-        [enumerated.poisson(["c"], rate), enumerated.poisson(["d"], rate)],
-    ]
-    one = sampled_members.poisson(1, 0.25)
-    mechanism = batches.on_batches(
-        NOISE, [batches.Coupled(one, probability=0.5), batches.Coupled(probability=0.5)]
-    )
-
-    def law(each, told):
-        return enumerated.mixed(
-            [
-                (
-                    chance / 2,
-                    {
-                        (output, city if told else None): mass
-                        for output, mass in enumerated.noisy(len(y)).items()
-                    },
-                )
-                for city, batches_of in enumerate(each)
-                for y, chance in batches_of.items()
-            ]
-        )
-
-    for epsilon in EPSILONS:
-        kappa = kappa_above(epsilon)
-        remove, add = deltas(mechanism, epsilon)
-        for told in (False, True):
-            p, q = (law(each, told) for each in cities)
-            assert enumerated.hockey_stick(p, q, kappa) <= remove
-            assert enumerated.hockey_stick(q, p, kappa) <= add
-    half = batches.on_batches(NOISE, [batches.Coupled(one)])
-    for epsilon in EPSILONS:
-        assert deltas(mechanism, epsilon)[0] == pytest.approx(
-            deltas(half, epsilon)[0] / 2, rel=1e-9
-        )
-
-
 class TestBases:
     def test_less_than_the_mechanism_agnostic_bound(self):
         """Section 3.2: δ' = Σ Binom(k | K, r) δ_k at ε' = ln(1 + r_K (e^ε − 1)).
