@@ -23,7 +23,6 @@ from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
-from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
@@ -147,10 +146,6 @@ def without_the_other_sink(found, one, *_):
 
 def without_the_other_q_sink(found, one, *_):
     return found | {"zero_mass": one.zero_mass}
-
-
-def a_digit_less(found, law, count, *_):
-    return found if count < 50 else lattice_sums.times(law, 1, 1e-30)
 
 
 def smaller_losses(found, given, axis):
