@@ -62,24 +62,6 @@ def test_truth_is_between(kinds):
             assert upper.delta(epsilon, direction) <= float(most) * (1 + 1e-3) + 1e-9
 
 
-@given(strategies.pairs(Bound.UPPER), st.floats(0.01, 1.0), st.floats(-1.0, 3.0))
-def test_it_is_the_mixture(pair, rate, epsilon):
-    """λP + (1 − λ)Q against Q, computed from the masses of both distributions."""
-    q = np.append(pair.masses, pair.zero_mass)
-    p = np.append(pair.p_masses, 0.0)
-    mixed = rate * p + (1 - rate) * q
-    kappa = np.exp(epsilon)
-    remove = rate * pair.infinity_mass + np.maximum(mixed - kappa * q, 0).sum()
-    add = np.maximum(q - kappa * mixed, 0).sum()
-    found = poisson_subsampling.poisson_subsample(pair, rate)
-    assert float(
-        oracles.stored_delta(found, epsilon, Direction.REMOVE)
-    ) == pytest.approx(remove, rel=1e-12, abs=1e-14)
-    assert float(oracles.stored_delta(found, epsilon, Direction.ADD)) == pytest.approx(
-        add, rel=1e-12, abs=1e-14
-    )
-
-
 @pytest.mark.parametrize("bound", list(Bound))
 def test_errors_and_side_are_those_of_the_pair(bound):
     """Three roundings of a ratio: of 1 − λ, of the product and of the sum."""

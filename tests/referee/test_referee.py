@@ -74,7 +74,7 @@ KINDS = {
     "mixed edges": (tree_strategies.edge_trees(given=False), [ADD]),
 }
 
-SLOW = "mixed special", "mixed replaced"
+SLOW = "mixed special", "mixed replaced", "rare edges"
 
 
 def questions(kind):

@@ -97,10 +97,10 @@ def test_what_is_right_is_confirmed(event, truth):
 
 
 def test_accountants_of_others_are_verified():
-    accountant = stock_pld.PLDAccountant().compose(SAMPLE, 20)
+    accountant = stock_pld.PLDAccountant().compose(SAMPLE, 5)
     found = verify.verify_epsilon(accountant, 1e-6)
     assert found.verdict is verify.Verdict.CONFIRMED and found.claimed_lower == 0
-    loose = ext.RdpAccountant().compose(SAMPLE, 20)
+    loose = ext.RdpAccountant().compose(SAMPLE, 5)
     assert verify.verify_epsilon(loose, 1e-6).possible_error == 0
 
 
@@ -314,6 +314,7 @@ def test_private_samples_of_given_masses_are_not_refuted(masses):
     assert masses or found.verdict is verify.Verdict.CONFIRMED
 
 
+@pytest.mark.nightly
 def test_ratios_whose_squares_fit_no_float():
     steps = [dp_accounting.GaussianDpEvent(0.1), dp_accounting.LaplaceDpEvent(0.00134)]
     event = dp_accounting.PoissonSampledDpEvent(
