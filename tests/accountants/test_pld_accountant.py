@@ -203,24 +203,6 @@ def test_a_poisson_sample_against_its_closed_form(rate, noise, direction):
         assert upper - lower <= 1e-4 * truth + 1e-12
 
 
-@pytest.mark.parametrize("direction", ["remove", "add"])
-def test_one_of_two_steps_against_quadrature(direction):
-    """The ratio is the mean of those of both steps; the grid is a hundredth wide."""
-    nodes = np.arange(-9, 10, 0.01)
-    x, y = np.meshgrid(nodes, nodes, sparse=True)
-    ratio = (np.exp(x - 0.5) + np.exp(y - 0.5)) / 2
-    without = np.exp(-(x**2 + y**2) / 2) / (2 * math.pi) * 0.01**2
-    event = ext.RandomAllocationEvent(Gaussian(1.0), 1, 2)
-    accountant = ext.PLDAccountant().compose(event)
-    for epsilon in EPSILONS:
-        sign = ratio - math.exp(epsilon)
-        if direction == "add":
-            sign = 1 - math.exp(epsilon) * ratio
-        truth = float((without * np.maximum(sign, 0)).sum())
-        lower, upper = accountant.get_delta_bounds(epsilon, direction=direction)
-        assert lower * (1 - 1e-5) <= truth <= upper * (1 + 1e-5)
-
-
 EVENTS = [
     *nights.at_night(ext.RandomAllocationEvent(Gaussian(1.0), 3, 20)),
     ext.PLDSubsampleEvent(0.3, dp_accounting.LaplaceDpEvent(1.0)),
