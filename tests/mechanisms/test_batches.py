@@ -387,6 +387,13 @@ class TestTwoLaws:
         for one in deltas(found, 0.0):
             assert variation * (1 - 1e-12) <= one <= variation * (1 + 1e-4) + 1e-10
 
+    def test_what_a_batch_may_reveal_is_a_failure_of_divergences(self):
+        """Half of the batches have the record, and reveal it with the chance 1e-3."""
+        known = discrete_outputs.PrivacyParameters(1.0, 1e-3)
+        base = batch_mechanisms.NeighboringBatches(known)
+        found = batches.on_batch_laws(base, *HALVES, APART).rdp([2.0])
+        assert 5e-4 <= found.failure_probability <= 5e-4 * (1 + 1e-6)
+
     def test_lower_bounds_only_where_they_are_claimed(self):
         noise = batch_mechanisms.Noise(1.0)
         known = batches.on_batch_laws(noise, *HALVES, APART, is_attained=True)
