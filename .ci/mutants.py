@@ -40,7 +40,10 @@ TARGETS = {
         ["dp_accounting_ext/kernel/*.py"],
         ["tests/kernel", *LAWS],
     ),
-    "pairs": (["dp_accounting_ext/pairs/*.py"], ["tests/pairs", "tests/golden"]),
+    "pairs": (
+        ["dp_accounting_ext/pairs/*.py"],
+        ["tests/pairs", "tests/golden", "tests/test_rounding.py"],
+    ),
     "sampler": (
         ["dp_accounting_ext/wpm/integer_weights.py"],
         ["tests/wpm/test_integer_weights.py"],

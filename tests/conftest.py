@@ -17,11 +17,11 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The same examples in every run, and few. To shrink one takes minutes: ask for it, and
-# for others, by --hypothesis-profile=default.
+# The same examples in every run, and few; at night more. To shrink one takes minutes:
+# ask for it, and for others, by --hypothesis-profile=default.
 hypothesis.settings.register_profile(
     "quick",
-    max_examples=30,
+    max_examples=int(os.environ.get("EXAMPLES", "16")),
     derandomize=True,
     deadline=None,
     database=None,

@@ -72,7 +72,7 @@ KNOWN = [
     Known(ext.ScheduledAllocationEvent([NOISE], [1], 3)),
     Known(ext.GroupSubsampledEvent(2, NOISE)),
     Known(ext.PLDEvent(DISTRIBUTION), "reading/test_stock_pld.py"),
-    Known(wpm.PrivateSamplingEvent(1.0, 1.0), "wpm/test_reached_laws.py", REPLACE),
+    Known(wpm.PrivateSamplingEvent(1.0, 1.0), "wpm/test_sampling_event.py", REPLACE),
     Known(stock.ZCDpEvent(1.0)),
     Known(
         stock.RepeatAndSelectDpEvent(NOISE, 2.0, 1.0), "mechanisms/test_selections.py"
@@ -83,7 +83,7 @@ KNOWN = [
         SPECIAL,
     ),
     Known(newer_events.EpsilonDelta(1.0, 1e-6)),
-    Known(newer_events.Exponential(1.0), "reading/test_batch_events.py"),
+    Known(newer_events.Exponential(1.0), "reading/test_event_table.py"),
     Known(newer_events.PermuteAndFlip(1.0)),
     Known(newer_events.DiscreteGaussian(2.0, 1.0, 1)),
     Known(newer_events.RandomAllocation(NOISE, 1, 3), "laws/test_trees.py"),

@@ -129,24 +129,3 @@ def test_what_is_written_is_on_the_page(tmp_path, monkeypatch):
     cells = run.rows_of(page.read_text())
     assert cells["Groups", "Laplace"]["upper"] == "2"
     assert cells["Others", "Laplace"] == {"case": "Laplace", "noise": "3"}
-
-
-@pytest.mark.parametrize(
-    ("gaps", "lines"),
-    [
-        ([2e-5] * 37 + [2e-4] * 3, 0),
-        ([2e-5] * 36 + [2e-4] * 4, 1),
-        ([2e-5] * 39 + [6e-4], 1),
-        ([2e-5] * 36 + [6e-4] * 4, 2),
-    ],
-)
-def test_goals_of_random_steps(gaps, lines):
-    rows = [row(lower=1.0 - gap) for gap in gaps]
-    assert len(run.widths_missed(rows)) == lines
-
-
-def test_the_widest_random_settings_of_the_page_are_asked_again():
-    known = run.rows_of(run.PAGE.read_text("utf-8"))
-    rows = {name for section, name in known if section == run.RANDOM}
-    assert len(rows) == 5
-    assert {case.name for case in run.widest_random(known)} == rows

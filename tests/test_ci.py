@@ -22,6 +22,8 @@ BLOCKS = {"compare": "true compare", "pytest": "true && true pytest"}
 STEPS = ("ruff check", "ruff format", "mypy", "pip install", "check_site")
 STEPS += ("pictures.py --check", "run.py")
 PROGRAMS = (".ci/oldest", ".ci/wheel", "tools/mkdocs")
+# What concerns no part of the package alone: with all of them, every night.
+OWN = {"tests/test_ledger.py", "tests/test_ci.py"}
 
 
 def status(folder, blocks, fault):
@@ -202,3 +204,22 @@ def test_a_revision_answers_settings_of_every_kind():
         event = eval(setting.event, {"stock": stock, "ext": ext})
         relation = NeighboringRelation[setting.relation]
         assert ext.PLDAccountant(relation).supports(event), setting
+
+
+def test_what_is_asked_at_night_is_asked_where_what_it_protects_was_touched():
+    """Each file with such tests is under a path of the map, whose paths are there."""
+    root = CI.parent
+    loader = importlib.machinery.SourceFileLoader("nightly", str(CI / "nightly"))
+    module = importlib.util.module_from_spec(
+        importlib.util.spec_from_loader("nightly", loader)
+    )
+    loader.exec_module(module)
+    for tests, protected in module.PROTECTS.items():
+        assert all((root / path).exists() for path in (tests, *protected))
+    folders = [path for path in module.PROTECTS if path != "tests"]
+    whole = module.PROTECTS["tests"]
+    for path in (root / "tests").rglob("test_*.py"):
+        name = path.relative_to(root).as_posix()
+        if re.search(r"nights\.|mark\.nightly|nightly = ", path.read_text("utf-8")):
+            home = f"{module.PACKAGE}{name.split('/')[1]}/"
+            assert name.startswith(tuple(folders)) or home in whole or name in OWN, name

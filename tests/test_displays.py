@@ -8,7 +8,6 @@ import sys
 from xml.etree import ElementTree
 
 import dp_accounting
-from matplotlib import figure
 from matplotlib import pyplot
 import numpy as np
 import pytest
@@ -171,8 +170,9 @@ def test_a_statement_is_set_as_a_page():
     assert "|---" in told._repr_markdown_().replace(" ", "-")
 
 
-@pytest.mark.parametrize("layout", [None, "constrained"])
-@pytest.mark.parametrize("name", ["profiles", "trade-offs"])
+@pytest.mark.parametrize(
+    ("layout", "name"), [(None, "profiles"), ("constrained", "trade-offs")]
+)
 def test_a_picture_of_the_usual_size_keeps_its_axes(name, layout):
     whole, axes = pyplot.subplots(layout=layout)
     groups = [dataclasses.replace(each, group_size=2) for each in held(name)]
@@ -185,11 +185,3 @@ def test_a_picture_of_the_usual_size_keeps_its_axes(name, layout):
     assert 0 <= legend.x0 <= legend.x1 <= size[0]
     assert 0 <= legend.y0 <= legend.y1 < found.y0
     pyplot.close(whole)
-
-
-def test_a_curve_alone_is_named_beside_its_line():
-    axes = figure.Figure().add_subplot()
-    for curve in held("profiles"):
-        assert curve.plot(axes) is axes
-    names = [entry.get_text() for entry in axes.get_legend().get_texts()]
-    assert names == [curve.label for curve in held("profiles")]

@@ -1,10 +1,8 @@
 """Events of the package: those that there are, and strategies as values."""
 
-import attr
 from dp_accounting import dp_event as stock
 import numpy as np
 import one_of_each
-import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import dp_event
@@ -21,16 +19,6 @@ def test_these_are_all():
     own = {getattr(home, name) for home in (dp_event, events) for name in home.__all__}
     assert own == {type(event) for event in EVENTS}
     assert all(issubclass(kind, stock.DpEvent) for kind in own)
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_fields_that_are_no_good_are_for_the_accountant_to_refuse(event):
-    """As the stock events do: an event can be made, and its error names a field."""
-    bad = type(event)(*[None] * len(attr.fields(type(event))))
-    accountant = ext.PLDAccountant()
-    with pytest.raises(TypeError, match=r"^\w+ must be a.*Found"):
-        accountant.compose(bad)
-    assert accountant.ledger == stock.NoOpDpEvent()
 
 
 def test_strategies_of_any_kind_of_sequence_are_one():

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import pathlib
 
+import nights
 import pytest
 
 CI = pathlib.Path(__file__).parent.parent / ".ci"
@@ -17,7 +18,7 @@ def ledger(monkeypatch):
     return importlib.import_module("ledger")
 
 
-@pytest.mark.parametrize("sample", [6, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("sample", [4, *nights.at_night(60)])
 def test_answers_are_those_of_a_sample_of_rows(ledger, capsys, sample):
     rows = [row for row in ledger.rows() if row.seconds <= QUICK]
     code = ledger.beside.Revision(CI.parent)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import command_runner
+import nights
 import pytest
 
 from dp_accounting_ext.command_line import explore_command
@@ -62,19 +63,8 @@ def test_there_are_pages():
     assert {page.stem for page in PAGES} >= WITHOUT_PYTHON
 
 
-def at_night(values, quick):
-    """Returns values to test, of which all but the quick ones only run at night."""
-    nightly = pytest.mark.nightly
-    return [pytest.param(v, marks=[] if quick(v) else nightly) for v in values]
-
-
-# The pages that most people read.
-FIRST = {ROOT / "README.md", ROOT / "docs" / "index.md"}
-
-
-@pytest.mark.parametrize(
-    "page", at_night(PAGES, FIRST.__contains__), ids=lambda page: page.stem
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.stem)
 def test_every_python_block_runs(page, own_table):
     assert bool(blocks(page, "python")) == (page.stem not in WITHOUT_PYTHON)
     run_python(page)
@@ -106,10 +96,10 @@ def commands():
 
 
 COMMANDS = commands()
-OF_THE_README = [line for line in COMMANDS if "help" not in line][:3]
+OF_THE_README = [line for line in COMMANDS if "help" not in line][:1]
 
 
-@pytest.mark.parametrize("command", at_night(COMMANDS, OF_THE_README.__contains__))
+@pytest.mark.parametrize("command", [*OF_THE_README, *nights.at_night(*COMMANDS)])
 def test_every_command_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # The page would be there until Ctrl-C: tests/browser opens it.

@@ -12,6 +12,7 @@ import warnings
 import dp_accounting
 from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant
+import nights
 import pytest
 
 import dp_accounting_ext as ext
@@ -88,9 +89,9 @@ def in_place_of_the_stock(answers):
     [
         # privacy_accountant_test holds the base class of the first two.
         ("dp_accounting.pld.pld_privacy_accountant_test", 68, 100),
-        ("dp_accounting.rdp.rdp_privacy_accountant_test", 142, 100),
         ("dp_accounting.mechanism_calibration_test", 20, 0),
         ("dp_accounting.dp_event_builder_test", 5, 0),
+        *nights.at_night(("dp_accounting.rdp.rdp_privacy_accountant_test", 142, 100)),
     ],
 )
 def test_the_librarys_own_tests(module, least, queries):

@@ -566,11 +566,7 @@ def edge_runs(draw: Any, *, most: int = 12) -> Any:
 def edge_leaves(*, discrete: bool = False, given: bool = True) -> Events:
     """Mechanisms whose losses are tiny or huge."""
     kinds = [
-        st.builds(
-            stock.DiscreteLaplaceDpEvent,
-            losses(),
-            st.sampled_from([1, 1, 2]),
-        ),
+        st.builds(stock.DiscreteLaplaceDpEvent, losses(), st.sampled_from([1, 1, 2]))
     ]
     if given:
         kinds += [few_outcomes(), discrete_events()]

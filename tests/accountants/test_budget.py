@@ -1,4 +1,4 @@
-"""Budgets are kept: by plans, and by events chosen while outputs are seen."""
+"""Budgets are kept: by plans, by noise, and by events chosen while outputs are seen."""
 
 from concurrent import futures
 import copy
@@ -15,6 +15,7 @@ from scipy import stats
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import budget
+from dp_accounting_ext import risk
 
 Relation = dp_accounting.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
@@ -91,25 +92,6 @@ def test_the_best_adversary_of_a_renyi_filter_stays_within_the_budget(
     assert share * delta < found <= delta
 
 
-def test_two_thousand_sequences_of_gaussian_noise_are_within_the_budget():
-    """Noise that follows what came out; the path's δ has a closed form."""
-    rng = np.random.default_rng(1)
-    for epsilon, delta in ((0.5, 1e-3), (3.0, 1e-8)):
-        start, precisions = budget.GaussianFilter(epsilon, delta), []
-        for _ in range(1000):
-            filtered, precision, noise = copy.copy(start), 1e-30, 2.0
-            for _ in range(15):
-                noise *= math.exp(rng.normal())
-                if filtered.may_run(Gaussian(noise)):
-                    filtered.spend(Gaussian(noise))
-                    precision += noise**-2
-            precisions.append(precision)
-        mean = np.sqrt(precisions)
-        lost = math.exp(epsilon) * stats.norm.cdf(-mean / 2 - epsilon / mean)
-        found = stats.norm.cdf(mean / 2 - epsilon / mean) - lost
-        assert delta / 2 < found.max() <= delta
-
-
 def test_a_renyi_filter_is_within_the_exact_composition_of_its_path():
     rng = np.random.default_rng(2)
     pool = [
@@ -137,6 +119,8 @@ def test_a_gaussian_filter_loses_nothing():
     assert not filtered.may_run(Gaussian(50.0), planned + 1)
     two = dp_accounting.ComposedDpEvent([Gaussian(50.0), Gaussian(25.0)])
     assert filtered.may_run(dp_accounting.SelfComposedDpEvent(two, planned // 5))
+    more = dp_accounting.SelfComposedDpEvent(two, planned // 5 + 1)
+    assert not filtered.may_run(more)
     replaced = budget.GaussianFilter(
         2.0, DELTA, neighboring_relation=Relation.REPLACE_ONE
     )
@@ -300,3 +284,36 @@ def test_the_odometer_says_what_renyi_divergences_do():
     with pytest.raises(ValueError, match="event must have no δ of its own"):
         spent.spend(dp_accounting.NonPrivateDpEvent())
     assert again.epsilon == spent.epsilon
+
+
+@pytest.mark.parametrize("target", [0.01, 0.1, 0.9])
+def test_noise_for_an_advantage(target):
+    """2 Φ(1 / 2σ) − 1 is the advantage."""
+    noise = budget.calibrate(Gaussian, risk.advantage, target)
+    truth = 1 / (2 * stats.norm.ppf((1 + target) / 2))
+    assert truth * (1 - 1e-12) <= noise <= truth * (1 + 2e-5)
+    found = risk.advantage(ext.PLDAccountant().compose(Gaussian(noise)))
+    assert found[1] <= target
+
+
+@pytest.mark.parametrize(
+    ("target", "measure"),
+    [
+        (0.0, lambda accountant: accountant.get_epsilon(1e-3)),
+        (1.0, lambda accountant: round(accountant.get_epsilon(1e-6), 1)),
+    ],
+)
+def test_a_target_that_many_noises_meet_exactly(target, measure):
+    """The search does not stop in the middle of a plain, and walk on digit by digit."""
+    asked = []
+
+    def noisy(noise):
+        asked.append(noise)
+        return Gaussian(noise)
+
+    noise = budget.calibrate(noisy, measure, target)
+    assert len(asked) <= 100
+    accountant = ext.PLDAccountant()
+    assert measure(accountant.compose(Gaussian(noise))) == target
+    accountant = ext.PLDAccountant()
+    assert measure(accountant.compose(Gaussian(noise * (1 - 1.1e-5)))) > target

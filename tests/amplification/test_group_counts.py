@@ -115,6 +115,7 @@ def test_brackets_of_groups_in_many_steps_are_narrow():
     assert lower <= upper < 1.005 * lower
 
 
+@pytest.mark.nightly
 def test_brackets_of_larger_groups_are_as_narrow():
     """Of more members the benchmarks hold the widths."""
     lower, upper = _bracket(100, 9)
@@ -150,13 +151,10 @@ def test_lower_bounds_grow_with_the_group_however_large_it_is():
 @pytest.mark.parametrize(
     ("allocation", "sizes"),
     [
-        (Allocation((Steps(0.5, 0.1, 10),), 0.0, 0.0), [2, 8, 9, 17, 33]),
+        (Allocation((Steps(0.5, 0.1, 10),), 0.0, 0.0), [2, 9, 33]),
         # Of noise that is moved so far few members fit floats.
         (Allocation((Steps(8.0, 0.5, 2),), 0.0, 0.0), [2, 8, 9, 17, 33]),
-        (
-            Allocation((Steps(0.2, 0.3, 2), Steps(0.5, 0.1, 3)), 0.1, 0.0),
-            [2, 8, 9, 17],
-        ),
+        (Allocation((Steps(0.2, 0.3, 2), Steps(0.5, 0.1, 3)), 0.1, 0.0), [2, 8, 9, 17]),
     ],
 )
 def test_lower_bounds_never_fall_as_a_group_grows(allocation, sizes):

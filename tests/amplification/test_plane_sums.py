@@ -11,11 +11,7 @@ from dp_accounting_ext.kernel import dominating_pair
 def test_masses_of_few_digits_are_on_the_safe_side():
     """A mass of 1e-290, split, would be below what floats hold: raised."""
     pair = dominating_pair.DominatingPair(
-        np.array([0.5, 1.5, 2.0e3]),
-        np.array([0.5, 0.5, 1e-290]),
-        0.0,
-        0.0,
-        Bound.UPPER,
+        np.array([0.5, 1.5, 2.0e3]), np.array([0.5, 0.5, 1e-290]), 0.0, 0.0, Bound.UPPER
     )
     steps = step_laws.Steps.of(pair, 2, 4)
     scores = step_laws.scores(pair.ratios, 0.5)[::2]

@@ -1,4 +1,4 @@
-"""1 of t steps that differ, and that count for several, against enumeration."""
+"""Samples of any pair, and 1 of t steps that differ, against enumeration."""
 
 import dataclasses
 from fractions import Fraction
@@ -8,13 +8,17 @@ import math
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import numpy as np
 import oracles
+import pytest
 import strategies
 
+from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.kernel import dominating_pair
 
 kinds = st.tuples(
     strategies.pairs(Bound.UPPER, most_atoms=2, sinks=False),
@@ -56,3 +60,20 @@ def test_truth_is_between(kinds):
             assert lower.delta(epsilon, direction) <= most
             assert upper.delta(epsilon, direction) >= least
             assert upper.delta(epsilon, direction) <= float(most) * (1 + 1e-3) + 1e-9
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_errors_and_side_are_those_of_the_pair(bound):
+    """Three roundings of a ratio: of 1 − λ, of the product and of the sum."""
+    ratios, masses = np.array([0.5, 1.5]), np.array([0.5, 0.5])
+    pair = dominating_pair.DominatingPair(
+        ratios, masses, 0.0, 0.0, bound, mass_error=2.0**-20, ratio_error=2.0**-48
+    )
+    found = poisson_subsampling.poisson_subsample(pair, 0.25)
+    assert found.bound is bound
+    assert found.mass_error == pair.mass_error
+    added = found.ratio_error - pair.ratio_error
+    assert 3 * 2.0**-53 <= added <= 4 * 2.0**-53
+    # Nothing is at zero: no atom for it.
+    np.testing.assert_array_equal(found.ratios, [0.875, 1.125])
+    np.testing.assert_array_equal(found.masses, masses)

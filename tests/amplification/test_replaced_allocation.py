@@ -3,6 +3,7 @@
 import math
 
 import dp_accounting
+import nights
 import numpy as np
 import pytest
 from scipy import special
@@ -68,9 +69,11 @@ def _profile(allocation, kappa):
 
 
 _FEW_STEPS = [
-    Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0),
-    Allocation((Steps(2.5, 0.5, 2),), 0.0, 0.0),
-    Allocation((Steps(1.0, 1 / 3, 3),), 0.0, 0.0),
+    *nights.at_night(
+        Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0),
+        Allocation((Steps(2.5, 0.5, 2),), 0.0, 0.0),
+        Allocation((Steps(1.0, 1 / 3, 3),), 0.0, 0.0),
+    ),
     Allocation((Steps(0.7, 0.2, 2), Steps(1.3, 0.35, 1)), 0.25, 0.0),
     Allocation((Steps(1.5, 0.3, 2),), 0.375, 0.025),
     Allocation((Steps(0.8, 0.3, 1),), 0.7, 0.0),
@@ -114,7 +117,8 @@ def _two_of_three(shift, rate, kappa):
 
 
 @pytest.mark.parametrize(
-    ("sigma", "rate"), [(0.4, 1.0), (4.0, 1.0), (0.7, 0.2), (2.0, 0.01)]
+    ("sigma", "rate"),
+    [(4.0, 1.0), (2.0, 0.01), *nights.at_night((0.4, 1.0), (0.7, 0.2))],
 )
 def test_bounds_hold_of_two_of_three_steps(sigma, rate):
     step = dp_accounting.PoissonSampledDpEvent(rate, Gaussian(sigma))
@@ -132,8 +136,8 @@ def test_bounds_hold_of_two_of_three_steps(sigma, rate):
     ("sigma", "selected", "steps", "sampled", "width"),
     [
         # By importance samples of the sum of losses: up to 5e-3 is their error.
-        (1.0, 10, 1000, 3.169, 0.011),
         (1.0, 10, 100, 11.4635, 0.045),
+        *nights.at_night((1.0, 10, 1000, 3.169, 0.011)),
     ],
 )
 def test_brackets_of_replaced_draws(sigma, selected, steps, sampled, width):
@@ -151,8 +155,7 @@ def _bounds(event, relation=Relation.REPLACE_ONE, count=1, delta=1e-6):
     ("sigma", "steps", "epochs", "published", "width"),
     [
         # Plain floats on a lattice of their own, to about 5e-4.
-        (1.0, 100, 1, 1.0045, 1e-3),
-        (1.0, 1000, 10, 0.9102, 1e-3),
+        *nights.at_night((1.0, 100, 1, 1.0045, 1e-3), (1.0, 1000, 10, 0.9102, 1e-3))
     ],
 )
 def test_numbers_of_the_design(sigma, steps, epochs, published, width):
@@ -162,6 +165,7 @@ def test_numbers_of_the_design(sigma, steps, epochs, published, width):
     assert upper == pytest.approx(published, rel=2e-3)
 
 
+@pytest.mark.nightly
 def test_nested_allocations_are_one():
     inner = ext.RandomAllocationEvent(Gaussian(1.0), 1, 3)
     one = _bounds(ext.RandomAllocationEvent(Gaussian(1.0), 1, 6))

@@ -1,15 +1,19 @@
-"""Bounds of groups with many splits: little is kept of each."""
+"""Bounds of groups with many splits, trade-off curves, and how numbers are printed."""
 
+import decimal
+import math
 import tracemalloc
 
-from asked import accountant_of
-from asked import lower_epsilon
+import asked
 import dp_accounting
-from dp_accounting import GaussianDpEvent as Gaussian
+from hypothesis import given
+from hypothesis import strategies as st
+import nights
 import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.kernel import memory
@@ -18,6 +22,10 @@ from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import sampling
+
+accountant_of = asked.accountant_of
+Gaussian = dp_accounting.GaussianDpEvent
+Poisson = dp_accounting.PoissonSampledDpEvent
 
 
 def splits(size):
@@ -88,20 +96,17 @@ def test_a_scenario_with_a_lower_bound_is_found_among_many_without_one():
 )
 def test_lower_bounds_of_groups_are_by_what_reveals_more(size, event, least):
     accountant = accountant_of(ext.GroupSubsampledEvent(size, event))
-    assert lower_epsilon(accountant, 1e-6) >= least
+    assert asked.lower_epsilon(accountant, 1e-6) >= least
 
 
 @pytest.mark.parametrize(
     "inner",
     [
         dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(0.02), 2),
-        dp_accounting.SelfComposedDpEvent(
-            dp_accounting.PoissonSampledDpEvent(
-                0.2, dp_accounting.GaussianDpEvent(1.5)
-            ),
-            88_300,
-        ),
         dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(0.1), 90),
+        *nights.at_night(
+            dp_accounting.SelfComposedDpEvent(Poisson(0.2, Gaussian(1.5)), 88_300)
+        ),
     ],
 )
 def test_a_sample_reveals_no_more_than_what_is_sampled(inner):
@@ -113,3 +118,44 @@ def test_a_sample_reveals_no_more_than_what_is_sampled(inner):
     epsilons = np.array([0.0, 400.0, 800.0, 1103.0, 2000.0])
     found, known = sample.get_delta(epsilons), whole.get_delta(epsilons)
     assert (found <= known * (1 + 1e-4) + 1e-300).all()
+
+
+def test_ends():
+    empty = ext.PLDAccountant()
+    assert empty.get_true_positive_rates(0.3) == pytest.approx(0.3, rel=1e-12)
+    assert empty.get_gdp_parameter_bounds() == (0.0, 0.0)
+    everything = accountant_of(dp_accounting.NonPrivateDpEvent())
+    assert everything.get_true_positive_rate_bounds(0.0) == (1.0, 1.0)
+    assert everything.get_gdp_parameter_estimate() == math.inf
+    # With probability 1e-3 the loss is infinite: too often for 1e-12, not for 0.01.
+    sampled = accountant_of(Poisson(1e-3, dp_accounting.NonPrivateDpEvent()))
+    assert sampled.get_gdp_parameter_bounds() == (math.inf, math.inf)
+    assert sampled.get_gdp_parameter_estimate(np.array([0.01, 0.2, 0.9])) < 0.1
+    low, high = sampled.get_true_positive_rate_bounds(0.0)
+    assert low <= 1e-3 <= high <= 1e-3 * (1 + 1e-9)
+
+
+def test_groups_under_k_of_t_steps_count_the_sum_of_all_outputs():
+    """The lower rate was that of a single record, 0.0116."""
+    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(16.3), 8, 222)
+    accountant = accountant_of(ext.GroupSubsampledEvent(17, event), 3)
+    low, high = accountant.get_true_positive_rate_bounds(0.01)
+    assert 0.99 * high <= low <= high
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(NUMBERS)
+def test_seven_digits_are_rounded_outwards(value):
+    low, high = decimals.rounded_down(value), decimals.rounded_up(value)
+    assert decimal.Decimal(low) <= decimal.Decimal(value) <= decimal.Decimal(high)
+    for printed in (low, high):
+        assert len(decimal.Decimal(printed).as_tuple().digits) <= 7
+    gap = decimal.Decimal(high) - decimal.Decimal(low)
+    assert gap <= abs(decimal.Decimal(value)) * decimal.Decimal("1.0001e-6")
+
+
+@pytest.mark.parametrize("rounded", [decimals.rounded_down, decimals.rounded_up])
+def test_what_is_no_finite_number(rounded):
+    assert rounded(math.inf) == "inf"

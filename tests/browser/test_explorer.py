@@ -2,9 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
-import os
-import pathlib
 import re
 import shlex
 import signal
@@ -189,23 +186,6 @@ def test_a_page_whose_program_has_ended_says_so(opened):
         assert page.get_by_text("Client connection was lost").count() == 0
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_lines_break_at_spaces_and_nothing_is_blank(address, opened, width):
-    page = opened(address, width)
-    page.get_by_text("is certified to be at most").wait_for()
-    whole(page)
-    for word in page.locator("pre span").all():
-        assert word.bounding_box()["height"] < 30  # One line.
-    boxes = [page.locator("table").first, page.locator("canvas").first]
-    boxes += [page.locator("blockquote"), *page.locator("pre").all()]
-    boxes = [each.bounding_box() for each in boxes]
-    for above, below in itertools.pairwise(boxes):
-        gap = below["y"] - above["y"] - above["height"]
-        assert gap < (80 if above is not boxes[0] else 12 * 24)  # Notes: 12 lines.
-    for head in page.locator("th").all():
-        assert head.bounding_box()["height"] < 40
-
-
 def test_what_is_not_waited_for_is_stopped(opened):
     """Groups of 40 take minutes: the page answers another slider at once."""
     with served(" --group-size 40") as address:
@@ -213,52 +193,3 @@ def test_what_is_not_waited_for_is_stopped(opened):
         page.locator("td", has_text="no amplification").wait_for()
         move(page, "group", "Home")
         brackets(whole(page), comparison.compare(RUN))
-
-
-def seconds(process):
-    """CPU seconds of a page until now, as on two cores that do nothing else.
-
-    Those of the page's own process, and half of those of the processes behind it.
-    """
-    own, parents = {}, {}
-    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # It has ended.
-            values = path.read_text().rpartition(")")[2].split()
-            # User and system time, and those of children that have ended.
-            own[int(path.parent.name)] = sum(map(int, values[11:15]))
-            parents[int(path.parent.name)] = int(values[1])
-    behind = {process.pid}
-    while more := {pid for pid, parent in parents.items() if parent in behind} - behind:
-        behind |= more
-    total = sum(own[pid] for pid in behind) + own[process.pid]
-    return total / 2 / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.skipif(not pathlib.Path("/proc/self/stat").exists(), reason="no /proc")
-def test_it_is_quick(opened, capsys):
-    """By CPU time, which is up to half as long again where others use the cores."""
-    busy = 1.5 if os.getloadavg()[0] > os.cpu_count() else 1.0
-    tables, firsts, moves = [], [], []
-    for _ in range(3):
-        with started() as (process, address):
-            page = opened(address, 1280)
-            bounded = page.locator("td:nth-child(2)", has_not_text="…")
-            bounded.nth(3).wait_for()
-            tables.append(seconds(process))
-            whole(page)
-            firsts.append(seconds(process))
-    with started() as (process, address):
-        page = opened(address, 1280)
-        page.get_by_text("is certified to be at most").wait_for()
-        for _ in range(7):
-            begin = seconds(process)
-            move(page, "noise", "ArrowRight")
-            page.locator("td", has_text="…").first.wait_for()
-            whole(page)
-            moves.append(seconds(process) - begin)
-            page.get_by_text("is certified to be at most").wait_for()
-    with capsys.disabled():
-        print(f"\ntables {sorted(tables)} s, pictures {sorted(firsts)} s")
-        print(f"moves {sorted(moves)} s")
-    assert sorted(tables)[1] < 3.0 * busy and sorted(firsts)[1] < 5.0 * busy
-    assert sorted(moves)[3] < 0.5 * busy

@@ -197,18 +197,6 @@ def test_bands_on_truncated_cyclic_samples():
     assert event.count == 16
 
 
-@pytest.mark.parametrize("column", [[0.0, 0.0, 1.0], [0.0], []])
-@pytest.mark.parametrize("strategy", [Poisson(0.1, 2), Bins(2, 1), Apart(0.1, 2, 3)])
-def test_coefficients_that_mean_nothing(strategy, column):
-    with pytest.raises(ValueError, match="matrix must begin with a positive coeff"):
-        certified.from_strategy(strategy, NOISE, matrix=column)
-
-
-def test_no_steps_at_all():
-    with pytest.raises(ValueError, match="iterations must be at least 1. Found 0"):
-        certified.from_strategy(Poisson(0.1, 0), NOISE, matrix=[1.0, 0.5])
-
-
 def test_buffered_noise_with_balls_in_bins():
     blt = buffered_toeplitz.BufferedToeplitz.build(
         [0.5, 0.9], [0.2, 0.1], dtype=jnp.float32
@@ -226,63 +214,42 @@ class Nearly(Poisson):
     """A subclass may draw otherwise."""
 
 
-@pytest.mark.parametrize(
-    ("strategy", "options", "error", "message"),
-    [
-        (
-            Apart(0.1, 60, 4, truncated_batch_size=9),
-            {},
-            dp_accounting.UnsupportedEventError,
-            "BMinSepSampling with truncated_batch_size",
-        ),
-        (
-            Poisson(0.1, 60, truncated_batch_size=9),
-            {"matrix": [1.0, 0.5]},
-            dp_accounting.UnsupportedEventError,
-            "CyclicPoissonSampling with truncated_batch_size and more bands than",
-        ),
-        (
-            Apart(0.1, 60, 2),
-            {"matrix": [1.0, 0.5, 0.5]},
-            dp_accounting.UnsupportedEventError,
-            "more bands than min_sep. Found 3 and 2",
-        ),
-        (Nearly(0.1, 60), {}, dp_accounting.UnsupportedEventError, "Nearly"),
-        (
-            Fixed(20, 10),
-            {"num_examples": 200, "matrix": [1.0, 0.5]},
-            dp_accounting.UnsupportedEventError,
-            "FixedBatchSampling",
-        ),
-        (Poisson(0.1, 60, cycle_length=4), {}, ValueError, "must be INDEPENDENT"),
-        (
-            Poisson(
-                0.1,
-                60,
-                cycle_length=4,
-                truncated_batch_size=3,
-                partition_type=Partition.INDEPENDENT,
-            ),
-            {"num_examples": 200},
-            ValueError,
-            "must be EQUAL_SPLIT",
-        ),
-        (Fixed(20, 10), {}, ValueError, "num_examples must be given"),
-        (Bins(13, 4), {"matrix": [1.0, 0.5]}, ValueError, "multiple of cycle_length"),
-        (Bins(12, 4), {"matrix": np.eye(12)}, ValueError, "Toeplitz"),
-        (Bins(0, 4), {}, ValueError, "iterations"),
-        ("Poisson", {}, TypeError, "strategy must be"),
-    ],
-)
-def test_what_is_not_covered_is_refused_by_name(strategy, options, error, message):
+SPLIT = {"truncated_batch_size": 3, "partition_type": Partition.INDEPENDENT}
+REFUSED = [
+    (Apart(0.1, 60, 4, truncated_batch_size=9), {}, "BMinSepSampling with truncated_b"),
+    (
+        Poisson(0.1, 60, truncated_batch_size=9),
+        {"matrix": [1.0, 0.5]},
+        "CyclicPoissonSampling with truncated_batch_size and more bands than",
+    ),
+    (Apart(0.1, 60, 2), {"matrix": [1.0, 0.5, 0.5]}, "than min_sep. Found 3 and 2"),
+    (Nearly(0.1, 60), {}, "Nearly"),
+    (Fixed(20, 10), {"num_examples": 9, "matrix": [1.0, 0.5]}, "FixedBatchSampling"),
+    (Poisson(0.1, 60, cycle_length=4), {}, "must be INDEPENDENT"),
+    (Poisson(0.1, 60, cycle_length=4, **SPLIT), {"num_examples": 9}, "be EQUAL_SPLIT"),
+    (Fixed(20, 10), {}, "num_examples must be given"),
+    (Bins(13, 4), {"matrix": [1.0, 0.5]}, "multiple of cycle_length"),
+    (Bins(12, 4), {"matrix": np.eye(12)}, "Toeplitz"),
+    (Bins(0, 4), {}, "iterations"),
+    (Poisson(0.1, 0), {"matrix": [1.0, 0.5]}, "iterations must be at least 1. Found 0"),
+    ("Poisson", {}, "strategy must be"),
+    *(
+        (strategy, {"matrix": column}, "matrix must begin with a positive coeff")
+        for strategy in (Poisson(0.1, 2), Bins(2, 1), Apart(0.1, 2, 3))
+        for column in ([0.0, 0.0, 1.0], [0.0], [])
+    ),
+    *(
+        (Poisson(0.1, 60), {"noise_multiplier": noise}, "noise_multiplier")
+        for noise in (-1.0, math.nan, "1")
+    ),
+]
+
+
+@pytest.mark.parametrize(("strategy", "options", "message"), REFUSED)
+def test_what_is_not_covered_is_refused_by_name(strategy, options, message):
+    error = dp_accounting.UnsupportedEventError, ValueError, TypeError
     with pytest.raises(error, match=message):
-        certified.from_strategy(strategy, NOISE, **options)
-
-
-@pytest.mark.parametrize("noise", [-1.0, math.nan, "1"])
-def test_noise_that_means_nothing(noise):
-    with pytest.raises((TypeError, ValueError), match="noise_multiplier"):
-        certified.from_strategy(Poisson(0.1, 60), noise)
+        certified.from_strategy(strategy, **{"noise_multiplier": NOISE, **options})
 
 
 def test_steps_are_counted_as_they_are_handed_out():

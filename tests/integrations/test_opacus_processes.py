@@ -123,10 +123,7 @@ def test_batches_are_poisson_samples_of_all_records(ran, name):
         is_in[number, batch] = 1
     assert stats.binomtest(int(is_in.sum()), is_in.size, RATE).pvalue > 1e-6
     half = cases.RECORDS // 2
-    for pair in (
-        (is_in[:, : 2 * half : 2], is_in[:, 1::2]),
-        (is_in[:-1], is_in[1:]),
-    ):
+    for pair in ((is_in[:, : 2 * half : 2], is_in[:, 1::2]), (is_in[:-1], is_in[1:])):
         table = np.histogram2d(pair[0].ravel(), pair[1].ravel(), bins=2)[0]
         assert stats.chi2_contingency(table).pvalue > 1e-6
 

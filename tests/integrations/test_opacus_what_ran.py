@@ -475,11 +475,7 @@ def test_sums_that_were_not_clipped(change, options):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"clipping": "per_layer", "clip": [0.6, 0.8]},
-        GHOST,
-    ],
+    "options", [{"clipping": "per_layer", "clip": [0.6, 0.8]}, GHOST]
 )
 @pytest.mark.parametrize("factor", [0.1, 10.0])
 def test_clip_schedulers_that_change_only_the_noise(options, factor):
@@ -743,10 +739,7 @@ STATE = {"history": [(1.0, 0.1, 2)], "mechanism": "certified"}
 MISUSED = {
     "a clip of 0": (lambda: poisson(clip=0), "max_grad_norm must"),
     "a negative clip": (lambda: poisson(clip=-1.0), "max_grad_norm must"),
-    "clips of layers": (
-        lambda: poisson(clip=[1.0]),
-        "max_grad_norm must",
-    ),
+    "clips of layers": (lambda: poisson(clip=[1.0]), "max_grad_norm must"),
     "a clip of layers": (
         lambda: poisson(clipping="per_layer"),
         "max_grad_norm must be a sequence",

@@ -3,6 +3,7 @@
 import math
 
 import dp_accounting
+import nights
 import numpy as np
 import pytest
 
@@ -25,9 +26,7 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
         )
         pairs = dominating_pair.DirectedPairs.same(step)
         both = law_sums.ComposedLosses(
-            [(lambda pairs=pairs: pairs, count)],
-            bound,
-            accuracy.Accuracy(1e-25),
+            [(lambda pairs=pairs: pairs, count)], bound, accuracy.Accuracy(1e-25)
         )
         for direction in Direction:
             for epsilon in (400.0, 500.0, 560.0):
@@ -43,7 +42,7 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
                     assert truth * 0.95 <= found <= truth * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("steps", "count"), [(2, 1), (30, 2)])
+@pytest.mark.parametrize(("steps", "count"), [(2, 1), *nights.at_night((30, 2))])
 def test_rare_events_of_few_steps_are_as_tight_as_others(steps, count):
     """Sums of few ratios come near zero: these cells must not end there."""
     step = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)

@@ -1,11 +1,13 @@
-"""Laws on a lattice keep their masses, and those that are cut off."""
+"""Laws on a lattice keep their masses, and those that are cut off, and their middle."""
 
 from fractions import Fraction
+import functools
 import math
 
 import dp_accounting
 from hypothesis import given
 from hypothesis import strategies as st
+import nights
 import numpy as np
 import pytest
 import registered
@@ -13,6 +15,8 @@ import registered
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.kernel import atom_laws
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
 
@@ -92,7 +96,7 @@ def test_a_law_that_underflows_is_all_in_its_sinks():
     )
 
 
-@pytest.mark.parametrize("count", [192, 5000])
+@pytest.mark.parametrize("count", [192, *nights.at_night(5000)])
 def test_losses_that_are_merged_over_wide_cells_keep_their_mass(count):
     """Losses of 690 nats beside Gaussian noise that nearly reveals a record.
 
@@ -111,3 +115,57 @@ def test_losses_that_are_merged_over_wide_cells_keep_their_mass(count):
     assert (loss + alone[0]) * (1 - 1e-9) <= upper < 1.006 * lower
     if count == 192:  # Wider cells leave some mass out of the lower law.
         assert accountant.get_delta_bounds(loss)[0] > 0.9999
+
+
+@pytest.mark.parametrize("bound", Bound)
+@pytest.mark.parametrize("axis", lattice_law.Axis)
+def test_an_atom_at_the_middle_stays_there(axis, bound):
+    middle = 0.0 if axis is lattice_law.Axis.LOSS else 1.0
+    values = middle + 2.0**-20 * np.arange(-20, 21)
+    masses = np.full((1 if bound is Bound.UPPER else 2, 41), 1 / 41)
+    atoms = lattice_law.Atoms(axis, bound, values, masses)
+    law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0), 1e-9)
+    assert max(law.pieces) <= 1
+
+
+Ledger = conservation.Ledger
+Side = conservation.Side
+
+
+MassError = conservation.MassError
+
+
+@pytest.mark.parametrize(
+    ("over", "ledger"),
+    [
+        (0.0, Ledger(1, Side(1.0, 1e-250))),
+        (1e-22, Ledger(1, Side(1.0, 1.1e-22))),
+        (float("nan"), Ledger()),
+    ],
+)
+def test_sinks_hold_what_was_cut_off(over, ledger):
+    with pytest.raises(MassError, match="keep in its sink"):
+        atom_laws.Atoms(
+            atom_laws.Axis.LOSS,
+            Bound.UPPER,
+            np.zeros(1),
+            np.ones((1, 1)),
+            infinity_mass=over,
+            ledger=ledger,
+        )
+
+
+def test_masses_above_one_are_no_lost_tails():
+    """A ledger multiplies what is cut off by masses that rounding made too large."""
+    ledger = Ledger(2, Side(1 + 4e-6, 1e-22 * (1 + 4e-6)))
+    atoms_of = functools.partial(
+        atom_laws.Atoms,
+        atom_laws.Axis.LOSS,
+        Bound.UPPER,
+        values=np.zeros(1),
+        masses=np.ones((1, 1)),
+        ledger=ledger,
+    )
+    atoms_of(infinity_mass=1e-22)
+    with pytest.raises(MassError, match="keep in its sink"):
+        atoms_of(infinity_mass=1e-22 * (1 - 3e-6))

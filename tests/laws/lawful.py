@@ -44,7 +44,7 @@ deltas = tree_strategies.log_scale(1e-30, 0.9) | tree_strategies.edge_deltas
 def law(function):
     """Tries a law on some trees, the same in every run; on many others if asked."""
     return settings(
-        max_examples=EXAMPLES or 3,
+        max_examples=EXAMPLES or 2,
         derandomize=not EXAMPLES,
         deadline=None,
         database=None,

@@ -87,12 +87,7 @@ def test_more_correlation_tells_no_less(sigma, columns):
 
 
 @law
-@given(
-    sigmas,
-    st.lists(entries, max_size=2),
-    st.integers(1, 3),
-    st.floats(1.1, 60.0),
-)
+@given(sigmas, st.lists(entries, max_size=2), st.integers(1, 3), st.floats(1.1, 60.0))
 def test_divergences_are_numbers_between_a_step_and_all(sigma, tail, epochs, order):
     event = ext.MatrixAllocationEvent((1.0, *tail), sigma, len(tail) + 1, epochs)
     found = ext.RdpAccountant([order]).compose(event).rdp[0]

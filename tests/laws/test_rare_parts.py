@@ -15,6 +15,7 @@ from lawful import any_trees
 from lawful import assert_no_worse
 from lawful import deltas
 from lawful import law
+import nights
 import pytest
 import registered
 import tree_strategies
@@ -115,7 +116,7 @@ def rare_shift(weight):
 @pytest.mark.parametrize(
     ("event", "delta"),
     [
-        (rare_allocation(1e-10), 1e-16),
+        *nights.at_night((rare_allocation(1e-10), 1e-16)),
         (rare_shift(10**-11.5), 1e-14),
         (rare_shift(1e-20), 1e-24),
         (rare_shift(1e-180), 1e-16),

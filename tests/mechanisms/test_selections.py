@@ -4,6 +4,7 @@ import math
 
 import asked
 import mpmath
+import nights
 import numpy as np
 import pytest
 
@@ -41,7 +42,8 @@ def worst_of_two_outcomes(bounded, runs, delta):
 
 
 @pytest.mark.parametrize(
-    ("bounded", "runs", "delta"), [(1.0, 1, 1e-5), (1.0, 10, 1e-5), (0.1, 40, 1e-6)]
+    ("bounded", "runs", "delta"),
+    [(1.0, 1, 1e-5), (1.0, 10, 1e-5), *nights.at_night((0.1, 40, 1e-6))],
 )
 def test_runs_of_two_outcomes_are_a_lower_bound(bounded, runs, delta):
     """Ten runs of ε = 1 with losses ±1/2 alone: 4.999."""

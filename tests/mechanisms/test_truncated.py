@@ -11,6 +11,7 @@ import dp_accounting
 import enumerated_batches as enumerated
 import flint
 from flint import arb
+import nights
 import numpy as np
 import pytest
 from scipy import integrate
@@ -242,7 +243,8 @@ def test_the_lower_bound_is_of_two_datasets(size, members, most, replaced):
 
 
 @pytest.mark.parametrize(
-    ("batch", "width", "least"), [(280, 0.33, 1.89), (320, 1e-3, 1.86)]
+    ("batch", "width", "least"),
+    [(320, 1e-3, 1.86), *nights.at_night((280, 0.33, 1.89))],
 )
 def test_the_default_path_of_training(batch, width, least):
     event = Truncated(60_000, 256 / 60_000, batch, 1.1)
@@ -293,9 +295,8 @@ def test_large_groups_have_no_less_than_each_number_of_others(split):
         assert found <= upper <= 5 * found
 
 
-@pytest.mark.parametrize(
-    ("size", "least"), [(8, 1.5), pytest.param(42, 9.0, marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("size", "least"), [(8, 1.5), (42, 9.0)])
 def test_groups_as_large_as_a_batch(size, least):
     """As `size` members of a Poisson sample and beyond: nearly proportional."""
     accountant = ext.PLDAccountant(NeighborRel.REPLACE_SPECIAL)

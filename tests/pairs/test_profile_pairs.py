@@ -3,6 +3,7 @@
 from fractions import Fraction
 import math
 
+from hypothesis import assume
 from hypothesis import given
 from hypothesis import strategies as st
 import mpmath
@@ -96,24 +97,6 @@ def test_a_reflection_has_the_profile_from_one_on_both_ways(pair):
 
 
 @given(
-    st.lists(POSITIVE, min_size=1, max_size=12, unique=True),
-    st.lists(st.floats(0.0, 1e6), max_size=8),
-    st.floats(0.0, 1.0),
-    st.integers(0, 10**6),
-)
-def test_values_are_those_of_the_atoms(ratios, places, sink, seed):
-    ratios = np.sort(np.array(ratios))
-    masses = np.random.default_rng(seed).random(ratios.size) ** 6
-    places = np.concatenate([np.array(places), ratios])
-    found = profile_pairs.values_at(places, ratios, masses, sink)
-    allowed = 2 * (ratios.size + 4) * Fraction(1, 2**53)
-    law = list(zip(oracles.exact(ratios), oracles.exact(masses), strict=True))
-    for place, value in zip(places.tolist(), found.tolist(), strict=True):
-        truth = oracles.remove_divergence(law, Fraction(place), Fraction(sink))
-        assert abs(Fraction(value) - truth) <= allowed * truth
-
-
-@given(
     st.lists(POSITIVE, min_size=1, max_size=30, unique=True),
     st.integers(0, 10**6),
     st.floats(0.0, 0.5),
@@ -144,7 +127,15 @@ def test_atoms_have_the_greatest_convex_function_below(places, seed, sink):
     strategies.pairs(Bound.UPPER), strategies.pairs(Bound.UPPER), st.floats(0.0, 4.0)
 )
 def test_two_profiles_joined_are_each_above_its_own(above, below, epsilon):
-    """And both laws have all of their mass."""
+    """And both laws have all of their mass, if they differ at κ = 1 by less than 1e4.
+
+    Of a factor of 1e5 the rounding of what is left there makes less than one: refused.
+    """
+    ends = [
+        float(oracles.stored_delta(pair, 0.0, way))
+        for pair, way in ((above, Direction.REMOVE), (below, Direction.ADD))
+    ]
+    assume(not min(ends) or max(ends) < 1e4 * min(ends))
     both = profile_pairs.joined(above, below)
     # Atoms of the other branch, in the middle, are what two datasets may have besides.
     middle = np.searchsorted(both.ratios, 1.0)

@@ -1,13 +1,15 @@
-"""What mixtures of shifted noise have in common, Gaussian and Laplace."""
+"""Mixtures of shifted noise, and numbers of a group's members in a sample."""
 
 from fractions import Fraction
+import math
 
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-import numpy as np
-import oracles
+import mpmath
 import pytest
 
+from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
 
 
@@ -26,58 +28,111 @@ def test_shifts_of_p_are_not_below_zero_nor_those_of_q_above():
             shifts.check_order(p, q)
 
 
-@st.composite
-def cut_laws(draw):
-    """Edges, masses, and the share of each that is at its upper end."""
-    size = draw(st.integers(1, 6))
-    numbers = st.integers(1, 2**12)
-    edges = sorted(
-        draw(st.lists(numbers, min_size=size + 1, max_size=size + 1, unique=True))
-    )
-    masses = draw(st.lists(numbers, min_size=size, max_size=size))
-    shares = draw(st.lists(st.integers(0, 2**10), min_size=size, max_size=size))
-    return (
-        np.array(edges) / 2**6,
-        np.array(masses) / 2**15,
-        np.array(shares) / 2**10,
-    )
+def assert_weights(law, truth):
+    allowed = Fraction(shifts.weight_error(law))
+    for number, weight in law:
+        exact = truth(int(number))
+        if exact > Fraction(10) ** -250:
+            assert abs(Fraction(weight) - exact) <= allowed * exact
 
 
-def means(edges, shares):
-    return edges[:-1] + shares * np.diff(edges)
-
-
-def divergences(ratios, masses, kappa):
-    law = list(zip(oracles.exact(ratios), oracles.exact(masses), strict=True))
-    return (
-        oracles.remove_divergence(law, kappa, Fraction(0)),
-        oracles.add_divergence(law, kappa, Fraction(0)),
+@pytest.mark.parametrize("rate", [4.64e-82, 1e-9, 0.1, 1 / 3, 0.999, 1 - 2**-53])
+@pytest.mark.parametrize("members", [1, 2, 3, 17, 400])
+def test_binomial_weights_err_by_no_more_than_is_said(members, rate):
+    exact = Fraction(rate)
+    assert_weights(
+        sampled_members.poisson(members, rate),
+        lambda i: math.comb(members, i) * exact**i * (1 - exact) ** (members - i),
     )
 
 
-@given(cut_laws(), st.fractions(Fraction(1, 100), 100))
-def test_ends_are_above_what_lies_in_the_cells_and_means_below(law, kappa):
-    """A cell of one atom, at its mean, is the least that the cell can be."""
-    edges, masses, shares = law
-    least = divergences(means(edges, shares), masses, kappa)
-    split = shifts.split(masses, shares, np.ones(shares.size))
-    most = divergences(edges, split, kappa)
-    assert all(low <= high for low, high in zip(least, most, strict=True))
-    # In between: any two places of the cell that have its mean.
-    nearer = np.minimum(shares, 1 - shares) * np.diff(edges) / 2
-    middle = means(edges, shares)
-    places = np.concatenate([middle - nearer, middle + nearer])
-    halves = np.concatenate([masses, masses]) / 2
-    between = divergences(places, halves, kappa)
-    assert least[0] <= between[0] <= most[0]
-    assert least[1] <= between[1] <= most[1]
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 10**6), st.integers(0, 10**15), st.integers(0, 10**6))
+def test_two_weights_of_a_batch_err_by_no_more_than_is_said(batch, others, extra):
+    """One record, in a batch of fixed size or drawn again and again."""
+    size = batch + others + 1
+    assert_weights(
+        sampled_members.without_replacement(1, size, batch),
+        lambda i: Fraction(batch if i else size - batch, size),
+    )
+    members = min(1 + extra, size - 1)
+    assert_weights(
+        sampled_members.with_replacement(members, size, 1),
+        lambda i: Fraction(members if i else size - members, size),
+    )
 
 
-@given(cut_laws())
-def test_ends_keep_both_masses(law):
-    edges, masses, shares = law
-    split = shifts.split(masses, shares, np.ones(shares.size))
-    assert np.all(split >= 0)
-    assert sum(oracles.exact(split)) == sum(oracles.exact(masses))
-    mean = sum(oracles.exact(means(edges, shares) * masses))
-    assert sum(oracles.exact(edges * split)) == mean
+@pytest.mark.parametrize(("members", "size"), [(2, 9), (7, 10**9), (300, 10**4)])
+def test_batches_of_all_but_one_record(members, size):
+    """All members are in it, or all but one."""
+    assert_weights(
+        sampled_members.without_replacement(members, size, size - 1),
+        lambda i: Fraction(size - members if i == members else members, size),
+    )
+
+
+def below_and_above(trials, rate, number):
+    """Both tails from sums of 40 digits, from `number` on until terms do not count."""
+    with mpmath.workdps(40):
+        odds = mpmath.mpf(rate) / (1 - mpmath.mpf(rate))
+        log_ways = mpmath.loggamma(trials + 1) - mpmath.loggamma(number + 1)
+        log_ways -= mpmath.loggamma(trials - number + 1)
+        at = number * mpmath.log(odds) + trials * mpmath.log1p(-mpmath.mpf(rate))
+        start = mpmath.exp(log_ways + at)
+        below, term, i = mpmath.mpf(0), start, number
+        while i >= 0 and (term > below * mpmath.mpf(10) ** -20 or i > trials * rate):
+            below += term
+            term *= i / (odds * (trials - i + 1))
+            i -= 1
+        above, i = mpmath.mpf(0), number + 1
+        term = start * odds * (trials - number) / (number + 1)
+        while i <= trials and (
+            term > above * mpmath.mpf(10) ** -20 or i < trials * rate
+        ):
+            above += term
+            i += 1
+            term *= odds * (trials - i + 1) / i
+        return below, above
+
+
+@pytest.mark.parametrize(
+    ("trials", "mean"),
+    [
+        (1, 1e-9),
+        (1, 1 - 1e-6),
+        (7, 0.3),
+        (60, 54),
+        (5000, 1),
+        (5000, 2500),
+        (10**6, 300),
+        (10**8, 3),
+        (10**9, 800),
+        (10**12, 60),
+    ],
+)
+@pytest.mark.parametrize("deviations", [-25, -8, -1, 0, 1, 8, 30])
+def test_binomial_tails(trials, mean, deviations):
+    """SciPy's own tails err by 4e-8 for 1e8 trials, and its 0 is 1e-275 once."""
+    spread = math.sqrt(max(mean * (1 - mean / trials), 0.3))
+    number = math.floor(mean + deviations * spread)
+    if not 0 <= number < trials:
+        return
+    rate = mean / trials
+    found = sampled_members.binomial_tails(trials, rate, number)
+    for value, exact in zip(found, below_and_above(trials, rate, number), strict=True):
+        if exact > 1e-290:
+            assert abs(value / exact - 1) <= 4e-10
+
+
+def test_a_tail_of_few_of_many():
+    """SciPy finds 0."""
+    found, _ = sampled_members.binomial_tails(6446, 0.10592659613620384, 20)
+    exact, _ = below_and_above(6446, 0.10592659613620384, 20)
+    assert abs(found / exact - 1) <= 4e-10
+    assert exact < 1e-270
+
+
+def test_tails_outside_all_numbers():
+    assert sampled_members.binomial_tails(10, 0.5, -1) == (0.0, pytest.approx(1.0))
+    assert sampled_members.binomial_tails(10, 0.5, 10) == (pytest.approx(1.0), 0.0)
+    assert sampled_members.binomial_tails(10, 1.0, 9) == (0.0, 1.0)

@@ -1,10 +1,12 @@
-"""Every event of the table: special values, what is refused, and events of others."""
+"""One reader for all events, of the table or of others: what it counts and refuses."""
 
 import asked
 import attr
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
+import mpmath
+import newer_events
 import numpy as np
 import pytest
 
@@ -12,13 +14,19 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import selections
+from dp_accounting_ext.reading import batch_events
+from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 
 NeighborRel = privacy_accountant.NeighboringRelation
+REPLACE = NeighborRel.REPLACE_ONE
 accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
+Laplace = dp_accounting.LaplaceDpEvent
+Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
 SelfComposed = dp_accounting.SelfComposedDpEvent
 
@@ -38,16 +46,6 @@ class TwiceEvent(dp_accounting.DpEvent):
 
 
 class TestRegister:
-    def test_events_of_ones_own(self, own_table):
-        assert not ext.PLDAccountant().supports(StaircaseEvent(1.0))
-        ext.PLDAccountant.register(
-            StaircaseEvent,
-            lambda event, reader: discrete_outputs.PrivacyParameters(event.epsilon),
-        )
-        accountant = accountant_of(StaircaseEvent(0.5), 20)
-        assert accountant.get_epsilon(1e-6) < 10.0
-        assert accountant.get_epsilon(0.0) == pytest.approx(10.0)
-
     def test_inner_events_are_read_by_the_reader(self, own_table):
         ext.PLDAccountant.register(
             TwiceEvent,
@@ -105,3 +103,96 @@ def test_every_stock_event_has_a_builder_or_is_refused():
             assert not ext.PLDAccountant().supports(event)
     assert {"GaussianDpEvent", "LaplaceDpEvent", "NoOpDpEvent"}.isdisjoint(unread)
     assert "UnsupportedDpEvent" in unread
+
+
+def test_ten_thousand_composes_one_at_a_time():
+    accountant = ext.PLDAccountant()
+    for _ in range(10_000):
+        accountant.compose(Poisson(0.001, Gaussian(1.0)))
+    expected = accountant_of(Poisson(0.001, Gaussian(1.0)), 10_000)
+    assert accountant.get_epsilon(1e-6) == expected.get_epsilon(1e-6)
+
+
+def test_so_many_runs_and_no_more():
+    laplace, gaussian = additive_noise.laplace(1.0), additive_noise.Gaussian(1.0)
+    assert event_reader.check_counts({laplace: 10**9, gaussian: 2**53}) == 1
+    with pytest.raises(ValueError, match=r"^count must be at most 1000000000 .*Found"):
+        event_reader.check_counts({laplace: 10**9 + 1})
+    with pytest.raises(ValueError, match=r"^count must be at most 2\^53"):
+        event_reader.check_counts({gaussian: 2**53 + 1})
+
+
+def test_so_many_mechanisms_and_no_more():
+    parts = [additive_noise.laplace(1.0 + i) for i in range(2000)]
+    noise = [additive_noise.Gaussian(1.0 + i) for i in range(10)]
+    assert event_reader.check_counts(dict.fromkeys([*parts, *noise], 1)) == 2000
+    assert event_reader.check_counts({parts[0]: 2}, parts, 2000) == 2000
+    with pytest.raises(ValueError, match=r"^event must add up to at most 2000 .* 2001"):
+        event_reader.check_counts({parts[0]: 1}, (), 2000)
+
+
+def test_what_states_its_own_privacy_states_it_of_its_own_relation(own_table):
+    event_table.register_stock_events(newer_events.MODULE)
+    stated = newer_events.EpsilonDelta(1.0, 1e-6)
+    assert accountant_of(stated, 1, REPLACE).get_epsilon(2e-6) <= 1.0 + 1e-9
+    accountant = ext.PLDAccountant(REPLACE)
+    for event in (
+        Poisson(0.5, stated),
+        ext.RandomAllocationEvent(Composed([Gaussian(1.0), stated]), 1, 5),
+    ):
+        assert not accountant.supports(event)
+        with pytest.raises(
+            privacy_accountant.UnsupportedEventError, match="here another counts"
+        ):
+            accountant.compose(event)
+        assert ext.PLDAccountant().supports(event)
+
+
+def test_what_is_merged_lies_on_either_side():
+    rates = (0.1, 0.3, 0.7)
+    event = Gaussian(1.3)
+    for rate in rates:
+        event = Poisson(rate, Composed([event]))
+    more, less = batch_events.merged(event)
+    with mpmath.workdps(40):
+        exact = mpmath.fprod(map(mpmath.mpf, rates))
+        assert less.sampling_probability < exact < more.sampling_probability
+    noises = Composed([Gaussian(0.3), SelfComposed(Gaussian(1.1), 7)])
+    more, less = batch_events.merged(Poisson(0.5, noises))
+    with mpmath.workdps(40):
+        square = mpmath.mpf(0.3) ** -2 + 7 * mpmath.mpf(1.1) ** -2
+        assert more.event.noise_multiplier < 1 / mpmath.sqrt(square)
+        assert less.event.noise_multiplier > 1 / mpmath.sqrt(square)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Poisson(0.1, Gaussian(1.0)),
+        Poisson(0.1, Composed([Gaussian(1.0), Laplace(1.0)])),
+        Poisson(0.1, Composed([])),
+        Poisson(0.1, Poisson(0.0, Gaussian(1.0))),
+        Poisson(0.1, SelfComposed(Poisson(0.2, Gaussian(1.0)), 2)),
+    ],
+)
+def test_what_is_one_or_none_is_not_merged(event):
+    assert batch_events.merged(event) is None
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "runs", "most"), [(1.0, 10, 7.77), (0.1, 50, 1.6361), (1.0, 1, 1.0)]
+)
+def test_exponential_mechanisms_by_the_less_of_two_bounds(epsilon, runs, most):
+    """Pairs alone: 8.116 and 1.768."""
+    bounds = asked.bounds_of({selections.ExponentialMechanism(epsilon): runs}, 1e-4)
+    assert bounds.lower_epsilon(1e-6) <= bounds.upper_epsilon(1e-6) <= most
+
+
+@pytest.mark.nightly
+def test_many_draws_of_one_record_are_told():
+    """Their moments alone made ε 7009: E Z² is above e^2000."""
+    event = dp_accounting.SampledWithReplacementDpEvent(60_000, 64, Gaussian(2.0))
+    renyi = ext.RdpAccountant(neighboring_relation=NeighborRel.REPLACE_ONE)
+    exact = ext.PLDAccountant(NeighborRel.REPLACE_ONE).compose(event, 5000)
+    found = renyi.compose(event, 5000).get_epsilon(1e-5)
+    assert exact.get_epsilon_bounds(1e-5)[0] <= found <= 3.3

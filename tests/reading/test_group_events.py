@@ -3,6 +3,7 @@
 import math
 
 import dp_accounting
+import nights
 import numpy as np
 import pytest
 from scipy import stats
@@ -54,8 +55,8 @@ def test_a_told_split_against_quadrature(split, direction):
     "event",
     [
         SAMPLED,
-        ext.RandomAllocationEvent(Gaussian(1.0), 1, 5),
         dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.LaplaceDpEvent(1.0)),
+        *nights.at_night(ext.RandomAllocationEvent(Gaussian(1.0), 1, 5)),
     ],
     ids=lambda event: type(event).__name__,
 )

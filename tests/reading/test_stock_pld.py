@@ -8,7 +8,7 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
-import numpy as np
+import nights
 import pytest
 
 import dp_accounting_ext as ext
@@ -28,48 +28,7 @@ def dense(masses, start=0, interval=0.1):
 
 
 class TestStockDistributions:
-    @pytest.mark.parametrize(
-        ("given", "error", "message"),
-        [
-            (sparse({math.inf: 0.5}), ValueError, "losses.*Found inf"),
-            (sparse({math.nan: 0.5}), ValueError, "losses.*Found nan"),
-            (sparse({1.5: 0.5}), ValueError, "losses.*Found 1.5"),
-            (sparse({10**30: 0.5, 1: 0.5}), TypeError, "losses.*object"),
-            (sparse({2**62: 0.5}), ValueError, "losses.*2\\^53"),
-            (sparse({"a": 0.5}), TypeError, "losses of"),
-            (sparse({0: None}), TypeError, "masses of"),
-            (sparse({0: 1j}), TypeError, "masses of.*complex"),
-            (sparse({1: 0.9, 2: 0.9}), ValueError, "Found a sum of 1.8"),
-            (sparse({0: 1.0}, infinity="x"), TypeError, "infinity_mass.*'x'"),
-            (sparse({0: 1.0}, infinity=math.inf), ValueError, "a sum of inf"),
-            (sparse({0: 1.0}, 0.0), ValueError, "interval must be positive"),
-            (sparse({0: 1.0}, math.nan), ValueError, "interval must be a number"),
-            (sparse({1: 0.5, 0: 0.5}, 1e-300), ValueError, "interval must be at least"),
-            (dense(np.array([[0.5, 0.5]])), TypeError, "masses.*2 dimensions"),
-            (dense([[0.5], [0.2, 0.3]]), TypeError, "masses"),
-            (dense(np.array([0.5, 0.5]), 0.5), ValueError, "losses.*Found 0.5"),
-            (dense(np.array([0.5, 0.5]), 10**30), TypeError, "losses"),
-            (PLD(None), TypeError, "PLDPmf for each direction. Found NoneType"),
-            (
-                PLD(
-                    pld_pmf.SparsePLDPmf({0: 1.0}, 0.1, 0.0, True),
-                    pld_pmf.SparsePLDPmf({0: 1.0}, 0.1, 0.0, False),
-                ),
-                ValueError,
-                "from one side",
-            ),
-            (dense(np.zeros(10_000_001)), ValueError, "at most 10000000 losses"),
-        ],
-    )
-    def test_what_is_refused(self, given, error, message):
-        for change in (
-            lambda: pld.poisson_subsample(given, 0.3),
-            lambda: pld.random_allocation(given, 1, 10),
-        ):
-            with pytest.raises(error, match=message):
-                change()
-
-    @pytest.mark.parametrize("runs", [10, 1000])
+    @pytest.mark.parametrize("runs", [10, *nights.at_night(1000)])
     def test_masses_with_a_surplus(self, runs):
         """dp_accounting's sum to more than one, by 1.65e-7 for 10 runs."""
         step = dp_accounting.PoissonSampledDpEvent(
@@ -183,10 +142,3 @@ class TestEvents:
         assert accountant.get_epsilon(1e-6) > 0
         sampled = dp_accounting.PoissonSampledDpEvent(0.1, self.KNOWN)
         assert not ext.PLDAccountant(relation).supports(sampled)
-
-    def test_what_is_refused(self):
-        optimistic = ext.PLDEvent(sparse({0: 1.0}, pessimistic=False))
-        with pytest.raises(ValueError, match="must be pessimistic"):
-            ext.PLDAccountant().compose(optimistic)
-        with pytest.raises(TypeError, match="PrivacyLossDistribution. Found int"):
-            ext.PLDAccountant().compose(ext.PLDEvent(5))

@@ -17,6 +17,8 @@ from hypothesis import seed
 from hypothesis import settings
 from hypothesis import strategies as st
 import judge
+import lawful
+import nights
 import numpy as np
 import pytest
 import registered
@@ -72,6 +74,8 @@ KINDS = {
     "mixed edges": (tree_strategies.edge_trees(given=False), [ADD]),
 }
 
+SLOW = "mixed special", "mixed replaced", "rare edges"
+
 
 def questions(kind):
     trees, relations = KINDS[kind]
@@ -118,9 +122,13 @@ def quietly(examples, **options):
     )
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.hypothesis
+@pytest.mark.parametrize(
+    "kind",
+    [k for k in KINDS if k not in SLOW] + nights.at_night(*SLOW),
+)
 def test_random_trees(kind):
-    @quietly(3, derandomize=True, phases=[Phase.generate])
+    @quietly(lawful.EXAMPLES or 2, derandomize=True, phases=[Phase.generate])
     @given(questions(kind))
     def no_violations(question):
         assert judged_of(kind, question).violations == []

@@ -43,7 +43,7 @@ def triples(draw):
     return logs, losses
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(triples(), st.sampled_from(RATES), st.integers(2, 15))
 def test_no_three_laws_diverge_more(triple, rate, order):
     """Two laws of batches with the record, and one without; all pairs are neighbors."""

@@ -7,6 +7,7 @@ import time
 
 import dp_accounting
 import mpmath
+import nights
 import numpy as np
 import pytest
 from scipy import optimize
@@ -206,7 +207,7 @@ def test_the_theorem_on_laws_of_right_guesses(lines):
 
 
 @pytest.mark.parametrize("guess", ["in", "both"])
-@pytest.mark.parametrize(("m", "r"), [(12, 12), (30, 15), (200, 20)])
+@pytest.mark.parametrize(("m", "r"), [(12, 12), (30, 15), *nights.at_night((200, 20))])
 def test_no_law_of_more_canaries_has_a_smaller_p_value(m, r, guess):
     accountant, lines = twice()
     for v in range(1, r + 1):
@@ -281,12 +282,6 @@ def right_of(scores, members, guesses):
     return np.take_along_axis(members, highest, axis=1).sum(axis=1)
 
 
-def randomized_response(rng):
-    epsilon, m = 1.0, 100
-    right = rng.binomial(m, 1 / (1 + math.exp(-epsilon)), RUNS)
-    return risk.published(epsilon=epsilon), m, m, "both", right
-
-
 def worst_mechanism(rng):
     """The one in the proof of Theorem 2: two multiples of a binomial law."""
     epsilon, delta, m, r = 1.0, 1e-3, 200, 100
@@ -299,14 +294,6 @@ def worst_mechanism(rng):
     masses = law.pmf(numbers) * (first + more * (numbers >= least))
     assert first > 0 and masses.sum() == pytest.approx(1)
     return accountant, m, r, "both", rng.choice(numbers, RUNS, p=masses / masses.sum())
-
-
-def one_shared_loss(rng):
-    """A loss of Gaussian noise, with which all canaries answer at random."""
-    mu, m = 1.0, 60
-    size = np.abs(rng.normal(mu**2 / 2, mu, RUNS))
-    right = rng.binomial(m, 1 / (1 + np.exp(-size)))
-    return accountant_of(Gaussian(1 / mu)), m, m, "both", right
 
 
 def independent(draw, accountant):
@@ -328,9 +315,7 @@ def sampled_gaussian(rng, members):
 
 
 MECHANISMS = {
-    "randomized response": randomized_response,
     "worst mechanism": worst_mechanism,
-    "one shared loss": one_shared_loss,
     "Gaussian": independent(
         lambda rng, s: s + rng.normal(size=s.shape), accountant_of(Gaussian(1.0))
     ),
@@ -351,7 +336,7 @@ def test_true_claims_are_rarely_refuted(name):
     rate, exact = rate_of_alarms(*runs)
     assert exact <= LEVEL
     assert rate <= exact + 3 * math.sqrt(LEVEL * (1 - LEVEL) / RUNS)
-    if name in ("randomized response", "worst mechanism"):
+    if name == "worst mechanism":
         assert rate >= exact - 3 * math.sqrt(LEVEL * (1 - LEVEL) / RUNS)
 
 
@@ -364,20 +349,6 @@ def test_no_power_is_lost_between_the_epsilons_that_are_asked_for(epsilon):
         risk.published(epsilon=epsilon), 10_000, 10_000, guess="both"
     )
     assert most <= found <= most + 1
-
-
-def test_several_true_claims_are_refuted_no_more_often_than_one():
-    """The worst mechanism of one claim, with all weaker claims that are true of it."""
-    accountant, m, r, guess, right = worst_mechanism(np.random.default_rng(1))
-    claims = [(1.0, 1e-3), (1.2, 5e-4), (2.0, 1e-3), (3.0, 2e-3)]
-    numbers = [
-        canaries.needed(risk.published(epsilon=e, delta=d), m, r, guess=guess)
-        for e, d in claims
-        if accountant.get_delta(e) <= d
-    ]
-    assert len(numbers) == 3
-    rate = (right >= min(numbers)).mean()
-    assert rate <= LEVEL + 3 * math.sqrt(LEVEL * (1 - LEVEL) / RUNS)
 
 
 # What it reaches.
@@ -401,17 +372,7 @@ def test_fewer_right_guesses_are_needed_than_by_epsilon(
     assert few <= {sampled: 82, allocated: 95}[accountant]
 
 
-@pytest.mark.parametrize(
-    ("m", "r", "v", "least"),
-    [(1000, 100, 95, 2.17), (10**5, 1000, 990, 4.06), (10**5, 300, 300, 4.59)],
-)
-def test_a_lower_bound_on_epsilon_of_any_mechanism(m, r, v, least):
-    found = canaries.epsilon_lower_bound(v, r, m, 1e-5)
-    assert found >= least
-    assert canaries.epsilon_lower_bound(r // 2, r, m, 1e-5) == 0
-
-
-@pytest.mark.parametrize("share", [0.5, 0.735, 0.737, 1.0])
+@pytest.mark.parametrize("share", [0.735, 0.737, *nights.at_night(0.5, 1.0)])
 def test_many_canaries_take_seconds(share):
     m = 10**5
     accountant = sampled.__wrapped__()  # Nothing of it is computed yet.
@@ -481,7 +442,7 @@ def test_guesses_are_counted_as_a_loop_counts_them(guess):
 
 
 def test_a_verdict_is_that_of_the_p_value():
-    for v in range(76, 90):
+    for v in (76, 82, 83, 89):
         scores, members = game(1000, 100, v, "in")
         found = canaries.audit(sampled(), scores, members, guesses=100)
         assert found.refuted == (found.right >= found.needed)
@@ -492,17 +453,6 @@ def test_a_verdict_is_that_of_the_p_value():
                 sampled(), scores, members, guesses=100, significance=min(level, 0.99)
             )
             assert other.refuted == (other.p_value <= other.significance)
-
-
-def test_more_canaries_or_a_larger_level_are_no_harder():
-    few = canaries.needed(sampled(), 1000, 100, significance=0.01)
-    assert few > canaries.needed(sampled(), 1000, 100, significance=0.1)
-    assert canaries.needed(sampled(), 10_000, 100) >= canaries.needed(
-        sampled(), 500, 100
-    )
-    assert canaries.needed(sampled(0.7), 1000, 100) > canaries.needed(
-        sampled(), 1000, 100
-    )
 
 
 def test_a_plan_finds_the_fault_about_as_often_as_it_says():

@@ -114,27 +114,6 @@ def test_epochs_of_given_steps_cover_those_of_every_loader(size, batch, steps):
         )
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"sampling_rate": math.nan}, "sampling_rate must be a number"),
-        ({"sampling_rate": 1.5}, "sampling_rate must be a probability"),
-        ({"sampling_rate": 0.1, "steps_per_epoch": 1}, "steps_per_epoch must be left"),
-        ({"sampling_rate": 0.1, "batches_per_record": 2}, "batches_per_record must be"),
-        ({"sampling_rate": 0.1, "num_steps": 0}, "num_steps must be at least 1"),
-        ({"sampling_rate": 0.1, "num_steps": 2e3}, "num_steps must be an integer"),
-        ({"sampling_rate": 0.1, "num_steps": 2 * 10**9}, "num_steps must be at most"),
-        (
-            {"dataset_size": 9, "batch_size": 3, "sampling_rate": 1.0},
-            "sampling_rate must be left out where dataset_size and batch_size are",
-        ),
-    ],
-)
-def test_rates_and_steps_that_contradict_are_refused(fields, words):
-    with pytest.raises((TypeError, ValueError), match=words):
-        training_run.TrainingRun(1.0, **fields)
-
-
 def test_a_part_of_an_epoch_is_a_schedule_that_was_cut_short():
     step = dp_accounting.GaussianDpEvent(2.0)
     run = training_run.TrainingRun(2.0, 30, epochs=2.4, sampling="random allocation")

@@ -115,11 +115,7 @@ SCHEMES = {
         poisson(0.4, 2, 7),
         7,
     ),
-    "samples": (
-        ext.PoissonMatrixEvent(COLUMN, 1.1, 0.3, 6),
-        poisson(0.3, 1, 6),
-        6,
-    ),
+    "samples": (ext.PoissonMatrixEvent(COLUMN, 1.1, 0.3, 6), poisson(0.3, 1, 6), 6),
     "two of three": (
         ext.SelectedStepsMatrixEvent(COLUMN, 1.1, 2, 3, 2),
         subsets(2, 3, 2),
@@ -299,7 +295,7 @@ def test_bounds_are_below_closed_forms_and_near():
         sampling.Question("true positive rate", 0.01, 1.0),
     ]
     found = sampling.lower_bounds(
-        noise, 1, replaced=False, questions=questions, seconds=1.0, seed=4
+        noise, 1, replaced=False, questions=questions, seconds=0.3, seed=4
     )
     truth = [
         3.0,

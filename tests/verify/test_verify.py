@@ -7,6 +7,7 @@ import sys
 from command_runner import run
 import dp_accounting
 from dp_accounting import pld as stock_pld
+import nights
 import pytest
 
 import dp_accounting_ext as ext
@@ -21,6 +22,8 @@ REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 STEP = dp_accounting.GaussianDpEvent(1.0)
 SAMPLE = dp_accounting.PoissonSampledDpEvent(0.01, STEP)
 ALLOCATED = ext.RandomAllocationEvent(STEP, 1, 100)
+# Of draws: what has no theorem is looked at for as long.
+SECONDS = 0.4
 COMMAND = "verify --noise-multiplier 1 --delta 1e-6 --steps-per-epoch 20 "
 POISSON = COMMAND + "--sampling poisson-sampling"
 
@@ -45,6 +48,7 @@ BRACKET = each_once(COMPUTED)
 @pytest.fixture(autouse=True)
 def few_cells(request, monkeypatch):
     """Brackets of half a percent are enough where nobody asks for their width."""
+    monkeypatch.setitem(verify.verify_epsilon.__kwdefaults__, "seconds", SECONDS)
     if "slow" not in request.keywords:
         monkeypatch.setattr(brackets, "_ATTEMPTS", ((150, 120),))
         monkeypatch.setattr(brackets, "brackets", BRACKET)
@@ -58,10 +62,8 @@ def verified(event, count=1, delta=1e-6):
 @pytest.mark.parametrize(
     ("event", "count"),
     [
-        (SAMPLE, 1000),
-        pytest.param(
-            ext.PLDSubsampleEvent(0.1, ALLOCATED), 1, marks=pytest.mark.nightly
-        ),
+        (SAMPLE, 30),
+        *nights.at_night((SAMPLE, 1000), (ext.PLDSubsampleEvent(0.1, ALLOCATED), 1)),
     ],
 )
 def test_brackets_are_narrow_within_a_minute(event, count):
@@ -95,15 +97,16 @@ def test_what_is_right_is_confirmed(event, truth):
 
 
 def test_accountants_of_others_are_verified():
-    accountant = stock_pld.PLDAccountant().compose(SAMPLE, 100)
+    accountant = stock_pld.PLDAccountant().compose(SAMPLE, 5)
     found = verify.verify_epsilon(accountant, 1e-6)
     assert found.verdict is verify.Verdict.CONFIRMED and found.claimed_lower == 0
-    loose = ext.RdpAccountant().compose(SAMPLE, 100)
+    loose = ext.RdpAccountant().compose(SAMPLE, 5)
     assert verify.verify_epsilon(loose, 1e-6).possible_error == 0
 
 
-@pytest.mark.parametrize("wrong", ["epsilon", "bounds", "both"])
-@pytest.mark.parametrize("share", [0.97, math.nan])
+@pytest.mark.parametrize(
+    ("wrong", "share"), [("epsilon", 0.97), ("bounds", 0.97), ("both", math.nan)]
+)
 def test_every_answer_of_an_accountant_is_verified(wrong, share):
     """A subclass may override one question only."""
 
@@ -189,16 +192,22 @@ class Claimed:
         )
 
 
-@pytest.mark.parametrize("name", NOT_BRACKETED)
+# Laws of draws of these are among those of test_draws.py.
+DRAWN = "apart", "groups", "samples", "many bands", "two of eight"
+
+
+@pytest.mark.parametrize(
+    "name", [k for k in NOT_BRACKETED if k not in DRAWN] + nights.at_night(*DRAWN)
+)
 def test_what_has_no_theorem_is_not_refuted(name):
     event, wrong, relation = NOT_BRACKETED[name]
-    found = verify.verify_epsilon(Claimed(event, event, relation), 1e-5, seconds=1.0)
+    found = verify.verify_epsilon(Claimed(event, event, relation), 1e-5)
     assert found.verdict is verify.Verdict.NOT_REFUTED
     assert 0 < found.lower < found.claimed_upper < found.upper
     assert 0 < found.visible_error < 1
     if wrong is None:
         return
-    seen = verify.verify_epsilon(Claimed(event, wrong, relation), 1e-5, seconds=1.0)
+    seen = verify.verify_epsilon(Claimed(event, wrong, relation), 1e-5)
     assert seen.verdict is verify.Verdict.DISAGREES
 
 
@@ -217,12 +226,12 @@ def test_every_other_answer_is_looked_at(event, at):
             low, high = super().get_true_positive_rate_bounds(rate)
             return (0.0, 0.9 * low) if at == "rate" else (low, high)
 
-    found = verify.verify_epsilon(Wrong().compose(event), 1e-5, seconds=1.0)
+    found = verify.verify_epsilon(Wrong().compose(event), 1e-5)
     assert found.verdict is verify.Verdict.DISAGREES
     assert sum(answer.is_wrong for answer in found.answers) == 1
 
 
-@pytest.fixture(params=["too small", "too large"])
+@pytest.fixture(params=["too small", *nights.at_night("too large")])
 def wrong_bounds(request, monkeypatch):
     """The package as it would be with a bound on the wrong side, by a percent.
 
@@ -305,6 +314,7 @@ def test_private_samples_of_given_masses_are_not_refuted(masses):
     assert masses or found.verdict is verify.Verdict.CONFIRMED
 
 
+@pytest.mark.nightly
 def test_ratios_whose_squares_fit_no_float():
     steps = [dp_accounting.GaussianDpEvent(0.1), dp_accounting.LaplaceDpEvent(0.00134)]
     event = dp_accounting.PoissonSampledDpEvent(

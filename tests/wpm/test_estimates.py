@@ -3,6 +3,7 @@
 from fractions import Fraction
 import itertools
 
+import nights
 import numpy as np
 import pytest
 from scipy import optimize
@@ -108,8 +109,14 @@ def outcomes(mechanism, users):
         yield list(draws), float(np.prod(laws[np.arange(len(users)), draws]))
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("way", ["average", "debiased"])
+@pytest.mark.parametrize(
+    ("way", "order"),
+    [
+        ("average", 1),
+        ("debiased", 2),
+        *nights.at_night(("average", 2), ("debiased", 1)),
+    ],
+)
 def test_errors_of_distributions_are_bounded(way, order):
     """Three users: all 216 draws. The bias, and how often the error is larger."""
     private = wpm.from_points(PLACES, 2.0, order=order, linear=way == "debiased")
@@ -219,77 +226,3 @@ def test_the_likeliest_population_is_the_optimum(monkeypatch):
     monkeypatch.setattr(np, "count_nonzero", lambda _: 1)  # Never enough.
     later = estimates.likeliest_population(draws, LINEAR)
     assert surprise(later) <= best.fun + 1e-7
-
-
-def test_many_draws_find_the_population():
-    """Where the average is left with its bias."""
-    generator = np.random.default_rng(6)
-    places = generator.random((30, 2))
-    private = wpm.from_points(places, 3.0, linear=True)
-    truth = generator.dirichlet(np.full(30, 0.2))
-    users = np.eye(30)[generator.choice(30, 20_000, p=truth)]
-    draws, apart = private.sample(users, rng=1), private.cost.matrix()
-    found = distance(estimates.likeliest_population(draws, private), truth, apart)
-    average = estimates.average_of_draws(draws, private).distribution
-    assert found < 0.5 * distance(average, truth, apart)
-
-
-AVERAGE = wpm.average_of_draws
-NEVER = wpm.from_points(PLACES, 1.0, base_measure=[0, 0.5, 0.5, 0, 0, 0], linear=True)
-FULL = wpm.from_points(
-    PLACES, 1.0, base_measure=np.full(6, np.exp(0.5) / 6), linear=True
-)
-MATRIX = wpm.WassersteinProjectionMechanism(np.ones((6, 6)), 1.0, linear=True)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda: AVERAGE([0.5], EXACT),
-            TypeError,
-            "draws must be integers",
-        ),
-        (lambda: AVERAGE([], EXACT), TypeError, "draws must be integers"),
-        (
-            lambda: AVERAGE([[1]], EXACT),
-            ValueError,
-            "draws must be a list",
-        ),
-        (
-            lambda: AVERAGE([6], EXACT),
-            ValueError,
-            "of the 6 outputs. Found 6",
-        ),
-        (
-            lambda: AVERAGE([0], EXACT, 1),
-            ValueError,
-            "confidence must be in",
-        ),
-        (lambda: AVERAGE([0], 3), TypeError, "mechanism must be a Wass"),
-        (lambda: AVERAGE([0], MATRIX), ValueError, "the cost of a metric"),
-        (lambda: wpm.debiased_average([0], EXACT), ValueError, "made with linear=True"),
-        (lambda: wpm.likeliest_population([1, 3], NEVER), ValueError, "Found 3, which"),
-        (lambda: wpm.debiased_average([0], FULL), ValueError, "leave room for what"),
-        (lambda: wpm.likeliest_population([0], EXACT), ValueError, "linear=True"),
-        (
-            lambda: wpm.estimate_mean([0], LINEAR, [1.0]),
-            ValueError,
-            "function must have a finite value for each of the 6 inputs",
-        ),
-        (
-            lambda: AVERAGE([0], wpm.from_points(PLACES, 1.0, regularization=0.1)),
-            ValueError,
-            "mechanism must have regularization None",
-        ),
-        (
-            lambda: wpm.from_points(PLACES, 1.0, regularization=0.1, linear=True),
-            ValueError,
-            "linear must be False with regularization",
-        ),
-        (lambda: wpm.from_points(PLACES, 1.0, linear=1), TypeError, "linear must be a"),
-    ],
-)
-def test_what_cannot_be_estimated_is_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

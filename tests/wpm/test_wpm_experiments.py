@@ -6,6 +6,7 @@ import pytest
 import wpm_experiments as experiments
 
 
+@pytest.mark.nightly
 def test_films(tmp_path):
     experiments.write_films(tmp_path, users=40, films=80)
     films = experiments.read_films(tmp_path)
@@ -28,6 +29,7 @@ def test_ring(capsys):
     assert means[0] < 0.6 * means[2] < 0.6 * means[3]
 
 
+@pytest.mark.nightly
 def test_made_up_data_go_through(tmp_path, capsys, monkeypatch):
     """Figures 2 to 4 in little, with progress and a limit for what is learned."""
     matplotlib.use("Agg")
