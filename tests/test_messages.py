@@ -25,6 +25,7 @@ from dp_accounting_ext.studies import canaries
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import statement
+from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -112,7 +113,6 @@ CASES = [
     compose(ext.RandomAllocationEvent(Gaussian(1.0), 1, 10**10)),
     run(group_size=2**60),
     run(epochs=-0.5),
-    run(batches_per_record=2, epochs=2.5),
     compose(
         ext.GroupSubsampledEvent(
             9999, dp_accounting.PoissonSampledDpEvent(0.1, Gaussian(1.0))
@@ -130,9 +130,14 @@ CASES = [
     run(dataset_size=10, batch_size=2),
     run(steps_per_epoch=None, dataset_size=10, batch_size=20),
     run(num_steps=9, epochs=2),
-    run(batches_per_record=2, num_steps=25),
     run(sampling="shuffle"),
     run(batches_per_record=11),
+    lambda: strategy_comparison.event_of(
+        "1,0.5", run(noise_multiplier=1.0, epochs=2.5)()
+    ),
+    lambda: strategy_comparison.event_of(
+        "1,0.5", run(noise_multiplier=1.0, num_steps=25)()
+    ),
     lambda: run(sampling="shuffled")().event,
     lambda: run(sampling="shuffled")().accountant(ADD_OR_REMOVE),
     lambda: comparison.compare(training_run.TrainingRun(1.0, 10)),

@@ -201,12 +201,6 @@ class StrategyAccountant(displays.Displayed):
             # Here a shorter run is the beginning of a longer one.
             cut = dataclasses.replace(strategy, iterations=steps)
             return from_strategy(cut, self.noise_multiplier, **self._options)
-        if planned != 1:
-            raise ValueError(
-                f"total_participations must be 1 where a draw has not ended. Found "
-                f"{planned}, and {steps} of {strategy.iterations} steps. The event of "
-                "all, from_strategy(…), has an upper bound for fewer."
-            )
         if self._options.get("matrix") is not None:
             raise ValueError(
                 f"batch_iterator must run to its end with correlated noise and a "
@@ -215,7 +209,9 @@ class StrategyAccountant(displays.Displayed):
                 "an upper bound for fewer."
             )
         step = stock.GaussianDpEvent(self.noise_multiplier)
-        return dp_event.ScheduledAllocationEvent([step], [steps], strategy.iterations)
+        return dp_event.ScheduledAllocationEvent(
+            [step], [steps], strategy.iterations, planned
+        )
 
     def pld_accountant(self) -> pld_accountant.PLDAccountant:
         """Returns an accountant that has composed what ran, for risks and curves.

@@ -88,7 +88,7 @@ def event_of(
                 f"{name} must be left out with a strategy. Found {getattr(run, name)}."
             )
     noise = training_run.given("noise_multiplier", run.noise_multiplier)
-    of_run = noise, run.epoch_steps, run.whole_epochs("with a strategy")
+    of_run = noise, run.epoch_steps, run.whole_epochs()
     if not isinstance(strategy, str):
         return events.MatrixAllocationEvent(strategy, *of_run)
     try:

@@ -73,8 +73,7 @@ class TrainingRun(displays.Displayed):
             is in.
         epochs: Number of epochs, not necessarily an integer; 1 if `num_steps` is not
             given, either. If it is 2.5, the run ends in the middle of the third epoch,
-            and its number of steps is rounded up. It must be an integer if
-            `batches_per_record` is above 1.
+            and its number of steps is rounded up.
         delta: δ, in (0, 1); None if no ε is requested.
         group_size: Number of records that are protected together.
         sampling: How batches are drawn: a name in `SCHEMES` or in `OPTIONS`. If it is
@@ -171,8 +170,6 @@ class TrainingRun(displays.Displayed):
                     f"epochs must be left out where num_steps is given. Found "
                     f"{self.epochs}."
                 )
-        if count > 1:
-            self.whole_epochs("where batches_per_record is above 1")
         if max(self.run_steps, self.epoch_steps) > fields.MOST_RUNS:
             raise ValueError(
                 f"steps_per_epoch times epochs must be at most {fields.MOST_RUNS}. "
@@ -239,11 +236,8 @@ class TrainingRun(displays.Displayed):
         whole, rest = divmod(fractions.Fraction(repr(self.epochs)), 1)
         return int(whole), math.ceil(rest * math.ceil(self._batches_of_epoch))
 
-    def whole_epochs(self, where: str) -> int:
-        """Returns the number of epochs.
-
-        Args:
-            where: Why it must be whole, in words for the error.
+    def whole_epochs(self) -> int:
+        """Returns the number of epochs of a run with a strategy.
 
         Raises:
             ValueError: If it is not whole.
@@ -255,8 +249,8 @@ class TrainingRun(displays.Displayed):
         if self.num_steps is not None:
             name, found, more = "num_steps", self.num_steps, more * self.epoch_steps
         raise ValueError(
-            f"{name} must be whole{' epochs' * (name != 'epochs')} {where}. Found "
-            f"{found}: round it up to {more}, whose ε is no smaller."
+            f"{name} must be whole{' epochs' * (name != 'epochs')} with a strategy. "
+            f"Found {found}: round it up to {more}, whose ε is no smaller."
         )
 
     @property
@@ -412,7 +406,7 @@ def _random_allocation(run: TrainingRun) -> stock.DpEvent:
     epochs = stock.SelfComposedDpEvent(epoch, whole)
     if not part:
         return epochs
-    last = dp_event.ScheduledAllocationEvent([_step(run)], [part], t)
+    last = dp_event.ScheduledAllocationEvent([_step(run)], [part], t, k)
     return stock.ComposedDpEvent([epochs, last]) if whole else last
 
 
@@ -425,7 +419,7 @@ def _poisson_sampling(run: TrainingRun) -> stock.DpEvent:
 def _known_batches(run: TrainingRun) -> stock.DpEvent:
     """Returns k steps of each epoch that the adversary knows."""
     whole, part = run.whole_and_part
-    count = run.batches_per_record * whole + min(part, 1)
+    count = run.batches_per_record * whole + min(part, run.batches_per_record)
     return stock.SelfComposedDpEvent(_step(run), count)
 
 

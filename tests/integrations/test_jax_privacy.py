@@ -544,16 +544,13 @@ def test_random_allocation_of_newer_versions(monkeypatch):
         event = certified.from_strategy(kind(selected, 10), NOISE)
         assert event == ext.RandomAllocationEvent(STEP, selected, 10)
     assert certified.from_strategy(kind(0, 10), NOISE) == dp_accounting.NoOpDpEvent()
-    tracked = Tracked(kind(1, 10), NOISE)
-    batches = tracked.batch_iterator(100)
-    for _ in range(4):
-        next(batches)
-    cut = ext.ScheduledAllocationEvent([STEP], [4], 10)
-    assert tracked.event() == dp_accounting.ComposedDpEvent([cut])
-    tracked = Tracked(kind(2, 10), NOISE)
-    next(tracked.batch_iterator(100))
-    with pytest.raises(ValueError, match="total_participations must be 1"):
-        tracked.event()
+    for selected in (1, 2):
+        tracked = Tracked(kind(selected, 10), NOISE)
+        batches = tracked.batch_iterator(100)
+        for _ in range(4):
+            next(batches)
+        cut = ext.ScheduledAllocationEvent([STEP], [4], 10, selected)
+        assert tracked.event() == dp_accounting.ComposedDpEvent([cut])
     # With correlated noise, until the draw has ended nothing is known.
     event = certified.from_strategy(kind(2, 10), NOISE, matrix=[1.0, 0.5])
     assert event == ext.SelectedStepsMatrixEvent((1.0, 0.5), NOISE, 2, 10)

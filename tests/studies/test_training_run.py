@@ -86,6 +86,25 @@ def test_a_rate_and_steps_are_exact():
     assert run.to_dict()["sampling_rate"] == 0.004
 
 
+def test_records_in_several_steps_of_an_epoch_that_ends_early():
+    run = training_run.TrainingRun(
+        1.0, 100, batches_per_record=3, epochs=2.5, sampling="random allocation"
+    )
+    step = dp_accounting.GaussianDpEvent(1.0)
+    whole = ext.RandomAllocationEvent(step, 3, 100)
+    epochs = dp_accounting.SelfComposedDpEvent(whole, 2)
+    last = ext.ScheduledAllocationEvent([step], [50], 100, 3)
+    assert run.event == dp_accounting.ComposedDpEvent([epochs, last])
+    known = dataclasses.replace(run, sampling="no amplification")
+    assert known.event == dp_accounting.SelfComposedDpEvent(step, 9)
+    less, more = (
+        dataclasses.replace(run, epochs=number).accountant().get_epsilon_bounds(1e-6)
+        for number in (2, 3)
+    )
+    low, high = run.accountant().get_epsilon_bounds(1e-6)
+    assert less[1] < low <= high < more[0]
+
+
 @hypothesis.given(st.integers(1, 10**9))
 def test_one_over_a_whole_number_has_epochs_of_as_many_steps(steps):
     run = training_run.TrainingRun(sampling_rate=1 / steps)
