@@ -189,8 +189,8 @@ FAULTS = [
     ),
     Fault(
         "amplification: k of t, steps without the record left out",
-        "(self.masses, others)]\n",
-        "(self.masses, others - 1)]\n",
+        "(masses, count - number)]\n",
+        "(masses, count - number - 1)]\n",
     ),
     Fault(
         "amplification: k of t, a step's row shares swapped",

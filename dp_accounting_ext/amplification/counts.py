@@ -10,6 +10,10 @@ where π(k) is the probability that exactly k of independent events with probabi
 q_i happen. It is at most e^{−V} I₀(V), where V = Σ q_i (1 − q_i). So the joint law of
 L = Σ ln(1 − λ + λ X_i) and V, in cells, gives an upper bound. For groups see
 `group_counts`.
+
+The theorem holds for any steps. What it loses, about 5 / (24 k) nats, is much where
+losses are small. There Z is bounded by blocks if the steps are alike; and otherwise by
+the k-th power of the mean of all X_i, the ratio of one out of t steps.
 """
 
 from collections.abc import Sequence
@@ -44,6 +48,11 @@ _NODE_ERROR = 1e-12
 _LEAST_LOSS = -300.0
 _MOST_MASS = math.exp(-_LEAST_LOSS)
 
+# Certified: a relative gap that is far above all rounding errors of ratios.
+_GAP = 1e-6
+
+# Tuning: the largest ln κ at which a mass of P is bounded by one of Q.
+_FURTHEST = 40.0
 # Tuning, all of these constants: the number of nodes of each bound; ratios are left out
 # whose probability is below e^−14 of δ; and the values of −ln δ at which upper bounds
 # are tight, for a δ of one run from 1 to 1e-12. A negative value stands for losses
@@ -172,23 +181,23 @@ def by_counts(
 
 
 def upper_pair(
-    pair: DominatingPair,
+    kinds: Sequence[step_laws.Kind],
     num_selected: int,
-    num_steps: int,
     known: Sequence[DominatingPair],
     *,
+    mean: DominatingPair | None = None,
     tail_mass: float,
 ) -> DominatingPair:
     """Returns a pair that dominates k-out-of-t allocation when a record is removed.
 
     Its profile is the largest convex function below several bounds: those that are
-    known, and those of the theorem for a few λ.
+    known, those of the theorem for a few λ, and that of a mean.
 
     Args:
-        pair: An upper bound of one step, n atoms.
+        kinds: The t steps, by upper pairs.
         num_selected: Number of steps with the record, 1 < k < t.
-        num_steps: Number of steps, t.
         known: Upper bounds of the allocation, when a record is removed; at least one.
+        mean: An upper pair of one out of t of the steps, when a record is removed.
         tail_mass: Probability of the rarest losses that are not counted as infinite.
 
     Guarantees:
@@ -196,29 +205,40 @@ def upper_pair(
         pair is valid in this direction only.
 
     Source:
-        docs/mathematics.md, "k out of t: the theorem".
+        docs/mathematics.md, "k out of t: the theorem" and "Steps that differ".
     """
-    steps = step_laws.Steps.of(pair, num_selected, num_steps)
+    steps = step_laws.Steps.of(kinds, num_selected)
     found = [Hinges.of(each) for each in known]
-    if not steps.is_informative(1e-6):
-        return profile_pairs.least(found)
-    for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
-        bound = _bound(pair, steps, exponent)
+    if steps.is_informative(1e-6):
+        share = num_selected / steps.num_steps
+        infinite = [(share * kind.pair.infinity_mass, kind.count) for kind in kinds]
+        if len(kinds) == 1:
+            infinite = [(kinds[0].pair.infinity_mass, num_selected)]
+        infinity_mass = sums.probability_of_any(infinite)
+        for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
+            bound = _bound(steps, exponent, infinity_mass)
+            if bound is not None:
+                found.append(bound)
+    if mean is not None:
+        bound = _by_mean(mean, num_selected, profile_pairs.least(found))
         if bound is not None:
             found.append(bound)
     return profile_pairs.least(found)
 
 
 def _bound(
-    pair: DominatingPair, steps: step_laws.Steps, exponent: float
+    steps: step_laws.Steps, exponent: float, infinity_mass: float
 ) -> Hinges | None:
     """Returns the theorem's bound for one λ, if a lattice holds it.
 
+    Steps that are alike are computed under P, which is more accurate, and others under
+    the product of the mixed laws.
+
     Args:
-        pair: One step.
-        steps: Its ratios.
+        steps: The steps.
         exponent: −ln δ where the bound is to be tight. A negative value −x stands for
             losses below the mean that are as rare as those above it are for x.
+        infinity_mass: P's mass of infinite ratios.
     """
     tilt = math.copysign(steps.tilt(abs(exponent)), exponent)
     rate = steps.rate(tilt)
@@ -226,23 +246,63 @@ def _bound(
     # whole law.
     exponent, tilt = max(exponent, 0.0), max(tilt, 0.0)
     steps, lost = steps.without_largest(math.exp(-exponent - _RARE))
-    few, total = steps.few, steps.num_steps
-    terms = step_laws.scores(steps.ratios, rate)
-    grid = plane_sums.Grid.of(step_laws.scores(few.ratios, rate)[::2], few.laws, tilt)
-    window = plane_sums.Window.of(grid, terms[::2], steps.laws)
+    few, total, drawn = steps.few, steps.num_steps, [steps.num_selected]
+    terms, few_terms = (step_laws.scores(each.ratios, rate) for each in (steps, few))
+    is_of_p = len(steps.absent) == 1
+    if is_of_p:
+        laws, few_laws = steps.with_record(drawn), few.with_record(drawn)
+    elif terms.losses[-1] > floats.LARGEST_LOSS:
+        return None
+    else:
+        laws, few_laws = steps.mixed(terms.losses), few.mixed(few_terms.losses)
+    grid = plane_sums.Grid.of(few_terms[::2], few_laws, tilt)
+    window = plane_sums.Window.of(grid, terms[::2], laws)
     if window is None:
         return None
     log_binomial, error = step_laws.log_binomial(steps.num_selected, total, rate)
     # The error of L also comes from rounding the scores and their places.
-    largest = float(np.abs(terms.losses).max())
-    error += total * step_laws.error_of_score(largest)
-    # The relative error of a mass of a step, under P or Q.
-    error_of_mass = pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
+    error_of_score = step_laws.error_of_score(float(np.abs(terms.losses).max()))
+    error += total * error_of_score
+    # The relative error of a mass of a step, under P or Q, or times e^L.
+    error_of_mass = steps.mass_error + (0.0 if is_of_p else error_of_score)
     return by_counts(
         window,
         log_binomial,
-        is_of_p=True,
-        lost=lost + sums.probability_of_any([(pair.infinity_mass, steps.num_selected)]),
+        is_of_p=is_of_p,
+        lost=lost + infinity_mass,
         mass_error=total * error_of_mass,
-        ratio_error=error + (total + 1) * pair.ratio_error,
+        ratio_error=error + (total + 1) * steps.ratio_error,
+    )
+
+
+def _by_mean(
+    mean: DominatingPair, num_selected: int, known: DominatingPair
+) -> Hinges | None:
+    """Returns the bound by Z ≤ Y^k, where Y is the mean of all ratios.
+
+    Up to a number R, (y^k − κ)₊ is at most a convex function of y whose slope is at
+    most k R^{k−1}, so that an upper pair of Y bounds its expectation. Beyond R, P's
+    mass is bounded by Q's, which is at most E (Y − r)₊ / (R − r) for any r < R.
+
+    Args:
+        mean: An upper pair, of which Y is the ratio.
+        num_selected: k.
+        known: An upper pair of Z.
+    """
+    largest = float(mean.ratios[-1])
+    if num_selected * math.log(max(largest, 1.0)) > floats.LARGEST_LOSS / 2:
+        return None
+    below = mean.ratios[mean.ratios < largest * (1 - _GAP)]
+    beyond = Hinges.of(mean).values(below) / (largest * (1 - _GAP / 2) - below)
+    of_q = float(beyond.min(initial=1.0))
+    kappas = np.exp(np.linspace(0.0, _FURTHEST, 256))
+    of_p = float((Hinges.of(known).values(kappas) + kappas * of_q).min())
+    steepest = num_selected * largest ** (num_selected - 1)
+    rounding = 4 * num_selected * floats.UNIT_ROUNDOFF
+    return Hinges(
+        mean.ratios**num_selected,
+        mean.masses,
+        infinity_mass=(of_p + steepest * mean.infinity_mass) * (1 + _GAP),
+        mass_error=mean.mass_error,
+        ratio_error=num_selected * mean.ratio_error + rounding,
     )

@@ -93,7 +93,7 @@ def tests_of(p: FloatArray, q: FloatArray, error: float) -> FloatArray:
     return np.array([gains, costs])[:, costs <= _MOST_LIKELY]
 
 
-def tests_of_sum(
+def _tests_of_sum(
     scores: FloatArray,
     gained: Mixture,
     spent: Mixture,
@@ -197,16 +197,23 @@ def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
     ]
 
 
-def seen(pair: dominating_pair.DominatingPair) -> dominating_pair.DominatingPair:
-    """Returns a lower pair without ratios whose tilted masses would not fit a float."""
+def _seen(kind: step_laws.Kind, has_zero: bool) -> step_laws.Kind:
+    """Returns steps without ratios whose tilted masses would not fit a float."""
+    pair = kind.pair
     kept = pair.ratios <= _LARGEST_RATIO
-    return dataclasses.replace(pair, ratios=pair.ratios[kept], masses=pair.masses[kept])
+    pair = dataclasses.replace(
+        pair,
+        ratios=pair.ratios[kept],
+        masses=pair.masses[kept],
+        zero_mass=pair.zero_mass if has_zero else 0.0,
+    )
+    return dataclasses.replace(kind, pair=pair)
 
 
 def lower_pair(
-    pair: dominating_pair.DominatingPair,
+    kinds: Sequence[step_laws.Kind],
     num_selected: int,
-    num_steps: int,
+    ways: Sequence[tuple[Sequence[int], float]],
     direction: Direction,
     *,
     tail_mass: float,
@@ -214,13 +221,15 @@ def lower_pair(
     """Returns a pair dominated, in one direction, by k-out-of-t random allocation.
 
     Under Q no step holds the record. Under P a uniformly random set of k steps holds
-    it. The law of the sum does not depend on this set: k terms have the law of
-    ln(1 − λ + λX) under P, and the others have that under Q.
+    it. The law of the sum depends on this set only by how many of its steps are of each
+    kind: a step has the law of ln(1 − λ + λX) under P if it holds the record, and that
+    under Q if not.
 
     Args:
-        pair: A lower bound of one step, n atoms.
+        kinds: The t steps, by lower pairs, n atoms in all.
         num_selected: Number of steps with the record, k ≤ t.
-        num_steps: Number of steps, t.
+        ways: How many of the k steps may be of each kind, with probabilities that sum
+            to one.
         direction: Which of the two datasets holds the record.
         tail_mass: Probability of the rarest sums that are considered.
 
@@ -228,103 +237,88 @@ def lower_pair(
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
-    given = seen(pair)
-    if num_selected == num_steps:
-        given = dataclasses.replace(given, zero_mass=0.0)
-    steps = step_laws.Steps.of(given, num_selected, num_steps)
+    num_steps = sum(kind.count for kind in kinds)
+    given = [_seen(kind, num_selected < num_steps) for kind in kinds]
+    steps = step_laws.Steps.of(given, num_selected)
     if not steps.is_informative(1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
+    likeliest = sorted(ways, key=lambda way: -way[1])
     # Masses of a step under Q count as exact. Those of the k steps under P have the
     # errors of ratios.
-    of_ratios = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
-    errors = (
-        num_steps * (pair.mass_error + of_ratios),
-        2 * num_selected * of_ratios,
-    )
-    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
-    if direction is Direction.REMOVE:
-        tests = [np.zeros((2, 1))]
-        for exponent in exponents:
-            tilt = steps.tilt(exponent)
-            common, _ = steps.without_largest(math.exp(-exponent - _RARE))
-            without: Laws = [(common.masses, num_steps)]
-            tests.append(
-                tests_at_rate(
-                    common.ratios,
-                    [(common.laws, 1.0)],
-                    without,
-                    rate=steps.rate(tilt),
-                    tilt=tilt,
-                )
-            )
-        infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
-        return profile_pairs.pair_below(
-            np.concatenate(tests, axis=1),
-            floats.lowered(infinite),
-            mass_error=errors[0],
-            ratio_error=errors[1],
+    mass_error = num_steps * steps.mass_error
+    ratio_error = 2 * num_selected * (steps.ratio_error + 2 * floats.UNIT_ROUNDOFF)
+    if direction is Direction.ADD:
+        drawn = [(steps.with_record(numbers), weight) for numbers, weight in likeliest]
+        found = profile_pairs.pair_below(
+            _tests_when_added(steps, drawn, tail_mass),
+            mass_error=mass_error + ratio_error,
+            ratio_error=ratio_error,
         )
-    absent: Laws = [(steps.masses, num_steps)]
-    found = profile_pairs.pair_below(
-        tests_when_added(
-            steps.ratios,
-            [(steps.laws, 1.0)],
-            absent,
-            rate=num_selected / num_steps,
-            tail_mass=tail_mass,
-        ),
-        mass_error=errors[0] + errors[1],
-        ratio_error=errors[1],
+        return dominating_pair.dual(found)
+    tests = [np.zeros((2, 1))]
+    for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
+        tilt = steps.tilt(exponent)
+        rate = steps.rate(tilt)
+        common, _ = steps.without_largest(math.exp(-exponent - _RARE))
+        drawn = [(common.with_record(numbers), weight) for numbers, weight in likeliest]
+        tests.append(_tests_at_rate(common, drawn, rate, tilt))
+    infinite = 0.0
+    if len(kinds) == 1:
+        infinite = sums.probability_of_any(
+            [(kinds[0].pair.infinity_mass, num_selected)]
+        )
+    return profile_pairs.pair_below(
+        np.concatenate(tests, axis=1),
+        floats.lowered(infinite),
+        mass_error=mass_error,
+        ratio_error=ratio_error,
     )
-    return dominating_pair.dual(found)
 
 
-def tests_at_rate(
-    ratios: FloatArray, drawn: Mixture, absent: Laws, *, rate: float, tilt: float
+def _tests_at_rate(
+    steps: step_laws.Steps, drawn: Mixture, rate: float, tilt: float
 ) -> FloatArray:
     """Returns tests by one λ if a record is removed, as `tests_of` does.
 
     Args:
-        ratios: (n,) likelihood ratios of a step's outputs, increasing.
+        steps: The steps.
         drawn: Laws of the steps with the record.
-        absent: The law without it.
         rate: λ.
         tilt: The tilt of the saddle point, per nat.
     """
     tests_at = functools.partial(
-        tests_of_sum,
-        step_laws.scores(ratios, rate).losses,
+        _tests_of_sum,
+        step_laws.scores(steps.ratios, rate).losses,
         drawn,
-        [(absent, 1.0)],
+        [(steps.absent, 1.0)],
         _EASED * tilt,
     )
     tests = [tests_at()]
-    if sum(count for _, count in absent) <= _MOST_STEPS_OF_TWO:
-        odds = _ODDS_OF_SECOND * rate * ratios
+    if steps.num_steps <= _MOST_STEPS_OF_TWO:
+        odds = _ODDS_OF_SECOND * rate * steps.ratios
         tests.append(tests_at(second=(odds / (1 - rate + odds)) ** 2))
     return np.concatenate(tests, axis=1)
 
 
-def tests_when_added(
-    ratios: FloatArray, drawn: Mixture, absent: Laws, *, rate: float, tail_mass: float
+def _tests_when_added(
+    steps: step_laws.Steps, drawn: Mixture, tail_mass: float
 ) -> FloatArray:
     """Returns tests if a record is added, which gain mass without the record.
 
     Args:
-        ratios: (n,) likelihood ratios of a step's outputs, increasing.
+        steps: The steps.
         drawn: Laws of the steps with the record.
-        absent: The law without it.
-        rate: The share of the steps in which the record takes part.
         tail_mass: Probability of the rarest sums that are considered.
     """
-    losses = step_laws.scores(ratios, min(rate, step_laws.HIGHEST_RATE)).losses
+    rate = min(steps.num_selected / steps.num_steps, step_laws.HIGHEST_RATE)
+    losses = step_laws.scores(steps.ratios, rate).losses
     # Without the record, losses are small: all large ratios get the same score.
-    variance = step_laws.variance(absent, losses)
+    variance = step_laws.variance(steps.absent, losses)
     highest = math.sqrt(-2 * math.log(tail_mass) * variance)
     scores = -np.minimum(losses, losses[0] + highest)[::-1]
     gained, *spent = (
         ([(masses[::-1], count) for masses, count in laws], weight)
-        for laws, weight in [(absent, 1.0), *drawn]
+        for laws, weight in [(steps.absent, 1.0), *drawn]
     )
     exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
     return _best_tests(scores, [gained], spent, exponents)
@@ -337,12 +331,12 @@ def _best_tests(
     exponents: Sequence[float],
     error: float = 0.0,
 ) -> FloatArray:
-    """Returns what `tests_of_sum` does, at a tilt for each of several −ln δ."""
+    """Returns what `_tests_of_sum` does, at a tilt for each of several −ln δ."""
     found = [np.zeros((2, 1))]
     for tilt in _tilts(scores, gained[0][0], exponents):
         eased = _EASED * tilt
         more = _more(scores, gained[0][0], spent[0][0], eased)
-        found.append(tests_of_sum(scores, gained, spent, eased, more, error))
+        found.append(_tests_of_sum(scores, gained, spent, eased, more, error))
     return np.concatenate(found, axis=1)
 
 

@@ -69,41 +69,80 @@ def error_of_score(largest: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class Steps:
-    """The t steps, k of which hold the record.
+class Kind:
+    """Several steps with the same pair.
 
     Attributes:
-        ratios: (n,) finite likelihood ratios of one step, increasing. The first may be
+        pair: An upper or a lower pair of one of them.
+        count: The number of steps.
+    """
+
+    pair: dominating_pair.DominatingPair
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """The t steps, k of which hold the record, by their finite likelihood ratios.
+
+    A step of one kind has no mass at the outputs of the other kinds.
+
+    Attributes:
+        ratios: (n,) ratios of the outputs of all kinds, increasing. The first may be
             zero.
-        masses: (n,) probabilities of the ratios without the record.
-        p_masses: (n,) probabilities of the ratios with the record.
-        num_selected: Number of steps with the record, k.
-        num_steps: Number of steps, t > k.
+        absent: (n,) masses of a step of each kind without the record, with counts.
+        num_selected: Number of steps with the record, k < t.
+        mass_error: Bound on the relative error of a mass, with the record or without.
+        ratio_error: Bound on the relative error of a ratio.
     """
 
     ratios: FloatArray
-    masses: FloatArray
-    p_masses: FloatArray
+    absent: Laws
     num_selected: int
-    num_steps: int
+    mass_error: float = 0.0
+    ratio_error: float = 0.0
 
     @classmethod
-    def of(
-        cls, pair: dominating_pair.DominatingPair, num_selected: int, num_steps: int
-    ) -> "Steps":
-        """Returns steps with the atoms of a pair, including its ratio of zero."""
-        kept = pair.masses > 0
-        ratios, masses = pair.ratios[kept], pair.masses[kept]
-        if pair.zero_mass > 0:
-            ratios = np.append(0.0, ratios)
-            masses = np.append(pair.zero_mass, masses)
-        return cls(ratios, masses, ratios * masses, num_selected, num_steps)
+    def of(cls, kinds: Sequence[Kind], num_selected: int) -> "Steps":
+        """Returns steps with the atoms of pairs, including their ratios of zero."""
+        found = []
+        for kind in kinds:
+            kept = kind.pair.masses > 0
+            ratios, masses = kind.pair.ratios[kept], kind.pair.masses[kept]
+            if kind.pair.zero_mass > 0:
+                ratios = np.append(0.0, ratios)
+                masses = np.append(kind.pair.zero_mass, masses)
+            found.append((ratios, masses))
+        whose = np.repeat(np.arange(len(found)), [each.size for each, _ in found])
+        ratios, masses = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.argsort(ratios, kind="stable")
+        whose, masses = whose[order], masses[order]
+        ratio_error = max(kind.pair.ratio_error for kind in kinds)
+        mass_error = max(kind.pair.mass_error for kind in kinds) + ratio_error
+        return cls(
+            ratios[order],
+            [(np.where(whose == i, masses, 0.0), k.count) for i, k in enumerate(kinds)],
+            num_selected,
+            mass_error + 2 * floats.UNIT_ROUNDOFF,
+            ratio_error,
+        )
 
     @property
-    def laws(self) -> Laws:
-        """The laws of the k steps with the record and of the t − k steps without it."""
-        others = self.num_steps - self.num_selected
-        return [(self.p_masses, self.num_selected), (self.masses, others)]
+    def num_steps(self) -> int:
+        """The number of steps, t."""
+        return sum(count for _, count in self.absent)
+
+    def with_record(self, numbers: Sequence[int]) -> Laws:
+        """Returns the laws if the record is in so many steps of each kind."""
+        found: Laws = []
+        for (masses, count), number in zip(self.absent, numbers, strict=True):
+            found += [(self.ratios * masses, number), (masses, count - number)]
+        return [(masses, count) for masses, count in found if count]
+
+    def mixed(self, losses: FloatArray) -> Laws:
+        """Returns the laws without the record, times e to the power of (n,) losses."""
+        weights = np.exp(losses)
+        return [(masses * weights, count) for masses, count in self.absent]
 
     def without_largest(self, mass: float) -> tuple["Steps", float]:
         """Returns the steps without the rarest large ratios.
@@ -115,15 +154,16 @@ class Steps:
             The steps with the remaining ratios; and a bound on the probability, under
             P or under Q, that any step has a ratio that was left out.
         """
-        others = self.num_steps - self.num_selected
-        probabilities = self.num_selected * np.maximum(self.p_masses, self.masses)
-        above = np.cumsum((probabilities + others * self.masses)[::-1])[::-1]
+        share = self.num_selected / self.num_steps
+        each = np.zeros(self.ratios.size)
+        for masses, count in self.absent:
+            each += count * masses * (1 + share * self.ratios)
+        above = np.cumsum(each[::-1])[::-1]
         first = max(int(np.searchsorted(-above, -mass)), 2)
         kept = dataclasses.replace(
             self,
             ratios=self.ratios[:first],
-            masses=self.masses[:first],
-            p_masses=self.p_masses[:first],
+            absent=[(masses[:first], count) for masses, count in self.absent],
         )
         lost = float(above[first]) if first < above.size else 0.0
         return kept, floats.raised(lost)
@@ -132,14 +172,24 @@ class Steps:
     def few(self) -> "Steps":
         """The steps with a few hundred ratios."""
         starts = places_of(self.ratios.size)
-        masses = np.add.reduceat(self.masses, starts)
-        p_masses = np.add.reduceat(self.p_masses, starts)
+        sizes = [np.add.reduceat(masses, starts) for masses, _ in self.absent]
+        whole = sum(n * np.add.reduceat(m, starts) for m, n in self.absent)
+        with_record = sum(
+            n * np.add.reduceat(self.ratios * m, starts) for m, n in self.absent
+        )
         return dataclasses.replace(
             self,
-            ratios=p_masses / masses,
-            masses=masses / masses.sum(),
-            p_masses=p_masses / p_masses.sum(),
+            ratios=np.asarray(with_record / whole),
+            absent=[
+                (each / each.sum(), n)
+                for each, (_, n) in zip(sizes, self.absent, strict=True)
+            ],
         )
+
+    def _at(self, rate: float, tilt: float) -> tuple[Terms, float, Laws]:
+        """Returns terms, and the cumulant and the laws tilted from those with e^L."""
+        terms = scores(self.ratios, rate)
+        return terms, *tilted_laws(self.absent, (1 + tilt) * terms.losses)
 
     def rate(self, tilt: float) -> float:
         """Returns the λ at which the mean of Σ q_i under the tilted law is k.
@@ -150,8 +200,7 @@ class Steps:
         few, usual = self.few, self.num_selected / self.num_steps
 
         def excess(log_rate: float) -> float:
-            terms = scores(few.ratios, math.exp(log_rate))
-            _, laws = tilted_laws(few.laws, tilt * terms.losses)
+            terms, _, laws = few._at(math.exp(log_rate), tilt)
             return mean(laws, terms.means) - self.num_selected
 
         high = min(2 * usual, (HIGHEST_RATE + usual) / 2)
@@ -173,22 +222,22 @@ class Steps:
 
         def excess(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
-            losses = scores(few.ratios, self.rate(tilt)).losses
-            cumulant, laws = tilted_laws(few.laws, tilt * losses)
-            return tilt * mean(laws, losses) - cumulant - exponent
+            terms, cumulant, laws = few._at(self.rate(tilt), tilt)
+            return tilt * mean(laws, terms.losses) - cumulant - exponent
 
         return math.exp(root(excess, centre - 4, centre + 4))
 
     def is_informative(self, least: float) -> bool:
         """Returns whether the standard deviation of L under P is above `least`."""
-        if self.ratios.size < 2 or not self.p_masses.any():
+        if self.ratios.size < 2 or not self.ratios[-1] > 0:
             return False
         return self._deviation() > least
 
     def _deviation(self) -> float:
-        """Returns the standard deviation of L under P, if λ is k / t."""
-        losses = scores(self.few.ratios, self.num_selected / self.num_steps).losses
-        return math.sqrt(variance(self.few.laws, losses))
+        """Returns about the standard deviation of L under P, if λ is k / t."""
+        few = self.few
+        terms, _, laws = few._at(self.num_selected / self.num_steps, 0.0)
+        return math.sqrt(variance(laws, terms.losses))
 
 
 def places_of(size: int) -> IntArray:

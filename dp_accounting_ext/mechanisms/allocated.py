@@ -13,7 +13,7 @@ from dp_accounting_ext.amplification import counts
 from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification import scores
-from dp_accounting_ext.amplification import unlike_steps
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
@@ -107,9 +107,9 @@ class RandomAllocation(Mechanism):
             return self._upper_pairs(step, accuracy)
         remove, add = (
             scores.lower_pair(
-                step.of(direction),
+                [step_laws.Kind(step.of(direction), self.num_steps)],
                 self.num_selected,
-                self.num_steps,
+                [((self.num_selected,), 1.0)],
                 direction,
                 tail_mass=accuracy.tail_mass,
             )
@@ -138,8 +138,9 @@ class RandomAllocation(Mechanism):
             known.append(self.in_few().pairs(Bound.UPPER, accuracy))
         removed = [pairs.remove for pairs in known]
         if draws * in_block * -math.log(accuracy.frequent_delta) > _FEW:
+            kinds = [step_laws.Kind(step.remove, steps)]
             remove = counts.upper_pair(
-                step.remove, draws, steps, removed, tail_mass=accuracy.tail_mass
+                kinds, draws, removed, tail_mass=accuracy.tail_mass
             )
         else:
             remove = profile_pairs.least([Hinges.of(pair) for pair in removed])
@@ -471,9 +472,9 @@ class SeveralOfSchedule(Mechanism):
         steps = sum(count for _, count in self.items)
         each = [_pairs_of_step(kind, bound, accuracy, steps) for kind, _ in self.items]
 
-        def kinds(direction: Direction) -> list[unlike_steps.Kind]:
+        def kinds(direction: Direction) -> list[step_laws.Kind]:
             return [
-                unlike_steps.Kind(pairs.of(direction), count)
+                step_laws.Kind(pairs.of(direction), count)
                 for pairs, (_, count) in zip(each, self.items, strict=True)
             ]
 
@@ -482,7 +483,7 @@ class SeveralOfSchedule(Mechanism):
             if not ways:
                 return DirectedPairs.same(dominating_pair.trivial_pair(bound))
             remove, add = (
-                unlike_steps.lower_pair(
+                scores.lower_pair(
                     kinds(direction),
                     self.num_selected,
                     ways,
@@ -496,11 +497,11 @@ class SeveralOfSchedule(Mechanism):
         if ways:
             known.append(self._released(ways, accuracy))
         one = allocate_to_schedule(dict(self.items), steps)
-        remove = unlike_steps.upper_pair(
+        remove = counts.upper_pair(
             kinds(Direction.REMOVE),
             self.num_selected,
-            one.pairs(Bound.UPPER, accuracy.shared(_MEANS)).remove,
             [pairs.remove for pairs in known],
+            mean=one.pairs(Bound.UPPER, accuracy.shared(_MEANS)).remove,
             tail_mass=accuracy.tail_mass,
         )
         added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]

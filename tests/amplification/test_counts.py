@@ -17,11 +17,13 @@ import strategies
 import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import counts
 from dp_accounting_ext.amplification import scores
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 
 REMOVE = Direction.REMOVE
+Kind = step_laws.Kind
 NOTHING = [dominating_pair.trivial_pair(Bound.UPPER)]
 EPSILONS = (0.0, 0.3, 1.0, 2.5, 5.0)
 
@@ -32,7 +34,7 @@ def test_upper_is_above_the_mechanism(pair, data):
     steps = data.draw(st.integers(3, 5))
     selected = data.draw(st.integers(2, steps - 1))
     law, infinity = oracles.allocation_law(pair, selected, steps)
-    found = counts.upper_pair(pair, selected, steps, NOTHING, tail_mass=1e-12)
+    found = counts.upper_pair([Kind(pair, steps)], selected, NOTHING, tail_mass=1e-12)
     assert found.bound is Bound.UPPER
     for epsilon in (-2.0, -0.5, *EPSILONS):
         kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
@@ -45,15 +47,14 @@ def test_upper_is_above_the_mechanism(pair, data):
     [
         (4, 7, [0.0, 0.3, 1.0], 2.0),
         (40, 300, [0.0, 1.0, 3.0, 4.5], 1.1),
-        (12, 60, [0.5, 2.0, 3.0], 1.2),
+        (12, 60, [0.5, 2.0, 3.0], 1.21),
     ],
 )
 def test_coins_of_which_the_number_of_ones_tells_all(
     selected, steps, epsilons, looseness
 ):
-    upper = counts.upper_pair(
-        strategies.coin(Bound.UPPER), selected, steps, NOTHING, tail_mass=1e-12
-    )
+    kinds = [Kind(strategies.coin(Bound.UPPER), steps)]
+    upper = counts.upper_pair(kinds, selected, NOTHING, tail_mass=1e-12)
     for epsilon in epsilons:
         kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
         truth = oracles.coin_divergence(selected, steps, kappa)
@@ -64,7 +65,7 @@ def test_errors_of_the_step_are_carried():
     mass_error, ratio_error = 2.0**-30, 2.0**-32
     errors = {"mass_error": mass_error, "ratio_error": ratio_error}
     exact, rough = (
-        counts.upper_pair(pair, 4, 50, NOTHING, tail_mass=1e-12)
+        counts.upper_pair([Kind(pair, 50)], 4, NOTHING, tail_mass=1e-12)
         for pair in (
             strategies.coin(Bound.UPPER),
             strategies.coin(Bound.UPPER, **errors),
@@ -86,10 +87,12 @@ def test_what_has_one_ratio_shows_nothing(bound):
     )
     for pair in (constant, nearly):
         if bound is Bound.UPPER:
-            found = counts.upper_pair(pair, 2, 3, [pair], tail_mass=1e-9)
+            found = counts.upper_pair([Kind(pair, 3)], 2, [pair], tail_mass=1e-9)
             assert found.delta(0.0, REMOVE) <= pair.delta(0.0, REMOVE) + 1e-10
         else:
-            found = scores.lower_pair(pair, 2, 3, REMOVE, tail_mass=1e-9)
+            found = scores.lower_pair(
+                [Kind(pair, 3)], 2, [((2,), 1.0)], REMOVE, tail_mass=1e-9
+            )
             assert found.delta(0.0, REMOVE) <= 2e-10
 
 

@@ -13,11 +13,11 @@ def test_masses_of_few_digits_are_on_the_safe_side():
     pair = dominating_pair.DominatingPair(
         np.array([0.5, 1.5, 2.0e3]), np.array([0.5, 0.5, 1e-290]), 0.0, 0.0, Bound.UPPER
     )
-    steps = step_laws.Steps.of(pair, 2, 4)
+    steps = step_laws.Steps.of([step_laws.Kind(pair, 4)], 2)
     scores = step_laws.scores(pair.ratios, 0.5)[::2]
     step = float(scores[0][-1]) * (1 - 1e-13)
     grid = plane_sums.Grid(0.0, np.ones(2), 0.0, step, 0.25, 64, 16, 1)
-    for masses, count in steps.laws:
+    for masses, count in steps.with_record([2]):
         factor = grid.factor(scores, masses, count)
         assert factor.masses.min() >= 1e-300
         assert factor.masses.size == 2 * 2 * 3

@@ -11,8 +11,20 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification import scores
+from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+
+
+def lower_pair(pair, selected, steps, direction, tail_mass):
+    return scores.lower_pair(
+        [step_laws.Kind(pair, steps)],
+        selected,
+        [((selected,), 1.0)],
+        direction,
+        tail_mass=tail_mass,
+    )
+
 
 ACCURACY = Fraction(1, 10**9)  # Of lower bounds that could be the truth.
 
@@ -25,7 +37,7 @@ def test_it_is_below_a_mechanism_with_sinks(pair, data):
     law, infinity = oracles.allocation_law(pair, selected, steps)
     divergences = oracles.remove_divergence, oracles.add_divergence
     for direction, divergence in zip(Direction, divergences, strict=True):
-        found = scores.lower_pair(pair, selected, steps, direction, tail_mass=1e-12)
+        found = lower_pair(pair, selected, steps, direction, tail_mass=1e-12)
         # Or what is made of many of them is too large.
         assert math.fsum(found.masses) <= 1
         sink = infinity if direction is Direction.REMOVE else 0
@@ -47,7 +59,7 @@ def test_it_is_below_a_mechanism_with_sinks(pair, data):
     ],
 )
 def test_nothing_is_lost_where_the_sum_tells_all(direction, selected, steps, epsilons):
-    pair = scores.lower_pair(
+    pair = lower_pair(
         strategies.coin(Bound.LOWER), selected, steps, direction, tail_mass=1e-14
     )
     assert pair.bound is Bound.LOWER
@@ -69,7 +81,7 @@ def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
 ):
     """A product of t masses, and of k ratios, errs t and k times as much as one."""
     exact, rough = (
-        scores.lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
+        lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
         for step in (
             strategies.coin(Bound.LOWER),
             strategies.coin(

@@ -41,12 +41,11 @@ def test_the_binomial_errs_as_little_as_it_says(steps, rate, data):
 
 @given(strategies.pairs(Bound.UPPER), st.integers(1, 4), st.floats(1e-9, 0.9))
 def test_what_is_lost_with_large_ratios_is_counted(pair, selected, mass):
-    steps = step_laws.Steps.of(pair, selected, 6)
+    steps = step_laws.Steps.of([step_laws.Kind(pair, 6)], selected)
     kept, lost = steps.without_largest(mass)
     assert lost <= mass * (1 + 1e-8)
     first = kept.ratios.size
     assert kept.ratios.tolist() == steps.ratios[:first].tolist()
-    gone = selected * steps.p_masses[first:].sum()
-    gone += (6 - selected) * steps.masses[first:].sum()
+    gone = sum(n * masses[first:].sum() for masses, n in steps.with_record([selected]))
     assert gone <= lost
     assert kept.num_selected == selected
