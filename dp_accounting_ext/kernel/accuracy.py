@@ -37,8 +37,8 @@ TAIL_SHARE = 1e-7
 COARSE_TAIL_SHARE = 1e-6
 # A part that is itself a composition of more different mechanisms than this has fewer
 # cells, in proportion to the root of their number. So the bracket of a schedule of
-# 1,000 noises is 1.5e-4 of ε wider, and takes half of the time.
-_FEW_PARTS = 8
+# 1,000 noises is 2e-4 of ε wider, and takes half of the time.
+_FEW_PARTS = 4
 # A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
 # The δ for which bounds are tuned that are tight at one δ only, over the least δ.
