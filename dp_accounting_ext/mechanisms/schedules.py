@@ -59,8 +59,8 @@ DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 
 # Tuning, all of these constants.
-# A schedule of more than twice as many different mechanisms has at least as many cells;
-# of so many runs with the largest shifts, to which tails are due, each has its own.
+# A schedule of more different mechanisms than this has up to half more cells. Of so
+# many runs with the largest shifts, to which tails are due, each has one of its own.
 _CELLS, _PLACES, _ALONE = 160, 64, 32
 # Cells are this much wider at either end than their runs need, relatively: coins that
 # are nearly certain have no good common bound.
@@ -97,7 +97,7 @@ def in_cells(
         Mechanisms with counts; and for each schedule mechanisms with counts, all of
         which run together as often as the second number says.
     """
-    if len(counts) <= 2 * _CELLS:
+    if len(counts) <= _CELLS:
         return dict(counts), []
     found: dict[Mechanism, int] = {}
     schedules: dict[tuple[float, float], dict[float, int]] = {}
@@ -154,7 +154,7 @@ def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
     where shifts are small or close to each other. A schedule of few shifts has a bin
     for each.
     """
-    if len(runs) <= 2 * _CELLS:
+    if len(runs) <= _CELLS:
         return [{shift: count} for shift, count in runs.items()]
     shifts = np.array(sorted(runs, reverse=True))
     ends = np.cumsum([runs[shift] for shift in shifts.tolist()])
