@@ -174,6 +174,7 @@ def test_nested_allocations_are_one():
     )
 
 
+@pytest.mark.nightly
 def test_mass_below_all_cells_is_raised_where_ratios_are_far_below_zero():
     """The check of means refused it: raised mass at −158,720 lowers them by 5e-11."""
     twice = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(0.4062), 2)

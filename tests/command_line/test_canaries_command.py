@@ -25,6 +25,7 @@ def scores(tmp_path):
     return tmp_path / "scores.csv", found, members
 
 
+@pytest.mark.nightly
 def test_each_way_of_drawing_batches_has_its_audit(capsys, scores):
     path, values, members = scores
     command = f"canaries --scores {path} --guesses 300 --guess both {RUN}"

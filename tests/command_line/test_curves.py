@@ -5,6 +5,7 @@ import re
 import sys
 
 import command_runner
+import nights
 import pytest
 
 from dp_accounting_ext.studies import training_run
@@ -58,7 +59,7 @@ def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
         assert len(lines) == len(result[names[0]])
 
 
-@pytest.mark.parametrize("command", ["profile", "trade-off"])
+@pytest.mark.parametrize("command", ["profile", *nights.at_night("trade-off")])
 def test_pictures(capsys, tmp_path, command):
     path = tmp_path / "a.svg"
     status, out, _ = run(capsys, f"{command} {RUN} --output {path}")

@@ -122,6 +122,7 @@ def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
     assert "shuffled or fixed batches, ε is so large that nothing" in out
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("options", "measure", "target"),
     [
@@ -162,6 +163,7 @@ def test_the_table_tells_the_target(capsys):
     assert f"{row['noise_multiplier']:g}" in out
 
 
+@pytest.mark.nightly
 def test_a_statement_of_risks(capsys):
     options = f"{OF_SETTING} --noise-multiplier 1.0 --risk"
     status, out, _ = printed(capsys, options, "statement")

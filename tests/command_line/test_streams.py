@@ -16,6 +16,7 @@ def shell(line):
     return subprocess.run(["sh", "-c", command], capture_output=True)
 
 
+@pytest.mark.nightly
 def test_a_reader_who_leaves():
     """Who has left before the first letter, so that no write can succeed."""
     reader, writer = os.pipe()
@@ -36,6 +37,7 @@ def test_no_room(tmp_path):
     assert b"File too large" in done.stderr
 
 
+@pytest.mark.nightly
 def test_closed_streams():
     done = shell("$command compare --steps-per-epoch x >&- 2>&-")
     assert done.returncode == 2

@@ -118,6 +118,7 @@ def kill(paths, rows, chance):
     assert status == -signal.SIGKILL
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @posix
 def test_killed_and_interrupted_and_resumed(capsys, monkeypatch, paths, tmp_path):

@@ -93,6 +93,7 @@ def wait_for(output, count, goes_on):
         time.sleep(0.001)
 
 
+@pytest.mark.nightly
 def test_from_the_command(tmp_path, cluster, expected, capsys, monkeypatch):
     """Two sweeps are stopped. A third one ends though one of its workers is killed.
 

@@ -144,6 +144,7 @@ def test_a_file_of_rows(tmp_path):
     assert strategy(str(path)) == ((1.0, 0.0), (0.5, 2.0))
 
 
+@pytest.mark.nightly
 def test_the_table_of_a_strategy(capsys):
     status, out, err = run(capsys, f"{STRATEGY} 1,0.5")
     assert (status, err) == (0, "")

@@ -397,6 +397,7 @@ def test_rows_that_are_left_out_are_counted(capsys, tmp_path):
     assert f"warning: 2 rows of {trace} that lack a cell are left out." in err
 
 
+@pytest.mark.nightly
 def test_many_rows_are_read_in_a_second(tmp_path):
     """Of check-ins as Gowalla has them."""
     row, path = (

@@ -1,6 +1,7 @@
 """Matrix mechanisms: known cases, quadrature of few bins, and both sides in order."""
 
 import correlated_oracles
+import nights
 import numpy as np
 import pytest
 
@@ -81,9 +82,11 @@ def test_true_positive_rates_against_quadrature(sigma, rate):
 @pytest.mark.parametrize(
     "event",
     [
-        ext.PLDSubsampleEvent(0.5, Event(BAND, 2.0, 16, 2)),
-        ext.WindowedAllocationEvent(BAND, 2.0, 16, 3, 2),
         ext.MinSepSamplingEvent(BAND, 2.0, 0.05, 3, 40),
+        *nights.at_night(
+            ext.PLDSubsampleEvent(0.5, Event(BAND, 2.0, 16, 2)),
+            ext.WindowedAllocationEvent(BAND, 2.0, 16, 3, 2),
+        ),
     ],
 )
 def test_every_question_has_an_answer(event):
@@ -121,6 +124,7 @@ def test_grams_are_rounded_to_their_sides():
     assert np.allclose(low, high, rtol=1e-12)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("sigma", "coefficient", "tail_mass"), [(0.1, 0.3, 1e-22), (0.12, 0.9, 1e-12)]
 )

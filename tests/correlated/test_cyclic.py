@@ -115,6 +115,7 @@ def test_a_secret_group_tells_no_more_than_one_that_is_known():
     assert low <= 1 - 0.6**2 <= high
 
 
+@pytest.mark.nightly
 def test_records_in_every_step_of_a_secret_group_are_balls_in_bins():
     for column in (BAND, (1.0, 0.5, 0.3, 0.1, 0.2)):
         bins = ext.MatrixAllocationEvent(column, 2.0, 4, 3)

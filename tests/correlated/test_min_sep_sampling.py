@@ -6,6 +6,7 @@ import math
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 import min_sep_oracles
+import nights
 import numpy as np
 import pytest
 
@@ -122,7 +123,9 @@ def test_short_runs_are_no_whole_blocks(apart, steps, most):
     assert low < high < most
 
 
-@pytest.mark.parametrize(("rate", "sigma"), [(1e-9, 1.0), (0.999, 0.05), (0.5, 1e4)])
+@pytest.mark.parametrize(
+    ("rate", "sigma"), [(1e-9, 1.0), (0.999, 0.05), *nights.at_night((0.5, 1e4))]
+)
 def test_extremes(rate, sigma):
     accountant = ext.PLDAccountant().compose(Event(BAND, sigma, rate, 4, 20))
     for delta in (0.0, 1e-30, 1e-6, 0.5):

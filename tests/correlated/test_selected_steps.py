@@ -57,6 +57,7 @@ def test_tiny_runs_against_quadrature(column, sigma, selected, steps, epochs):
     min_sep_oracles.assert_bounded(uneven, gram, law, (0.0, 0.5, 1.5))
 
 
+@pytest.mark.nightly
 def test_simpler_names_of_it():
     # One coefficient: the noise is independent.
     one = ext.RandomAllocationEvent(stock.GaussianDpEvent(1.5 / 0.8), 2, 20)
@@ -109,6 +110,7 @@ def test_how_many_steps_are_among_the_first_in_fractions(selected, steps, rest):
             assert probability <= 1e-270
 
 
+@pytest.mark.nightly
 def test_more_of_anything_costs_more():
     events = [
         Event(BAND, 4.0, 2, 50, 2),
@@ -142,6 +144,7 @@ def test_samples_and_groups_of_it():
     assert alone[0] <= low < high
 
 
+@pytest.mark.nightly
 def test_by_sampling_of_few_sets():
     run = Event((1.0, 0.6), 2.0, 2, 12)
     low, high = bounds(run, 1e-4)

@@ -111,6 +111,7 @@ def test_a_value_that_is_too_large_is_kept_alone():
     assert kept.nbytes == 50
 
 
+@pytest.mark.nightly
 def test_mechanisms_that_differ_are_as_tight_as_runs_of_one():
     accountant = ext.PLDAccountant()
     for share in np.linspace(0, 1, 100):

@@ -10,6 +10,7 @@ from lawful import assert_meet
 from lawful import assert_no_worse
 from lawful import deltas
 from lawful import law
+import pytest
 import tree_strategies
 
 import dp_accounting_ext as ext
@@ -33,6 +34,7 @@ def test_independent_noise_is_random_allocation(sigma, bins, delta):
     assert_meet(matrix, accountant_of(allocated), delta)
 
 
+@pytest.mark.nightly
 @law
 @given(sigmas, st.lists(entries, min_size=1, max_size=3), deltas)
 def test_uneven_steps_are_a_schedule(sigma, scales, delta):

@@ -254,7 +254,8 @@ def test_two_laws_are_no_looser_than_a_common_batch(row):
             assert one <= other * (1 + 1e-4) + 1e-12
 
 
-@pytest.mark.parametrize("removed", [1, pytest.param(2, marks=nightly)])
+@nightly
+@pytest.mark.parametrize("removed", [1, 2])
 def test_classes_are_as_good_as_single_batches(removed):
     """Theorem 2 of docs/mathematics.md: every batch on its own, or by orbits."""
     noise = batch_mechanisms.Noise(1.0)
@@ -459,6 +460,7 @@ class TestReplacedMembers:
             upper = max(deltas(many, epsilon))
             assert lower <= upper <= 1.1 * lower + 1e-6
 
+    @nightly
     def test_rare_hits_are_told(self):
         mechanism = batches.replaced_members(
             batch_mechanisms.Noise(0.5), hits_of(1000, 10)

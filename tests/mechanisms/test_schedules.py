@@ -119,7 +119,7 @@ def _schedule(count):
 
 @pytest.mark.parametrize(
     ("runs", "cells", "width"),
-    [(30, 20, 0.04), pytest.param(400, schedules._CELLS, 1e-3, marks=nightly)],
+    [(24, 16, 0.06), pytest.param(400, schedules._CELLS, 1e-3, marks=nightly)],
 )
 def test_a_schedule_is_bounded_as_its_runs_are(monkeypatch, runs, cells, width):
     """The bracket is a little wider than that of all runs composed one by one."""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
+import nights
 import numpy as np
 import pytest
 from scipy import optimize
@@ -127,7 +128,7 @@ def test_replaced_members_of_fixed_batches(members):
             assert truth <= found <= truth * (1 + 3e-5)
 
 
-@pytest.mark.parametrize("kappa", [1.0, 1.4])
+@pytest.mark.parametrize("kappa", [1.0, *nights.at_night(1.4)])
 def test_placements_in_the_plane(kappa):
     """Local search among three points in the plane, by quadrature."""
     d = np.array([[0.0, 1.0, 1.2], [1.0, 0.0, 1.5], [1.2, 1.5, 0.0]])

@@ -32,6 +32,7 @@ def laws_of_four_bins():
     return filtered_bins.laws(*statistic(4), least=1e-20)
 
 
+@pytest.mark.nightly
 def test_laws_have_the_mass_one():
     p_masses, q_masses, error = laws_of_four_bins()
     assert p_masses.sum() == pytest.approx(1, abs=1e-9)

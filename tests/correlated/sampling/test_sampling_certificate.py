@@ -127,6 +127,7 @@ def test_equal_means_are_a_gaussian():
     assert low <= found.upper <= 1.03 * found.lower
 
 
+@pytest.mark.nightly
 def test_one_that_no_sample_meets_is_refused_by_name():
     with pytest.raises(sampling_certificate.BudgetError) as refused:
         ext.certify_by_sampling(EVENT, 1e-300, 0.01, seed=1)
@@ -134,6 +135,7 @@ def test_one_that_no_sample_meets_is_refused_by_name():
     assert "get_epsilon_bounds needs no samples" in str(refused.value)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("sigma", "selected", "steps", "delta"),
     [(0.7, 2, 5, 1e-5), (1.0, 4, 4, 1e-3), (0.6, 1, 30, 1e-6)],
@@ -171,6 +173,7 @@ def test_poisson_samples_with_correlated_noise_against_quadrature():
     assert found.remove_upper < high
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("few_samples")
 def test_hardly_any_seed_of_two_hundred_fails_for_poisson_samples():
     """At α = 0.1 twenty may."""
