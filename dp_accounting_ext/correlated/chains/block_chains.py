@@ -202,7 +202,6 @@ def _lines(block: _Block, grid: _Grid) -> Iterator[_Lines]:
     # All steps share B, even the furthest ones. So B is useful only for short blocks.
     is_short = size == block.length and products.size > 1
     parts = np.unique(grid.shared) if is_short else np.zeros(1)
-    surpluses = sorted({size // 2, size, 2 * size})
     for shared in (products[0] * parts).tolist():
         variance = float(products[0]) - shared
         near = (table[1:] - shared) / variance
@@ -212,13 +211,9 @@ def _lines(block: _Block, grid: _Grid) -> Iterator[_Lines]:
             highest = max(float((near / powers).max()), _LEAST_SHARE)
             shares = min(highest, 2.0) * grid.shares
             gaps = near - shares[:, np.newaxis] * powers
-            all_gaps = np.stack(
-                [chain_fits.without_surplus(gaps, known) for known in surpluses], axis=1
-            )
-            highest_symbols = chain_fits.highest_of_symbol(all_gaps)
-            wholes = np.maximum(1 + highest_symbols, shares[:, np.newaxis])
-            own = (wholes - shares[:, np.newaxis]).ravel()
-            shares = np.repeat(shares, len(surpluses))
+            gaps = chain_fits.without_surplus(gaps, size)
+            wholes = np.maximum(1 + chain_fits.highest_of_symbol(gaps), shares)
+            own = wholes - shares
             if highest <= 1:
                 own, shares = np.append(1 - highest, own), np.append(highest, shares)
             yield _Lines(shared, correlation, own * variance, shares * variance)
