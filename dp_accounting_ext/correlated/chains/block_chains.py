@@ -148,53 +148,42 @@ def _best(block: _Block, grid: _Grid) -> _Found:
     """
     places = np.unique(np.linspace(0, block.size - 1, _PLACES).astype(int))
     best: _Found | None = None
-    for line in _lines(block, grid):
-        variances = _variances(block.ends, line.common, line.correlation)
+    for shared, correlation, own, common in _lines(block, grid):
+        variances = _variances(block.ends, common, correlation)
         least = variances.min(axis=1, keepdims=True)
         heights = variances / least
-        covariances = _covariances(line.correlation, heights, places)
-        covariances *= (line.common[:, np.newaxis] * least)[:, np.newaxis]
+        covariances = _covariances(correlation, heights, places)
+        covariances *= (common[:, np.newaxis] * least)[:, np.newaxis]
         diagonal = np.arange(places.size)
-        covariances[:, diagonal, diagonal] += line.own[:, np.newaxis]
-        covariances += line.shared
+        covariances[:, diagonal, diagonal] += own[:, np.newaxis]
+        covariances += shared
         costs = chain_fits.grown(chain_fits.ORDER * covariances).sum(axis=(1, 2))
         chosen = int(costs.argmin())
         if best is None or costs[chosen] < best.cost:
-            common = float(line.common[chosen])
             best = _Found(
                 cost=float(costs[chosen]),
-                shared=line.shared,
-                own=float(line.own[chosen]),
-                common=common * float(least[chosen, 0]),
-                correlation=line.correlation,
+                shared=shared,
+                own=float(own[chosen]),
+                common=float(common[chosen] * least[chosen, 0]),
+                correlation=correlation,
                 heights=heights[chosen],
-                line=common,
+                line=float(common[chosen]),
             )
     assert best is not None
     return best
 
 
-class _Lines(NamedTuple):
-    """Chains above a block without what its ends add.
-
-    Attributes:
-        shared: The part B, which all steps have in common.
-        correlation: The correlation r.
-        own: (n,) The part w of each chain.
-        common: (n,) The factor v of each chain.
-    """
-
-    shared: float
-    correlation: float
-    own: FloatArray
-    common: FloatArray
-
-
-def _lines(block: _Block, grid: _Grid) -> Iterator[_Lines]:
+def _lines(
+    block: _Block, grid: _Grid
+) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
     """Yields the chains above a block without what its ends add, for each B and r.
 
     Either v r^d is at least ρ(d) − B at all distances d, or it is so after a positive
     semidefinite Toeplitz matrix is added, as in `chain_fits`.
+
+    Yields:
+        B; r; (n,) the part w of the variance that each step of each chain has alone;
+        and (n,) the factor v of each chain.
     """
     products, size = block.products, block.size
     table = np.zeros(2 * size)
@@ -202,7 +191,6 @@ def _lines(block: _Block, grid: _Grid) -> Iterator[_Lines]:
     # All steps share B, even the furthest ones. So B is useful only for short blocks.
     is_short = size == block.length and products.size > 1
     parts = np.unique(grid.shared) if is_short else np.zeros(1)
-    surpluses = sorted({size // 2, size, 2 * size})
     for shared in (products[0] * parts).tolist():
         variance = float(products[0]) - shared
         near = (table[1:] - shared) / variance
@@ -212,16 +200,12 @@ def _lines(block: _Block, grid: _Grid) -> Iterator[_Lines]:
             highest = max(float((near / powers).max()), _LEAST_SHARE)
             shares = min(highest, 2.0) * grid.shares
             gaps = near - shares[:, np.newaxis] * powers
-            all_gaps = np.stack(
-                [chain_fits.without_surplus(gaps, known) for known in surpluses], axis=1
-            )
-            highest_symbols = chain_fits.highest_of_symbol(all_gaps)
-            wholes = np.maximum(1 + highest_symbols, shares[:, np.newaxis])
-            own = (wholes - shares[:, np.newaxis]).ravel()
-            shares = np.repeat(shares, len(surpluses))
+            gaps = chain_fits.without_surplus(gaps, size)
+            wholes = np.maximum(1 + chain_fits.highest_of_symbol(gaps), shares)
+            own = wholes - shares
             if highest <= 1:
                 own, shares = np.append(1 - highest, own), np.append(highest, shares)
-            yield _Lines(shared, correlation, own * variance, shares * variance)
+            yield shared, correlation, own * variance, shares * variance
 
 
 def _variances(ends: FloatArray, common: FloatArray, correlation: float) -> FloatArray:

@@ -108,11 +108,6 @@ class Source(abc.ABC):
     def moments(self) -> Sequence[int]:
         """The powers m that are tried, in increasing order."""
 
-    @property
-    @abc.abstractmethod
-    def largest_product(self) -> float:
-        """The largest factor by which m is multiplied in exponents."""
-
     @abc.abstractmethod
     def work(self, moment: int) -> float:
         """Returns about the cost of a sample, in a unit that does not depend on m."""
@@ -203,8 +198,6 @@ def _plan(source: Source, aim: Aim, generator: np.random.Generator) -> Plan:
     count = min(count, _MOST_OF_PILOT)
     best: Plan | None = None
     for moment in source.moments:
-        if best and moment * source.largest_product > LARGEST_EXPONENT:
-            break
         found = _trial(source, aim, moment, count, generator)
         if found is None:
             continue

@@ -61,13 +61,9 @@ class Means(bets.Source):
 
     @property
     def moments(self) -> Sequence[int]:
-        """The powers m that are tried, in increasing order."""
-        return range(2, _MOST_MOMENTS)
-
-    @property
-    def largest_product(self) -> float:
-        """The largest entry of G."""
-        return float(self.gram.max())
+        """The powers m that are tried: 2, and those for which exponents fit a float."""
+        most = bets.LARGEST_EXPONENT / float(self.gram.max())
+        return range(2, max(min(_MOST_MOMENTS, math.floor(most) + 1), 3))
 
     @functools.cached_property
     def growth(self) -> FloatArray:
@@ -131,7 +127,7 @@ class Means(bets.Source):
     def has_few_neighbors(self, moment: int) -> bool:
         """Whether a tuple changes e^{E_i} for a few i only."""
         few = moment**2 * self.width <= _FEW_NEIGHBORS * len(self.gram)
-        return few and moment * self.largest_product <= bets.LARGEST_EXPONENT / 2
+        return few and moment * float(self.gram.max()) <= bets.LARGEST_EXPONENT / 2
 
     def work(self, moment: int) -> float:
         bins = len(self.gram)

@@ -100,11 +100,6 @@ class Draws(bets.Source):
         return found
 
     @property
-    def largest_product(self) -> float:
-        """The largest inner product."""
-        return float(self.products.max())
-
-    @property
     def moments(self) -> Sequence[int]:
         """The powers m that are tried, about a sixth apart, up to `most_copies`."""
         tried = 2 * np.power(32.0, np.linspace(0.0, 1.0, _TRIED))
