@@ -371,8 +371,10 @@ class ComposedLosses:
             return of_pair(pairs.remove, Axis.LOSS)
 
         found = self._sum(law_of)
-        # Outputs were cut off that are rare under P, but perhaps not under Q.
-        cut = found.ledger.q.gone - sums.probability_of_any(sinks)
+        # Outputs were cut off, or underflowed, that are rare under P, but perhaps not
+        # under Q.
+        cut = max(found.zero_mass, found.ledger.q.gone)
+        cut -= sums.probability_of_any(sinks)
         serves_both = (
             all(are_one)
             and cut <= _GIVEN * self.accuracy.tail_mass

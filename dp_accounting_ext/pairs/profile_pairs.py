@@ -366,8 +366,12 @@ def pair_below(
         infinity_mass: P's probability of outputs that Q never has, rounded down.
         mass_error: The relative error that either bound may have besides.
         ratio_error: The relative error that their quotients may have besides.
+
+    The test that always decides for P is one of them. So the masses of either law sum
+    to one, which matters where the mechanism runs on a sample.
     """
-    gains, costs = _most_powerful(tests)
+    always = np.array([[floats.lowered(1 - infinity_mass, 1e-15)], [1.0]])
+    gains, costs = _most_powerful(np.append(tests, always, axis=1))
     order = np.argsort(gains / costs, kind="stable")
     rounding = 4 * (order.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(
