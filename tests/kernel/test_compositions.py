@@ -139,3 +139,45 @@ def test_masses_that_are_all_too_large_or_too_small_have_a_billion_copies(drift)
         )
         found = _composed(pair, bound, copies)[0].deltas(np.array([0.3]))[0]
         assert found >= delta * 0.98 if bound is Bound.UPPER else found <= delta * 1.02
+
+
+@pytest.mark.parametrize(
+    ("event", "delta", "width"),
+    [
+        # P's mass underflows where Q has nearly all of its own.
+        (
+            ext.GroupSubsampledEvent(
+                27,
+                dp_accounting.SelfComposedDpEvent(
+                    dp_accounting.PoissonSampledDpEvent(
+                        0.0354, dp_accounting.GaussianDpEvent(0.444)
+                    ),
+                    6,
+                ),
+            ),
+            1.99e-10,
+            2e-4,
+        ),
+        # A lower pair that lacks masses of Q is on a sample.
+        (
+            dp_accounting.SelfComposedDpEvent(
+                ext.PLDSubsampleEvent(
+                    0.005,
+                    dp_accounting.SelfComposedDpEvent(
+                        ext.RandomAllocationEvent(
+                            dp_accounting.GaussianDpEvent(0.418), 6, 7
+                        ),
+                        5,
+                    ),
+                ),
+                17,
+            ),
+            7e-6,
+            0.03,
+        ),
+    ],
+)
+def test_losses_of_hundreds_of_nats_in_one_direction(event, delta, width):
+    accountant = ext.PLDAccountant().compose(event)
+    low, high = accountant.get_epsilon_bounds(delta)
+    assert (1 - width) * high <= low <= high

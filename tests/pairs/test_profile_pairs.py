@@ -184,3 +184,12 @@ def test_a_symmetric_pair_is_above_bounds_that_are_not_convex(mean, seed):
     pair = profile_pairs.symmetric(np.exp(epsilons), np.minimum.accumulate(bounds))
     for direction in Direction:
         assert (pair.profile(direction).deltas(epsilons) >= truths).all()
+
+
+@given(st.lists(strategies.pairs(Bound.LOWER), min_size=2, max_size=3))
+def test_lower_pairs_by_tests_are_whole(pairs):
+    """The test that always decides for P is one of them; more never sums to one."""
+    found = profile_pairs.largest_below(pairs)
+    assert math.isclose(found.masses.sum(), 1, rel_tol=1e-12)
+    whole = found.p_masses.sum() + found.infinity_mass
+    assert math.isclose(whole, 1, rel_tol=1e-8)
