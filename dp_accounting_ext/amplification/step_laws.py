@@ -187,9 +187,21 @@ class Steps:
         )
 
     def _at(self, rate: float, tilt: float) -> tuple[Terms, float, Laws]:
-        """Returns terms, and the cumulant and the laws tilted from those with e^L."""
+        """Returns terms, and the cumulant and the laws tilted from the typical ones."""
         terms = scores(self.ratios, rate)
-        return terms, *tilted_laws(self.absent, (1 + tilt) * terms.losses)
+        return terms, *tilted_laws(self._typical, tilt * terms.losses)
+
+    @functools.cached_property
+    def _typical(self) -> Laws:
+        """The laws if the record is in about its share of the steps of each kind."""
+        share, left, numbers = self.num_selected / self.num_steps, self.num_selected, []
+        others = self.num_steps
+        for _, count in self.absent:
+            others -= count
+            number = min(max(round(share * count), left - others), left)
+            numbers.append(number)
+            left -= number
+        return self.with_record(numbers)
 
     def rate(self, tilt: float) -> float:
         """Returns the λ at which the mean of Σ q_i under the tilted law is k.
