@@ -105,6 +105,8 @@ def test_what_has_one_ratio_shows_nothing(bound):
         (0.41567, 2, 3, 10, 3.648e-6, (94.86, 95.2)),
         # There the theorem alone is nearly best.
         (0.32, 5, 17, 1, 1e-6, (48.15, 48.34)),
+        # A single step dominates the sum.
+        (1.3, 5, 65_536, 1, 1e-30, (0.4954, 0.501)),
     ],
 )
 def test_the_bounds_that_are_tried_are_enough(
