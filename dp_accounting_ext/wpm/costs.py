@@ -353,8 +353,9 @@ class GraphCost(TransportCost):
         table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
         lengths = checks.amounts("lengths", table.data, is_positive=True)
         size = int(table.shape[0])
+        # A copy, as older versions of SciPy find no paths in arrays that are read-only.
         self._graph = sparse.csr_matrix(
-            (lengths, table.indices, table.indptr), shape=table.shape
+            (lengths.copy(), table.indices, table.indptr), shape=table.shape
         )
         pieces, _ = csgraph.connected_components(self._graph, directed=False)
         if pieces > 1:
