@@ -51,8 +51,6 @@ _MOST_MASS = math.exp(-_LEAST_LOSS)
 # Certified: a relative gap that is far above all rounding errors of ratios.
 _GAP = 1e-6
 
-# Tuning: the largest ln κ at which a mass of P is bounded by one of Q.
-_FURTHEST = 40.0
 # Tuning, all of these constants: the number of nodes of each bound; ratios are left out
 # whose probability is below e^−14 of δ; and the values of −ln δ at which upper bounds
 # are tight, for a δ of one run from 1 to 1e-12. A negative value stands for losses
@@ -210,11 +208,7 @@ def upper_pair(
     steps = step_laws.Steps.of(kinds, num_selected)
     found = [Hinges.of(each) for each in known]
     if steps.is_informative(1e-6):
-        share = num_selected / steps.num_steps
-        infinite = [(share * kind.pair.infinity_mass, kind.count) for kind in kinds]
-        if len(kinds) == 1:
-            infinite = [(kinds[0].pair.infinity_mass, num_selected)]
-        infinity_mass = sums.probability_of_any(infinite)
+        infinity_mass = _infinity_mass(kinds, num_selected)
         for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
             bound = _bound(steps, exponent, infinity_mass)
             if bound is not None:
@@ -224,6 +218,16 @@ def upper_pair(
         if bound is not None:
             found.append(bound)
     return profile_pairs.least(found)
+
+
+def _infinity_mass(kinds: Sequence[step_laws.Kind], num_selected: int) -> float:
+    """Returns a bound on P's mass of outputs of which a step has an infinite ratio."""
+    if len(kinds) == 1:
+        return sums.probability_of_any([(kinds[0].pair.infinity_mass, num_selected)])
+    # Which steps the record is in is not independent, so probabilities are added.
+    total = sum(kind.count for kind in kinds)
+    infinite = sum(kind.count * kind.pair.infinity_mass for kind in kinds)
+    return floats.raised(num_selected / total * infinite)
 
 
 def _bound(
@@ -295,12 +299,12 @@ def _by_mean(
     below = mean.ratios[mean.ratios < largest * (1 - _GAP)]
     beyond = Hinges.of(mean).values(below) / (largest * (1 - _GAP / 2) - below)
     of_q = float(beyond.min(initial=1.0))
-    kappas = np.exp(np.linspace(0.0, _FURTHEST, 256))
+    kappas = np.append(1.0, known.ratios[known.ratios > 1])
     of_p = float((Hinges.of(known).values(kappas) + kappas * of_q).min())
     steepest = num_selected * largest ** (num_selected - 1)
     rounding = 4 * num_selected * floats.UNIT_ROUNDOFF
     return Hinges(
-        mean.ratios**num_selected,
+        np.maximum(mean.ratios, math.exp(_LEAST_LOSS / num_selected)) ** num_selected,
         mean.masses,
         infinity_mass=(of_p + steepest * mean.infinity_mass) * (1 + _GAP),
         mass_error=mean.mass_error,

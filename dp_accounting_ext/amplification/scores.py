@@ -228,8 +228,8 @@ def lower_pair(
     Args:
         kinds: The t steps, by lower pairs, n atoms in all.
         num_selected: Number of steps with the record, k ≤ t.
-        ways: How many of the k steps may be of each kind, with probabilities that sum
-            to one.
+        ways: How many of the k steps may be of each kind, with probabilities. Those
+            below `floats.SMALLEST_MASS` are raised to it.
         direction: Which of the two datasets holds the record.
         tail_mass: Probability of the rarest sums that are considered.
 
@@ -255,7 +255,9 @@ def lower_pair(
             ratio_error=ratio_error,
         )
         return dominating_pair.dual(found)
-    tests = [_tests_of_largest(drawn, [(steps.absent, 1.0)])]
+    # A probability that was raised is left out of a law that is bounded from below.
+    likeliest = [way for way in likeliest if way[1] > floats.SMALLEST_MASS]
+    tests = [_tests_of_largest(drawn[: len(likeliest)], [(steps.absent, 1.0)])]
     for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
         tilt = steps.tilt(exponent)
         rate = steps.rate(tilt)

@@ -293,7 +293,8 @@ def _text(cell: object) -> str:
 def _cells(option: str, text: str, path: object, pd: Any) -> tuple[str, Any]:
     """Returns the separator and the cells of a text, without empty rows and columns."""
     # Excel may name the separator in a first line; NumPy writes a hash before names.
-    above = len(re.findall("\n", re.match(r"\n*(sep=.\n)?", text)[0]))  # type: ignore[index]
+    below = re.sub(r"\A\n*(sep=.\n)?", "", text)
+    above = text.count("\n") - below.count("\n")
     text = re.sub(r"\A(\n*(?:sep=.\n)?)# *", r"\1", text)
     separator = _separator(text.split("\n")[above:])
     form: dict[str, Any] = {"header": None, "dtype": object, "na_filter": False}

@@ -277,12 +277,7 @@ class RandomAllocation(Mechanism):
         )
 
     def claims(self) -> interface.Claims:
-        all_of_them = interface.claims_of({self.inner: self.num_selected})
-        return interface.Claims(
-            all_of_them.largest_loss,
-            gaussian_precision=all_of_them.gaussian_precision,
-            tail=all_of_them.tail,
-        )
+        return _of_drawn(interface.claims_of({self.inner: self.num_selected}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -408,12 +403,8 @@ class ScheduledAllocation(Mechanism):
     def claims(self) -> interface.Claims:
         if self.infinity_mass:
             return interface.Claims()
-        either = interface.claims_of_either([part.claims() for part, _ in self.items])
-        return interface.Claims(
-            either.largest_loss,
-            gaussian_precision=either.gaussian_precision,
-            tail=either.tail,
-        )
+        each = [part.claims() for part, _ in self.items]
+        return _of_drawn(interface.claims_of_either(each))
 
 
 def allocate_several(
@@ -451,7 +442,8 @@ class SeveralOfSchedule(Mechanism):
     def _ways(self) -> list[tuple[tuple[int, ...], float]]:
         """Returns how many of the k steps may be of each kind, with probabilities.
 
-        The list is empty if there are too many ways.
+        Probabilities that fit no float are raised to `floats.SMALLEST_MASS`. The list
+        is empty if there are too many ways.
         """
         counts = [count for _, count in self.items]
         most = [min(count, self.num_selected) + 1 for count in counts]
@@ -465,8 +457,8 @@ class SeveralOfSchedule(Mechanism):
                 numbers = (*some, last)
                 sets = math.prod(map(math.comb, counts, numbers))
                 every = math.comb(sum(counts), self.num_selected)
-                found.append((numbers, sets / every))
-        return [each for each in found if each[1] > 0]
+                found.append((numbers, max(sets / every, floats.SMALLEST_MASS)))
+        return found
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         steps = sum(count for _, count in self.items)
@@ -547,7 +539,7 @@ class SeveralOfSchedule(Mechanism):
             if kind != compositions.NO_OP:
                 most = min(self.num_selected, count)
                 share = self.num_selected * count / (total * most)
-                found[_Shrunk(allocate(kind, most, count), floats.raised(share))] += 1
+                found[_Shrunk(allocate(kind, most, count), share)] += 1
         return compositions.compose(found)
 
     def basis(self, bound: Bound) -> str:
@@ -561,14 +553,10 @@ class SeveralOfSchedule(Mechanism):
         return f"a sum of scores, one for each step, by {kinds}"
 
     def claims(self) -> interface.Claims:
-        either = interface.claims_of_either(
-            [interface.claims_of({kind: self.num_selected}) for kind, _ in self.items]
-        )
-        return interface.Claims(
-            either.largest_loss,
-            gaussian_precision=either.gaussian_precision,
-            tail=either.tail,
-        )
+        each = [
+            interface.claims_of({kind: self.num_selected}) for kind, _ in self.items
+        ]
+        return _of_drawn(interface.claims_of_either(each))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -579,7 +567,7 @@ class _Shrunk(Mechanism):
 
     Attributes:
         inner: The mechanism.
-        share: The share, at most 1 but for rounding.
+        share: The share, at most 1, which may be off by a few units of rounding.
     """
 
     inner: Mechanism
@@ -592,9 +580,7 @@ class _Shrunk(Mechanism):
         pair = dominating_pair.dual(
             interface.pairs_of_part(self.inner, bound, accuracy).add
         )
-        losses = np.log(pair.ratios)
-        # A smaller loss of an output with a negative loss is no upper bound.
-        losses = np.where(losses > 0, self.share, self.share * (1 - _ROUNDING)) * losses
+        losses = self.share * np.log(pair.ratios)
         error = _ROUNDING * (1 + float(np.abs(losses).max(initial=0.0)))
         hinges = Hinges(
             np.exp(losses),
@@ -606,6 +592,15 @@ class _Shrunk(Mechanism):
         return DirectedPairs(
             trivial, dominating_pair.dual(profile_pairs.least([hinges]))
         )
+
+
+def _of_drawn(claims: interface.Claims) -> interface.Claims:
+    """Returns which claims of the steps that a record draws hold for all steps."""
+    return interface.Claims(
+        claims.largest_loss,
+        gaussian_precision=claims.gaussian_precision,
+        tail=claims.tail,
+    )
 
 
 def _pairs_of_step(

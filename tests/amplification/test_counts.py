@@ -2,6 +2,7 @@
 
 import dataclasses
 from fractions import Fraction
+import itertools
 import math
 
 import dp_accounting
@@ -163,3 +164,33 @@ def test_the_probability_of_k_events_is_below_its_bound(chances, count):
     variance = float(sum(Fraction(q) * (1 - Fraction(q)) for q in chances))
     bound = math.exp(-counts.log_reciprocal(np.array([variance]))[0])
     assert (law[count] if count < len(law) else 0) <= bound * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("infinity_masses", [(0.6, 0.3), (0.9, 0.0), (1e-4, 1e-3)])
+def test_infinite_ratios_of_steps_that_differ(infinity_masses):
+    """A record is in two of three steps, which are not drawn independently."""
+    ratios, masses = np.array([0.5, 1.5]), np.array([0.5, 0.5])
+    pairs = [
+        dominating_pair.DominatingPair(
+            (1 - infinite) * ratios, masses, infinite, 0.0, Bound.UPPER
+        )
+        for infinite in infinity_masses
+    ]
+    steps = [pairs[0], pairs[0], pairs[1]]
+    sets = list(itertools.combinations(range(3), 2))
+
+    def mean(values):
+        """The mean over the sets of the product of their steps' values."""
+        products = [math.prod(values[i] for i in each) for each in sets]
+        return sum(products) / Fraction(len(sets))
+
+    infinite = 1 - mean([1 - Fraction(step.infinity_mass) for step in steps])
+    found = counts.upper_pair(
+        [Kind(pairs[0], 2), Kind(pairs[1], 1)], 2, NOTHING, tail_mass=1e-12
+    )
+    for epsilon in (-1.0, 0.0, 0.5, 1.0, 8.0):
+        kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
+        truth = infinite
+        for drawn in itertools.product(*(step.ratios.tolist() for step in steps)):
+            truth += max(mean([Fraction(ratio) for ratio in drawn]) - kappa, 0) / 8
+        assert found.delta(epsilon, REMOVE) >= truth

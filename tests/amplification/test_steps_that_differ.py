@@ -4,10 +4,20 @@ import itertools
 import math
 
 import dp_accounting
+from hypothesis import given
+from hypothesis import strategies as st
+import mpmath
 import numpy as np
 import pytest
+import strategies
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import known_bounds
 
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.dp_event.DiscreteLaplaceDpEvent
@@ -163,3 +173,20 @@ def test_a_wrong_number_of_selected_steps_is_refused(num_selected):
     event = Schedule([Gaussian(1.0)], [4], 6, num_selected)
     with pytest.raises((ValueError, TypeError), match="num_selected"):
         ext.PLDAccountant().compose(event)
+
+
+@given(st.floats(1e-3, 1.0), st.floats(-3.0, 3.0))
+def test_losses_times_a_share_are_no_smaller_than_they_should_be(share, epsilon):
+    """Those of a coin, of both signs: E (1 − κ Z^s)₊ without the record."""
+    coin = strategies.coin(Bound.UPPER)
+    known = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(coin))
+    shrunk = allocated._Shrunk(known, share)
+    found = shrunk.pairs(Bound.UPPER, accuracy.Accuracy(1e-20)).add
+    with mpmath.workdps(40):
+        kappa = mpmath.exp(epsilon)
+        truth = sum(
+            mass * max(1 - kappa * mpmath.mpf(ratio) ** share, 0)
+            for ratio, mass in zip(coin.ratios, coin.masses, strict=True)
+        )
+        delta = found.delta(epsilon, Direction.ADD)
+        assert truth <= delta <= truth * (1 + 1e-9) + 1e-12
