@@ -307,8 +307,6 @@ class Laws:
             found.append(nodes.bounds(tail_mass))
             if found[-1][1][-1] <= tail_mass:
                 break
-            if end < last:
-                found.append(self._at_turn(float(end)))
         kappas, bounds = (np.concatenate(each) for each in zip(*found, strict=True))
         return kappas, np.minimum(bounds, 1.0)
 
@@ -365,7 +363,7 @@ class _Nodes:
     """
 
     def __init__(self, laws: Laws, start: float, end: float) -> None:
-        self.laws, self.start = laws, start
+        self.laws, self.start, self.away = laws, start, start - 1
         self.end, self.inside = end, (start + end) / 2
         _, _, distances = laws.sides(np.array([self.inside]), self.inside)
         self.distances = distances
@@ -380,33 +378,39 @@ class _Nodes:
             tail_mass: The value below which no other is of interest.
         """
         width = self.end - self.start
-        first = _FIRST * min(scale, width)
-        number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
-        number = min(number, max(self._room() // 2, 8))
-        self._solve(np.unique(np.geomspace(first, width, number)), tail_mass)
+        first = _FIRST * min(max(scale, self.away), width)
+        rise = math.log(self.away + width) - math.log(self.away + first)
+        number = 3 + 2 * int(rise / math.log(_RATIO))
+        new = self._between(first, width, min(number, max(self._room() // 2, 8)))
         for _ in range(_ROUNDS):
+            self._solve(new, tail_mass)
             falls = -np.diff(np.maximum(self.logs, math.log(tail_mass)))
-            missing = np.ceil(falls / math.log(_FACTOR)).astype(np.int64) - 1
-            if not 0 < missing.clip(0).sum() <= self._room():
+            missing = np.maximum(np.ceil(falls / math.log(_FACTOR)) - 1, 0).astype(int)
+            if not 0 < missing.sum() <= self._room():
                 break
-            ends = zip(self.gaps[:-1], self.gaps[1:], missing.clip(0), strict=True)
-            more = [np.geomspace(low, high, n + 2)[1:-1] for low, high, n in ends]
-            self._solve(np.concatenate(more), tail_mass)
-        middles = np.sqrt(self.gaps[:-1]) * np.sqrt(self.gaps[1:])
+            ends = zip(self.gaps[:-1], self.gaps[1:], missing, strict=True)
+            more = [self._between(low, high, n + 2)[1:-1] for low, high, n in ends]
+            new = np.concatenate(more)
+        new = self.gaps
         for _ in range(_ROUNDS):
-            # The values at the first ones are the largest.
-            middles = middles[: max(self._room(), 0)]
-            if not middles.size:
-                break
-            between = self._interpolated(middles)
-            self._solve(middles)
-            at = np.searchsorted(self.gaps, middles)
+            at = np.flatnonzero(np.isin(self.gaps[1:-1], new)) + 1
+            between = self._interpolated(self.gaps[at], at - 1, at + 1)
             bad = between > (1 + _INTERPOLATED) * self.values[at]
             bad &= self.logs[at] > math.log(tail_mass)
             bad &= self.values[at] > batch_programs.ZERO * self.values[0]
-            beside = np.array([self.gaps[at - 1], self.gaps[at + 1]])
-            middles = (np.sqrt(middles) * np.sqrt(beside))[:, bad].ravel()
-            middles.sort()
+            low = np.unique(np.concatenate([at[bad] - 1, at[bad]]))
+            places = (self.away + self.gaps[low]) * (self.away + self.gaps[low + 1])
+            # The values at the first ones are the largest.
+            new = (np.sqrt(places) - self.away)[: max(self._room(), 0)]
+            if not new.size:
+                break
+            self._solve(new)
+
+    def _between(self, low: float, high: float, number: int) -> FloatArray:
+        """Returns gaps from low to high, with one ratio of the κ − 1."""
+        ends = np.log(self.away + low), np.log(self.away + high)
+        gaps = np.exp(np.linspace(*ends, number)[1:-1]) - self.away
+        return np.unique(np.clip([low, *gaps, high], low, high))
 
     def _room(self) -> int:
         """Returns how many more programs may be solved."""
@@ -438,29 +442,37 @@ class _Nodes:
             )
         )
 
-    def _interpolated(self, gaps: FloatArray) -> FloatArray:
-        """Returns bounds with means of the shares of the nearest nodes.
+    def _interpolated(
+        self, gaps: FloatArray, low: IndexArray, high: IndexArray
+    ) -> FloatArray:
+        """Returns bounds with means of the shares of two nodes, on either side.
 
         They are at most the chords of the nodes' values, but for rounding.
+
+        Args:
+            gaps: (g,) gaps.
+            low: (g,) indices of nodes below.
+            high: (g,) indices of nodes above.
         """
-        size = max(1, batch_programs.BLOCK // self.distances.size)
-        found = []
-        for few in np.array_split(gaps, 1 + gaps.size // size):
-            at = np.clip(np.searchsorted(self.gaps, few), 1, self.gaps.size - 1)
-            low, high = self.gaps[at - 1], self.gaps[at]
-            share = np.clip(np.log(few / low) / np.log(high / low), 0.0, 1.0)
-            share = share[:, np.newaxis, np.newaxis]
+        ends = np.log(self.away + self.gaps)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = (np.log(self.away + gaps) - ends[low]) / (ends[high] - ends[low])
+        shares = np.clip(np.nan_to_num(shares), 0.0, 1.0)
+        blocks = 1 + gaps.size * self.distances.size // batch_programs.BLOCK
+        bounds = [np.empty(0)]
+        for few in np.array_split(np.arange(gaps.size), blocks):
+            share = shares[few, np.newaxis, np.newaxis]
             gains, costs = (
-                (1 - share) * each[at - 1] + share * each[at]
+                (1 - share) * each[low[few]] + share * each[high[few]]
                 for each in (self.gains, self.costs)
             )
-            a, b, distances = self.laws.sides(self.start + few, self.inside)
-            found.append(
+            a, b, distances = self.laws.sides(self.start + gaps[few], self.inside)
+            bounds.append(
                 batch_programs.certified(
                     a, b, distances, self.laws.curves, gains, costs
                 )
             )
-        return np.concatenate(found)
+        return np.concatenate(bounds)
 
     def bounds(self, tail_mass: float) -> tuple[FloatArray, FloatArray]:
         """Returns κ and bounds, at the nodes and between them."""
@@ -468,9 +480,10 @@ class _Nodes:
         step = _STEP * max(1.0, math.sqrt(self.distances.size) / 10)
         counts = np.maximum(np.ceil(-np.diff(logs) / step), 1).astype(np.int64)
         ends = zip(self.gaps[:-1], self.gaps[1:], counts, strict=True)
-        more = [np.geomspace(low, high, n + 1)[1:-1] for low, high, n in ends]
+        more = [self._between(low, high, n + 1)[1:-1] for low, high, n in ends]
         between = np.concatenate([np.empty(0), *more])
+        low = np.repeat(np.arange(counts.size), [each.size for each in more])
         kappas = self.start + np.append(self.gaps, between)
-        values = np.append(self.values, self._interpolated(between))
+        values = np.append(self.values, self._interpolated(between, low, low + 1))
         order = np.argsort(kappas, kind="stable")
         return kappas[order], values[order]

@@ -30,7 +30,7 @@ _LEAST, _MOST = 1e-285, 1 - 1e-9
 _HUBS = 12
 # The gap of the program, as a share of its value; the steps of the barrier, and by how
 # much it shrinks.
-_GAP, _STEPS, _SHRINK = 1e-8, 150, 0.1
+_GAP, _STEPS, _SHRINK = 1e-7, 150, 0.1
 # What is lost to rounding in a value, as a share of its positive part.
 _ROUNDED = 4e-15
 # The most halvings of a step.
