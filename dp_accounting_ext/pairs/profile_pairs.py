@@ -255,8 +255,7 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
 
     For κ < 1 the profile follows from that of the exchanged datasets: 1 − κ + κ
     H_{1/κ}. A pair joined with its dual is the pair itself. At κ = 1 both directions
-    have the same divergence. If the bounds differ there, the smaller profile is
-    multiplied by a factor.
+    have the same divergence, so that the smaller bound there holds for both.
 
     Args:
         above: An upper bound on H_κ(P‖Q), of which ratios above one are used.
@@ -265,39 +264,57 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
     """
-    more, less = above.ratios > 1, below.ratios < 1
-    masses = above.masses[more], below.masses[less]
-    ratios = above.ratios[more], below.ratios[less]
-    apart = (
-        above.infinity_mass + float((masses[0] * (ratios[0] - 1)).sum()),
-        below.zero_mass + float((masses[1] * (1 - ratios[1])).sum()),
-    )
-    rounding = 4 * (masses[0].size + masses[1].size + 8) * floats.UNIT_ROUNDOFF
-    # If they differ only by rounding, the error of the pair covers it.
-    raised = [
-        max(apart) / each if each and max(apart) > each * (1 + rounding) else 1.0
-        for each in apart
-    ]
-    high, low = masses[0] * raised[0], masses[1] * raised[1]
-    infinity_mass = above.infinity_mass * raised[0] + (0 if apart[0] else apart[1])
-    zero_mass = below.zero_mass * raised[1] + (0 if apart[1] else apart[0])
+    both = [Hinges.of(above), Hinges.of(dominating_pair.dual(below))]
+    at_one = min(float(each.values(np.ones(1))[0]) for each in both)
+    high, low = (_from_one_on(each, at_one) for each in both)
+    low_masses = (low.ratios * low.masses)[::-1]
+    rounding = 4 * (high.ratios.size + low.ratios.size + 8) * floats.UNIT_ROUNDOFF
     # The mass that is left for a ratio of one.
-    rest = 1.0 - zero_mass - float(high.sum() + low.sum()) + rounding
-    places, joint = _without_negative(
-        np.concatenate([ratios[1], [1.0], ratios[0]]),
-        np.concatenate([low, [rest], high]),
-        low.size,
+    rest = 1.0 - low.infinity_mass - float(low_masses.sum() + high.masses.sum())
+    places, masses = _without_negative(
+        np.concatenate([1 / low.ratios[::-1], [1.0], high.ratios]),
+        np.concatenate([low_masses, [rest + rounding], high.masses]),
+        low.ratios.size,
     )
     if not places.size:
         return dominating_pair.trivial_pair(Bound.UPPER)
     return DominatingPair(
         places,
-        joint,
-        infinity_mass=infinity_mass,
-        zero_mass=zero_mass,
+        masses,
+        infinity_mass=high.infinity_mass,
+        zero_mass=low.infinity_mass,
         bound=Bound.UPPER,
-        mass_error=max(above.mass_error, below.mass_error) + rounding,
-        ratio_error=max(above.ratio_error, below.ratio_error) + rounding,
+        mass_error=max(high.mass_error, low.mass_error) + rounding,
+        ratio_error=max(high.ratio_error, low.ratio_error) + rounding,
+    )
+
+
+def _from_one_on(profile: Hinges, at_one: float) -> Hinges:
+    """Returns the part of a profile for κ ≥ 1, changed so that it is `at_one` at κ = 1.
+
+    Args:
+        profile: An upper bound on H_κ(P‖Q).
+        at_one: An upper bound on H_1(P‖Q), no larger than that of the profile.
+    """
+    kept = profile.ratios > 1
+    ratios, masses = profile.ratios[kept], profile.masses[kept]
+    infinity_mass = min(profile.infinity_mass, at_one)
+    heights = values_at(np.append(1.0, ratios), ratios, masses, infinity_mass)
+    if heights[0] > at_one:
+        # A line that begins at κ = 1 replaces the masses before the place it touches.
+        slopes = (at_one - heights[1:]) / (ratios - 1)
+        first = int(np.argmax(slopes))
+        ratios, masses = ratios[first:], masses[first:].copy()
+        masses[0] = max(float(slopes[first] - masses[1:].sum()), 0.0)
+    else:
+        # What is missing are errors of a mass of at most one at a ratio of one.
+        error = profile.mass_error + profile.ratio_error
+        nearest = math.exp(64 * (error + (ratios.size + 16) * floats.UNIT_ROUNDOFF))
+        place = int(np.searchsorted(ratios, nearest))
+        ratios = np.insert(ratios, place, nearest)
+        masses = np.insert(masses, place, (at_one - heights[0]) / (nearest - 1))
+    return dataclasses.replace(
+        profile, ratios=ratios, masses=masses, infinity_mass=infinity_mass
     )
 
 

@@ -3,7 +3,6 @@
 from fractions import Fraction
 import math
 
-from hypothesis import assume
 from hypothesis import given
 from hypothesis import strategies as st
 import mpmath
@@ -124,28 +123,38 @@ def test_atoms_have_the_greatest_convex_function_below(places, seed, sink):
 
 
 @given(
-    strategies.pairs(Bound.UPPER), strategies.pairs(Bound.UPPER), st.floats(0.0, 4.0)
+    strategies.pairs(Bound.UPPER),
+    strategies.pairs(Bound.UPPER),
+    strategies.pairs(Bound.UPPER),
+    st.floats(0.0, 4.0),
 )
-def test_two_profiles_joined_are_each_above_its_own(above, below, epsilon):
-    """And both laws have all of their mass, if they differ at κ = 1 by less than 1e4.
-
-    Of a factor of 1e5 the rounding of what is left there makes less than one: refused.
-    """
-    ends = [
-        float(oracles.stored_delta(pair, 0.0, way))
-        for pair, way in ((above, Direction.REMOVE), (below, Direction.ADD))
-    ]
-    assume(not min(ends) or max(ends) < 1e4 * min(ends))
+def test_two_profiles_joined_bound_what_both_bound(true, above, below, epsilon):
+    """Each of the two bounds is loose in its own way, as if by another pair."""
+    same = dominating_pair.DirectedPairs.same
+    above = profile_pairs.maximum([same(true), same(above)]).remove
+    below = profile_pairs.maximum([same(true), same(below)]).add
     both = profile_pairs.joined(above, below)
-    # Atoms of the other branch, in the middle, are what two datasets may have besides.
-    middle = np.searchsorted(both.ratios, 1.0)
-    are_branches = both.ratios[middle : middle + 1] == 1.0
-    for direction, own in zip(Direction, (above, below), strict=True):
-        truth = float(oracles.stored_delta(own, epsilon, direction))
-        if are_branches.all() and are_branches.size:
-            assert both.delta(epsilon, direction) >= min(truth, 1.0)
+    for direction in Direction:
+        truth = float(oracles.stored_delta(true, epsilon, direction))
+        assert both.delta(epsilon, direction) >= min(truth, 1.0)
     assert both.masses.sum() + both.zero_mass >= 1.0 - 1e-15
     assert both.p_masses.sum() + both.infinity_mass >= 1.0 - 1e-15
+
+
+@pytest.mark.parametrize("other", [1.1, 1e2, 1e9])
+def test_of_two_profiles_joined_the_smaller_holds_at_one(other):
+    """Neither of them is made larger by the other one, however far apart they are."""
+    pairs = [
+        gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-20)
+        for sigma in (1.0, other)
+    ]
+    both = profile_pairs.joined(pairs[0], dominating_pair.dual(pairs[1]))
+    (least,) = pairs[1].profile(Direction.REMOVE).deltas(np.zeros(1))
+    for direction, pair in zip(Direction, pairs, strict=True):
+        epsilons = np.array([0.0, 1e-3, 0.5, 2.0])
+        own = pair.profile(Direction.REMOVE).deltas(epsilons)
+        found = both.profile(direction).deltas(epsilons)
+        assert (found <= np.minimum(own, least) * (1 + 1e-9) + 1e-11).all()
 
 
 def test_where_masses_underflow_corners_are_held_by_the_value_beyond():
