@@ -53,7 +53,7 @@ NONE: Distances = additive_noise.UNSHIFTED
 
 # The probabilities of classes of batches.
 Weights = Mapping[Hashable, float] | Sequence[float]
-# A limit of time: a pair for 40 classes on either side takes half a minute.
+# A limit of time: a pair for 40 classes on either side takes five seconds.
 MOST_CLASSES = 128
 # Tuning: the numbers of members of a group whose places are computed one by one.
 MOST_NUMBERS = 24

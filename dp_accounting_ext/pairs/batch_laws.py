@@ -23,6 +23,7 @@ Source:
 from collections.abc import Sequence
 import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,15 +45,14 @@ WEIGHT_ERROR = 7e-13
 _SAME = 2e-13
 
 # Tuning, all of these constants.
-# Neighboring κ at which programs are solved have values within this factor. The share
-# of a value by which one that is interpolated may be larger. The number of rounds in
-# which other κ are put between them for either.
-_FACTOR, _INTERPOLATED, _ROUNDS = 4.0, 1e-3, 4
+# The share of a value by which one that is interpolated may be larger, and the number
+# of rounds in which programs are solved at further κ for this.
+_INTERPOLATED, _ROUNDS = 1e-3, 6
 # Programs are solved at no more values of κ than this number divided by the number of
 # pairs of classes.
 _MOST_SOLVED = 1 << 17
 # The first κ − 1 as a share of the total variation; the ratio of the next.
-_FIRST, _RATIO = 1e-3, 1.5
+_FIRST, _RATIO = 1e-3, 1.3
 # The logarithm of the factor from value to value of the pair.
 _STEP = 0.006
 _TAIL = 1e-250
@@ -256,19 +256,19 @@ class Laws:
         """Returns (n,) places, no further apart than the distances."""
         best, first = None, 0.0
         for kappa in 1 + np.geomspace(1e-9, self._end(1e-6), 256):
-            sides = self.sides(np.array([kappa]), kappa)
-            if not sides[2].size:
+            (sides,) = self.sides(np.array([kappa]))
+            if not sides.distances.size:
                 break
-            worth = float(batch_programs.start(*sides, curves)[1][0])
+            worth = float(batch_programs.start(*sides.program, curves)[1][0])
             first = max(first, worth)
             if worth <= _PLACED * first:
                 break
             best = kappa
         if best is None:
             return np.zeros(self.first.size)
-        gain, cost = self._partition(best)
-        a, b, distances = self.sides(np.array([best]), best)
-        solved = batch_programs.solved(a, b, distances, curves)
+        (sides,) = self.sides(np.array([best]))
+        gain, cost, distances = sides.gain, sides.cost, sides.distances
+        solved = batch_programs.solved(*sides.program, curves)
         below = curves.places(solved.below[0])
         places = np.empty(self.first.size)
         places[gain] = (below + distances).min(axis=1)
@@ -281,11 +281,6 @@ class Laws:
         shrunk: FloatArray = middle + (places - middle) * (1 - 1e-12)
         return shrunk
 
-    def _partition(self, kappa: float) -> tuple[IndexArray, IndexArray]:
-        weights = self.first - kappa * self.second
-        lost = _SAME / 2 * self.first
-        return np.flatnonzero(weights > lost), np.flatnonzero(weights < -lost)
-
     def _bounds(self, tail_mass: float) -> tuple[FloatArray, FloatArray]:
         """Returns κ, from one on and increasing, and bounds on V there."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -294,20 +289,9 @@ class Laws:
         if np.isfinite(turns[self.first > 0]).all():
             # Beyond, no class has c > 0.
             last = min(last, float(turns[self.first > 0].max()))
-        last = max(last, 1 + 2 * _SAME)
-        # Turns that are equal but for rounding are one.
-        turns = np.unique(turns[(turns > 1 + _SAME) & (turns < last * (1 - _SAME))])
-        turns = turns[np.diff(turns, prepend=1.0) > _SAME * turns]
-        starts, ends = np.append(1.0, turns), np.append(turns, last)
-        found = [self._at_turn(1.0)]
-        scale = max(float(found[0][1][0]), _SMALLEST_SCALE)
-        for start, end in zip(starts, ends, strict=True):
-            nodes = _Nodes(self, float(start), float(end))
-            nodes.fill(scale, tail_mass)
-            found.append(nodes.bounds(tail_mass))
-            if found[-1][1][-1] <= tail_mass:
-                break
-        kappas, bounds = (np.concatenate(each) for each in zip(*found, strict=True))
+        nodes = _Nodes(self, tail_mass)
+        nodes.fill(max(last, 1 + 2 * _SAME))
+        kappas, bounds = nodes.bounds()
         return kappas, np.minimum(bounds, 1.0)
 
     def _end(self, tail_mass: float) -> float:
@@ -317,128 +301,149 @@ class Laws:
         far = self.curves.profile(np.full(kappas.shape, furthest), kappas) <= tail_mass
         return float(kappas[int(far.argmax())] if far.any() else kappas[-1])
 
-    def sides(
-        self, kappas: FloatArray, inside: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Returns (k, m) c_i, (k, n) −c_j and (m, n) distances.
-
-        Args:
-            kappas: (k,) κ.
-            inside: A κ between the same turns, which determines the classes in I and J.
-        """
-        gain, cost = self._partition(inside)
+    def sides(self, kappas: FloatArray) -> "list[_Sides]":
+        """Returns (k,) κ, which increase, in runs that have the same classes in I."""
         weights = self.first - np.multiply.outer(kappas, self.second)
-        return (
-            np.maximum(weights[:, gain], 0.0),
-            np.maximum(-weights[:, cost], 0.0),
-            self.distances[np.ix_(gain, cost)],
-        )
+        # Of a weight that is as good as zero, no sign is known.
+        signs = np.sign(weights) * (np.abs(weights) > _SAME / 2 * self.first)
+        changes = np.flatnonzero((signs[1:] != signs[:-1]).any(axis=1)) + 1
+        found: list[_Sides] = []
+        if not kappas.size:
+            return found
+        for places in np.split(np.arange(kappas.size), changes):
+            gain, cost = (
+                np.flatnonzero(signs[places[0]] == sign) for sign in (1.0, -1.0)
+            )
+            found.append(
+                _Sides(
+                    places,
+                    gain,
+                    cost,
+                    weights[np.ix_(places, gain)],
+                    -weights[np.ix_(places, cost)],
+                    self.distances[np.ix_(gain, cost)],
+                )
+            )
+        return found
 
-    def _at_turn(self, kappa: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the bound at a κ at which some classes have no weight."""
-        kappas = np.array([kappa])
-        a, b, distances = self.sides(kappas, kappa)
-        if not distances.size:
-            # Then all weights are equal, or all are of classes with c < 0.
-            return kappas, a.sum(axis=1)
-        found = batch_programs.solved(a, b, distances, self.curves)
-        bound = batch_programs.certified(
-            a, b, distances, self.curves, found.gains, found.costs
-        )
-        return kappas, bound
+
+class _Sides(NamedTuple):
+    """The classes with c > 0 and with c < 0, for κ between the same two turns.
+
+    Attributes:
+        places: (k,) indices of the κ.
+        gain: (m,) indices of the classes in I.
+        cost: (n,) indices of the classes in J.
+        gains: (k, m) c_i.
+        costs: (k, n) −c_j.
+        distances: (m, n) distances.
+    """
+
+    places: IndexArray
+    gain: IndexArray
+    cost: IndexArray
+    gains: FloatArray
+    costs: FloatArray
+    distances: FloatArray
+
+    @property
+    def program(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The programs, as `batch_programs` takes them."""
+        return self.gains, self.costs, self.distances
+
+    @property
+    def block(self) -> tuple[IndexArray, IndexArray]:
+        """The places of I × J in an (n, n) matrix."""
+        return self.gain[:, np.newaxis], self.cost
 
 
 class _Nodes:
-    """The κ = start + gap between two turns at which programs are solved.
+    """The κ = 1 + gap at which programs are solved.
 
     Attributes:
         laws: The laws.
-        start: The κ of the turn below.
-        end: The κ of the turn above, or the last κ.
-        gaps: (k,) gaps, increasing.
-        gains: (k, m, n) shares of c_i.
-        costs: (k, m, n) shares of −c_j.
+        tail_mass: The value below which no other is of interest.
+        gaps: (k,) gaps, increasing from zero.
+        gains: (k, n, n) shares of c_i for i in I, and zero elsewhere.
+        costs: (k, n, n) shares of −c_j for j in J, and zero elsewhere.
         values: (k,) bounds.
         logs: (k,) their logarithms, but for those that are rounding errors.
     """
 
-    def __init__(self, laws: Laws, start: float, end: float) -> None:
-        self.laws, self.start, self.away = laws, start, start - 1
-        self.end, self.inside = end, (start + end) / 2
-        _, _, distances = laws.sides(np.array([self.inside]), self.inside)
-        self.distances = distances
+    def __init__(self, laws: Laws, tail_mass: float) -> None:
+        self.laws, self.tail_mass = laws, tail_mass
+        number = laws.first.size
         self.gaps, self.values, self.logs = np.empty((3, 0))
-        self.gains, self.costs = np.empty((2, 0, *distances.shape))
+        self.gains, self.costs = np.empty((2, 0, number, number))
 
-    def fill(self, scale: float, tail_mass: float) -> None:
+    def fill(self, last: float) -> None:
         """Solves programs until what is interpolated is nearly as good.
 
         Args:
-            scale: About the κ − 1 at which V falls.
-            tail_mass: The value below which no other is of interest.
+            last: The last κ.
         """
-        width = self.end - self.start
-        first = _FIRST * min(max(scale, self.away), width)
-        rise = math.log(self.away + width) - math.log(self.away + first)
-        number = 3 + 2 * int(rise / math.log(_RATIO))
-        new = self._between(first, width, min(number, max(self._room() // 2, 8)))
-        for _ in range(_ROUNDS):
-            self._solve(new, tail_mass)
-            falls = -np.diff(np.maximum(self.logs, math.log(tail_mass)))
-            missing = np.maximum(np.ceil(falls / math.log(_FACTOR)) - 1, 0).astype(int)
-            if not 0 < missing.sum() <= self._room():
-                break
-            ends = zip(self.gaps[:-1], self.gaps[1:], missing, strict=True)
-            more = [self._between(low, high, n + 2)[1:-1] for low, high, n in ends]
-            new = np.concatenate(more)
+        self._solve(np.zeros(1))
+        if self.values[0] <= self.tail_mass:
+            return
+        scale = max(float(self.values[0]), _SMALLEST_SCALE)
+        width = last - 1
+        first = _FIRST * min(scale, width)
+        number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
+        number = min(number, max(self._room() // 2, 8))
+        self._solve(np.unique(np.geomspace(first, width, number)))
         new = self.gaps
         for _ in range(_ROUNDS):
-            at = np.flatnonzero(np.isin(self.gaps[1:-1], new)) + 1
+            at = np.flatnonzero(np.isin(self.gaps[2:-1], new)) + 2
             between = self._interpolated(self.gaps[at], at - 1, at + 1)
             bad = between > (1 + _INTERPOLATED) * self.values[at]
-            bad &= self.logs[at] > math.log(tail_mass)
+            bad &= self.logs[at] > math.log(self.tail_mass)
             bad &= self.values[at] > batch_programs.ZERO * self.values[0]
             low = np.unique(np.concatenate([at[bad] - 1, at[bad]]))
-            places = (self.away + self.gaps[low]) * (self.away + self.gaps[low + 1])
             # The values at the first ones are the largest.
-            new = (np.sqrt(places) - self.away)[: max(self._room(), 0)]
+            new = np.sqrt(self.gaps[low]) * np.sqrt(self.gaps[low + 1])
+            new = new[: max(self._room(), 0)]
             if not new.size:
                 break
             self._solve(new)
 
-    def _between(self, low: float, high: float, number: int) -> FloatArray:
-        """Returns gaps from low to high, with one ratio of the κ − 1."""
-        ends = np.log(self.away + low), np.log(self.away + high)
-        gaps = np.exp(np.linspace(*ends, number)[1:-1]) - self.away
-        return np.unique(np.clip([low, *gaps, high], low, high))
-
     def _room(self) -> int:
         """Returns how many more programs may be solved."""
-        effort = self.distances.size * self.laws.curves.effort
-        return _MOST_SOLVED // effort - self.gaps.size
+        effort = self.laws.distances.size // 4 + 1
+        return _MOST_SOLVED // (effort * self.laws.curves.effort) - self.gaps.size
 
-    def _solve(self, gaps: FloatArray, tail_mass: float = -math.inf) -> None:
+    def _solve(self, gaps: FloatArray) -> None:
         """Solves more programs, and drops all beyond the first value in the tail."""
-        a, b, distances = self.laws.sides(self.start + gaps, self.inside)
         curves = self.laws.curves
-        found = batch_programs.solved(a, b, distances, curves)
-        values = batch_programs.certified(
-            a, b, distances, curves, found.gains, found.costs
-        )
-        lost = batch_programs.ZERO * a.sum(axis=1)
-        least = np.where(found.has_digits, 0.0, lost) + floats.SMALLEST_MASS
-        logs = np.log(np.maximum(values, least))
+        values, logs = np.zeros((2, gaps.size))
+        gains, costs = np.zeros((2, gaps.size, *self.laws.distances.shape))
+        for sides in self.laws.sides(1 + gaps):
+            places = sides.places
+            lost = batch_programs.ZERO * sides.gains.sum(axis=1)
+            if sides.distances.size:
+                found = batch_programs.solved(*sides.program, curves)
+                block = (places[:, np.newaxis, np.newaxis], *sides.block)
+                gains[block], costs[block] = found.gains, found.costs
+                values[places] = batch_programs.certified(
+                    *sides.program, curves, found.gains, found.costs
+                )
+                lost = np.where(found.has_digits, 0.0, lost)
+            else:
+                # Then all weights are equal, or all are of classes with c < 0.
+                values[places] = sides.gains.sum(axis=1)
+            least = lost + floats.SMALLEST_MASS
+            logs[places] = np.log(np.maximum(values[places], least))
         order = np.argsort(np.append(self.gaps, gaps), kind="stable")
         in_order = np.append(self.values, values)[order]
-        order = order[: 1 + int(np.append(in_order > tail_mass, False).argmin())]
+        is_above = np.append(in_order > self.tail_mass, False)
+        order = order[: 1 + int(is_above.argmin())]
         self.gaps, self.values, self.logs, self.gains, self.costs = (
             np.concatenate(each)[order]
             for each in (
                 (self.gaps, gaps),
                 (self.values, values),
                 (self.logs, logs),
-                (self.gains, found.gains),
-                (self.costs, found.costs),
+                (self.gains, gains),
+                (self.costs, costs),
             )
         )
 
@@ -447,43 +452,52 @@ class _Nodes:
     ) -> FloatArray:
         """Returns bounds with means of the shares of two nodes, on either side.
 
-        They are at most the chords of the nodes' values, but for rounding.
-
         Args:
-            gaps: (g,) gaps.
-            low: (g,) indices of nodes below.
+            gaps: (g,) gaps, increasing.
+            low: (g,) indices of nodes below, increasing.
             high: (g,) indices of nodes above.
         """
-        ends = np.log(self.away + self.gaps)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares = (np.log(self.away + gaps) - ends[low]) / (ends[high] - ends[low])
-        shares = np.clip(np.nan_to_num(shares), 0.0, 1.0)
-        blocks = 1 + gaps.size * self.distances.size // batch_programs.BLOCK
-        bounds = [np.empty(0)]
-        for few in np.array_split(np.arange(gaps.size), blocks):
-            share = shares[few, np.newaxis, np.newaxis]
-            gains, costs = (
-                (1 - share) * each[low[few]] + share * each[high[few]]
-                for each in (self.gains, self.costs)
-            )
-            a, b, distances = self.laws.sides(self.start + gaps[few], self.inside)
-            bounds.append(
-                batch_programs.certified(
-                    a, b, distances, self.laws.curves, gains, costs
+        with np.errstate(divide="ignore"):
+            ends = np.log(self.gaps)
+        weights = (np.log(gaps) - ends[low]) / (ends[high] - ends[low])
+        bounds = np.empty(gaps.size)
+        size = max(1, batch_programs.BLOCK // self.laws.distances.size)
+        for few in np.array_split(np.arange(gaps.size), 1 + gaps.size // size):
+            for sides in self.laws.sides(1 + gaps[few]):
+                places = few[sides.places]
+                weight = weights[places, np.newaxis, np.newaxis]
+                gains, costs = (
+                    (1 - weight) * each[(low[places, None, None], *sides.block)]
+                    + weight * each[(high[places, None, None], *sides.block)]
+                    for each in (self.gains, self.costs)
                 )
-            )
-        return np.concatenate(bounds)
+                bounds[places] = batch_programs.certified(
+                    *sides.program,
+                    self.laws.curves,
+                    _normalized(gains, axis=2),
+                    _normalized(costs, axis=1),
+                )
+        return bounds
 
-    def bounds(self, tail_mass: float) -> tuple[FloatArray, FloatArray]:
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
         """Returns κ and bounds, at the nodes and between them."""
-        logs = np.maximum(self.logs, math.log(tail_mass))
-        step = _STEP * max(1.0, math.sqrt(self.distances.size) / 10)
+        logs = np.maximum(self.logs[1:], math.log(self.tail_mass))
+        step = _STEP * max(1.0, self.laws.first.size / 20)
         counts = np.maximum(np.ceil(-np.diff(logs) / step), 1).astype(np.int64)
-        ends = zip(self.gaps[:-1], self.gaps[1:], counts, strict=True)
-        more = [self._between(low, high, n + 1)[1:-1] for low, high, n in ends]
+        ends = zip(self.gaps[1:-1], self.gaps[2:], counts, strict=True)
+        more = [np.geomspace(low, high, n + 1)[1:-1] for low, high, n in ends]
         between = np.concatenate([np.empty(0), *more])
-        low = np.repeat(np.arange(counts.size), [each.size for each in more])
-        kappas = self.start + np.append(self.gaps, between)
+        low = np.repeat(1 + np.arange(counts.size), [each.size for each in more])
+        kappas = 1 + np.append(self.gaps, between)
         values = np.append(self.values, self._interpolated(between, low, low + 1))
         order = np.argsort(kappas, kind="stable")
         return kappas[order], values[order]
+
+
+def _normalized(shares: FloatArray, axis: int) -> FloatArray:
+    """Returns (k, m, n) shares that sum to one along an axis, equal ones for zeros."""
+    total = shares.sum(axis=axis, keepdims=True)
+    equal = 1 / shares.shape[axis]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: FloatArray = np.where(total > 0, shares / total, equal)
+    return found
