@@ -67,7 +67,7 @@ class ComposedRuns:
 
     def is_non_private(self) -> bool:
         """Returns whether some mechanism reveals everything."""
-        return any(part.is_certain() for part in self.counts)
+        return any(interface.is_certain(part) for part in self.counts)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
         removed: The number of records that leave.
         inserted: The number of records that join. At least one record leaves or joins.
     """
-    if inner == compositions.NO_OP or inner.is_certain():
+    if inner == compositions.NO_OP or interface.is_certain(inner):
         return inner
     if inner.claims().is_symmetric:
         # A record that leaves and one that joins have the same profile.

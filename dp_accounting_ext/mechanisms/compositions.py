@@ -82,7 +82,7 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
 def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
     """Returns the composition of mechanisms with counts."""
     parts = unpacked(counts)
-    if any(part.is_certain() for part in parts):
+    if any(interface.is_certain(part) for part in parts):
         return known_bounds.NonPrivate()
     if len(parts) == 1 and all(count == 1 for count in parts.values()):
         return next(iter(parts))

@@ -206,6 +206,8 @@ class RandomizedResponse(interface.OnePairMechanism):
     def rdp_on_a_batch(self, orders: Sequence[float], rate: float) -> FloatArray | None:
         """Returns the divergences of the answer to a yes-or-no question about a batch.
 
+        The batch has a fixed size, and one record of the dataset is replaced.
+
         The true answer is kept with probability 1 − β, where β = p/2. With a = β +
         rate · (1 − 2β), the result is the larger one of the divergences of Bern(a) from
         Bern(β) and of Bern(β) from Bern(a). This bound is tight.

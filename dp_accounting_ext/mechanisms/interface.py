@@ -165,20 +165,6 @@ class Mechanism(abc.ABC):
         """
         return None
 
-    def rdp_on_a_batch(self, orders: Sequence[float], rate: float) -> FloatArray | None:
-        """Returns Rényi divergences on a batch of fixed size, if a theorem gives them.
-
-        One record of the dataset is replaced.
-
-        Args:
-            orders: (n,) Rényi orders α ≥ 1, inf included.
-            rate: Batch size over dataset size, in (0, 1).
-
-        Returns:
-            (n,) upper bounds on the Rényi divergences, in nats; or None.
-        """
-        return None
-
     def sampled_from(self) -> "tuple[float, Mechanism] | None":
         """Returns (rate, base mechanism) of a Poisson-subsampled mechanism, else None.
 
@@ -200,10 +186,6 @@ class Mechanism(abc.ABC):
         mechanism.
         """
         return None
-
-    def is_certain(self) -> bool:
-        """Returns whether every run reveals everything."""
-        return self.revealed == (1.0, 0.0)
 
     def on_a_sample(self, rate: float) -> "Mechanism | None":
         """Returns the mechanism on a Poisson sample in closed form, or None if unknown.
@@ -240,6 +222,11 @@ class Mechanism(abc.ABC):
         in one dataset and some in the other, such that their contributions add up.
         """
         return None
+
+
+def is_certain(mechanism: Mechanism) -> bool:
+    """Returns whether every run of a mechanism reveals everything."""
+    return mechanism.revealed == (1.0, 0.0)
 
 
 class OnePairMechanism(Mechanism):

@@ -126,7 +126,7 @@ class NonPrivate(interface.OnePairMechanism):
         (probability, rest), (other, other_rest) = self.record, self.other
         if min(rest, other_rest) < floats.SMALLEST_MASS:
             everything = dominating_pair.trivial_pair(Bound.UPPER)
-            known = bound is Bound.UPPER or self.is_certain()
+            known = bound is Bound.UPPER or interface.is_certain(self)
             if known:
                 return dataclasses.replace(everything, bound=bound)
             return dominating_pair.trivial_pair(bound)

@@ -13,6 +13,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
@@ -176,9 +177,10 @@ class SubstitutedSample(interface.OnePairMechanism):
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         if self._sample in (compositions.NO_OP, self.inner) or self.inner.revealed:
             return renyi_curves.of(self._sample, orders)
-        known = self.inner.rdp_on_a_batch(orders, self.rate)
-        if known is not None:
-            return interface.Divergences(known)
+        if isinstance(self.inner, discrete_outputs.RandomizedResponse):
+            known = self.inner.rdp_on_a_batch(orders, self.rate)
+            if known is not None:
+                return interface.Divergences(known)
         return renyi_curves.of_sample(
             self, self.rate, self.inner, orders, subsampling.without_replacement_rdp
         )

@@ -238,4 +238,8 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
     )
     if inner == compositions.NO_OP:
         return inner
-    return _CERTAIN if inner.is_certain() else selections.BestOf(inner, mean, shape)
+    return (
+        _CERTAIN
+        if interface.is_certain(inner)
+        else selections.BestOf(inner, mean, shape)
+    )

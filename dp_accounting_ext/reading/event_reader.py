@@ -284,7 +284,7 @@ def check_counts(
     for part, count in counts.items():
         fields.positive_integer("count", count)
         is_gaussian = part.gaussian_noise is not None
-        if not (is_gaussian or part.is_certain() or count <= fields.MOST_RUNS):
+        if not (is_gaussian or interface.is_certain(part) or count <= fields.MOST_RUNS):
             raise ValueError(
                 f"count must be at most {fields.MOST_RUNS} for what is no "
                 f"Gaussian mechanism. Found {count}."

@@ -146,7 +146,7 @@ def _grouped(event: Any, size: int, reader: event_reader.Reader) -> interface.Me
     event_reader.refuse_group(
         event, "A `GroupSubsampledEvent` cannot hold another: multiply their sizes."
     )
-    if one == compositions.NO_OP or one.is_certain():
+    if one == compositions.NO_OP or interface.is_certain(one):
         return one
     # An event of a newer dp_accounting, known by its name.
     if type(event).__name__ == "DiscreteGaussianDpEvent":
