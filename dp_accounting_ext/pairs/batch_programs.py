@@ -35,8 +35,10 @@ _GAP, _STEPS, _SHRINK = 1e-7, 150, 0.1
 _ROUNDED = 4e-15
 # The most halvings of a step.
 _HALVINGS = 16
-# Newton's method has converged if the decrement is below this share of the barrier.
-_CLOSE, _CONVERGED = 0.2, 1e-4
+# Newton's method has converged if the decrement is below a share of the barrier: as far
+# as is needed before the barrier shrinks, and at the end. Above the third one the
+# barrier begins with too small a size.
+_CLOSE, _CONVERGED, _FAR = 0.2, 1e-4, 1e4
 # The numbers of a block of programs that are solved at once.
 BLOCK = 1 << 19
 # A difference below this share of what it is the difference of is zero.
@@ -240,8 +242,10 @@ def _path(
             barrier, point = barrier.of(~ended), point.of(~ended)
             is_small = is_small[~ended]
         nearer = (decrement <= _CLOSE * mu) & ~is_small
-        if nearer.any():
-            mu = np.where(nearer, _SHRINK * mu, mu)
+        # The value may be many times that of the placement at the start.
+        further = (decrement >= _FAR * mu) & (step < _STEPS // 4)
+        if (nearer | further).any():
+            mu = np.where(nearer, _SHRINK * mu, np.where(further, mu / _SHRINK, mu))
             point = barrier.at(point.levels, mu)
     gains /= gains.sum(axis=2, keepdims=True)
     costs /= costs.sum(axis=1, keepdims=True)

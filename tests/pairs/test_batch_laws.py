@@ -248,3 +248,27 @@ def test_noise(distance, threshold):
     ):
         found = curves.profile(np.array([distance]), np.array([threshold]))[0]
         assert truth <= found <= truth * (1 + 1e-9) + mpmath.mpf("1e-250")
+
+
+@pytest.mark.parametrize("kappa", [20.0, 206.0])
+def test_a_value_far_above_that_of_the_start(kappa):
+    """Forty classes a side in the plane: the best placement is none of those tried.
+
+    What u_i ≤ f_d(u_j) allows at the u_j that were found is a bound from below.
+    """
+    generator = np.random.default_rng(8)
+    points = generator.normal(size=(80, 2))
+    p, q = generator.dirichlet(np.ones(80), 2)
+    one, other = np.sort(generator.permutation(80).reshape(40, 2).T)
+    distances = np.linalg.norm(points[other, np.newaxis] - points[one], axis=2)
+    noise = NOISE["gaussian"][0]
+    a = p[np.newaxis, other] / p[other].sum()
+    b = kappa * q[np.newaxis, one] / q[one].sum()
+    found = batch_programs.solved(a, b, distances, noise)
+    shares = found.gains, found.costs
+    (most,) = batch_programs.certified(a, b, distances, noise, *shares)
+    above = stats.norm.cdf(stats.norm.ppf(found.below[0]) + distances).min(axis=1)
+    least = math.fsum(a[0] * above) - math.fsum(b[0] * found.below[0])
+    (start,) = batch_programs.start(a, b, distances, noise)[1]
+    assert start < least / 10
+    assert least <= most <= least * (1 + 1e-5)
