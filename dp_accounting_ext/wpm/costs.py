@@ -78,13 +78,6 @@ class TransportCost(abc.ABC):
         order = self.metric_order or 1.0
         return [(2 * self.largest() ** (1 / order), 1), (0.0, self.shape[1])]
 
-    def near_order(self) -> IndexArray:
-        """Returns the outputs in an order in which outputs that are near are adjacent.
-
-        Any order is valid. A better one improves the coarse aggregation of the outputs.
-        """
-        return np.arange(self.shape[1])
-
     def places_on_line(self) -> tuple[FloatArray, FloatArray] | None:
         """Returns (k,) inputs and (k_v,) outputs if costs are distances on a line."""
         return None
@@ -188,7 +181,9 @@ class PointCost(TransportCost):
         return np.asarray(self._distances(here, self._points)[0])
 
     def output_cells(self) -> list[tuple[float, int]]:
-        placed, size, found = self._outputs[self.near_order()], self.shape[1], []
+        # In this order, outputs that are near are adjacent.
+        order = spatial.cKDTree(self._outputs).indices
+        placed, size, found = self._outputs[order], self.shape[1], []
         widest = math.inf
         for number in [1 << level for level in range(size.bit_length())] + [size]:
             starts = np.arange(number) * size // number
@@ -199,9 +194,6 @@ class PointCost(TransportCost):
             widest = min(widest, float(across.max()))
             found.append((widest, number))
         return found
-
-    def near_order(self) -> IndexArray:
-        return np.asarray(spatial.cKDTree(self._outputs).indices, dtype=np.intp)
 
     def places_on_line(self) -> tuple[FloatArray, FloatArray] | None:
         if self._points.shape[1] > 1 or self.metric_order != 1:
@@ -407,11 +399,6 @@ class GraphCost(TransportCost):
 
     def between_inputs(self, place: int) -> FloatArray:
         return np.asarray(self._paths(np.array([place]))[0])
-
-    def near_order(self) -> IndexArray:
-        table = (self._graph + self._graph.T).tocsr()
-        found = csgraph.breadth_first_order(table, 0, return_predecessors=False)
-        return np.asarray(found, dtype=np.intp)
 
     def _paths(self, starts: IndexArray) -> FloatArray:
         return np.asarray(csgraph.dijkstra(self._graph, directed=False, indices=starts))

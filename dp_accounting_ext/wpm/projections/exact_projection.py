@@ -30,15 +30,11 @@ from dp_accounting_ext.wpm.projections import line_sweep
 from dp_accounting_ext.wpm.projections import linear_programs
 
 # All of these are tuning, as the prices of a solution prove its lower bound. They are
-# the least number of outputs that form groups of one; the number of groups in the first
-# program, for each input; the gap to which a program is solved, as a share of the gap
-# that remains; the number of outputs in a block, which fits a processor's cache; the
-# largest number of times that a width is doubled to group outputs; the number of first
-# arcs of each input and output, the number that a round may add for each, and the
-# number of rounds.
+# the least number of outputs that form groups of one, which doubles in each round; the
+# number of groups in the first program, for each input; the largest number of times
+# that a width is doubled to group outputs; the number of first arcs of each output, the
+# number that a round may add for each input and output, and the number of rounds.
 _ALONE, _FIRST_GROUPS = 500, 4
-_SHARE_OF_GAP = 0.05
-_BLOCK = 1 << 11
 _DOUBLINGS = 64
 _EACH, _ADDED, _MOST_ROUNDS = 6, 3, 60
 _ROUNDING = 1e-14
@@ -59,9 +55,7 @@ class ExactSolver:
     ) -> None:
         self._cost, self._gap, self._polytope = cost, relative_gap, polytope.capped()
         self._places = cost.places_on_line()
-        # Outputs that may hold mass, in an order in which near ones are adjacent.
-        outputs = np.arange(0) if self._places is not None else cost.near_order()
-        self._outputs = outputs[polytope.upper[outputs] > 0]
+        self._outputs = np.flatnonzero(polytope.upper > 0)
 
     def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
         """Returns the exact projection of one user: (s,) inputs, and their masses.
@@ -92,9 +86,9 @@ def by_groups(
 ) -> ldp_polytope.Solution:
     """Returns the projection of a user with (s,) masses, by programs of groups.
 
-    The (s, n) costs are quicker to group if outputs that are near are adjacent. Upper
-    bounds of the polytope are positive, and the smaller of one and a common multiple of
-    the lower bounds. If no group can be divided further, the gap may be larger.
+    Costs are (s, n). Upper bounds of the polytope are positive, and the smaller of one
+    and a common multiple of the lower bounds. If no group can be divided further, the
+    gap may be larger.
     """
     size, alone = cost.shape[1], _ALONE
     rounding = _ROUNDING * (float(cost.max()) or 1.0)
@@ -103,29 +97,24 @@ def by_groups(
     unlike = np.unique(capped, return_inverse=True)[1] * (2 * size)
     first = min(max(_FIRST_GROUPS * masses.size, alone), size)
     numbers = np.arange(size) * first // size
-    best, bound, left, guess = np.inf, -np.inf, 1.0, np.zeros(masses.size)
-    rounds = 0
+    best, bound, guess, rounds = np.inf, -np.inf, np.zeros(masses.size), 0
     while True:
         rounds += 1
         groups = np.unique(unlike + numbers, return_inverse=True)[1]
         means, inner = _means(cost, polytope, groups)
-        is_whole = inner.upper.size == size
-        gap = relative_gap if is_whole else max(relative_gap / 2, _SHARE_OF_GAP * left)
-        found = by_columns(masses, means, inner, gap, guess)
+        found = by_columns(masses, means, inner, relative_gap / 2, guess)
         if found.value < best:
             shares = polytope.upper / inner.upper[groups]
             best, law = found.value, found.distribution[groups] * shares
         guess = (means - found.prices).min(axis=1)
-        owner, second, least, margin = _least_two(cost, guess)
+        owner, second, least, margin = _least_two(cost - guess[:, np.newaxis])
         cheapest = ldp_polytope.cheapest(least, polytope)
         proven = float(masses @ guess + least @ cheapest)
         if proven > bound:
             bound, prices = proven, least
+        is_whole = inner.upper.size == size
         if is_whole or best - bound <= relative_gap * best + rounding:
             break
-        before, left = left, (best - bound) / best
-        if left > before / 4:
-            alone *= 2
         above = least - ldp_polytope.level(least, cheapest, polytope)
         # The smallest change of prices for which an output changes its input or bound.
         nearness = np.minimum(margin, np.abs(above))
@@ -135,6 +124,7 @@ def by_groups(
         numbers = (2 * numbers + (above > 0)) * _DOUBLINGS + _steps(above, width)
         numbers = np.unique(numbers, return_inverse=True)[1]
         numbers[nearest] = size + np.arange(nearest.size)
+        alone *= 2
     law = ldp_polytope.nearest(law, polytope)
     return ldp_polytope.Solution(law, prices, best, rounds)
 
@@ -155,25 +145,19 @@ def _means(
 
 
 def _least_two(
-    cost: FloatArray, potentials: FloatArray
+    reduced: FloatArray,
 ) -> tuple[IndexArray, IndexArray, FloatArray, FloatArray]:
-    """Returns, for each output, the inputs with the least and second least C_ij − f_i.
+    """Returns the inputs of the least and second least C_ij − f_i of each output j.
 
-    It also returns the least number, and half of the difference of the two.
+    It also returns the least number, and half of the difference of the two. The array
+    of these numbers is overwritten.
     """
-    size = cost.shape[1]
-    owner, second = np.zeros((2, size), dtype=np.intp)
-    least, margin = np.empty((2, size))
-    for begin in range(0, size, _BLOCK):
-        part = slice(begin, begin + _BLOCK)
-        reduced = cost[:, part] - potentials[:, np.newaxis]
-        every = np.arange(reduced.shape[1])
-        owner[part] = reduced.argmin(axis=0)
-        least[part] = reduced[owner[part], every]
-        reduced[owner[part], every] = np.inf
-        second[part] = reduced.argmin(axis=0)
-        margin[part] = (reduced[second[part], every] - least[part]) / 2
-    return owner, second, least, margin
+    every = np.arange(reduced.shape[1])
+    owner = reduced.argmin(axis=0)
+    least = reduced[owner, every]
+    reduced[owner, every] = np.inf
+    second = reduced.argmin(axis=0)
+    return owner, second, least, (reduced[second, every] - least) / 2
 
 
 def _steps(distances: FloatArray, width: float) -> IndexArray:
@@ -191,35 +175,33 @@ def by_columns(
 ) -> ldp_polytope.Solution:
     """Returns the projection of a user with (s,) masses and (s, n) costs.
 
-    The first arcs are chosen by a guess of the (s,) prices of the inputs. If the limit
-    of rounds is reached, the gap may be larger.
+    The first arcs are chosen by a guess of the (s,) prices of the inputs. If no arc is
+    left to add, or the limit of rounds is reached, the gap may be larger.
 
     Source:
         https://arxiv.org/abs/2605.10015, Appendix I; the demand edges are variables
         with bounds.
     """
     arcs = _first_arcs(masses, cost - np.reshape(guess, (-1, 1)), polytope)
-    rounding = _ROUNDING * float(cost.max())
-    best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
-    rounds, alone = 0, False
+    rounding, bound = _ROUNDING * float(cost.max()), -np.inf
+    most, rounds = _ADDED * sum(cost.shape), 0
     while rounds < _MOST_ROUNDS:
         rounds += 1
-        plan = linear_programs.cheapest_plan(arcs, masses, cost, polytope)
-        bound = ldp_polytope.lower_bound(masses, plan.prices, cost, polytope)
-        if bound > best_bound:
-            best_bound, best_prices = bound, plan.prices
-        if plan.value - best_bound <= relative_gap * plan.value + rounding:
+        plan, potentials = linear_programs.cheapest_plan(arcs, masses, cost, polytope)
+        reduced = cost - plan.prices
+        held = ldp_polytope.cheapest(plan.prices, polytope)
+        proven = float(masses @ reduced.min(axis=1) + plan.prices @ held)
+        if proven > bound:
+            bound, prices = proven, plan.prices
+        if plan.value - bound <= relative_gap * plan.value + rounding:
             break
-        reduced = cost - plan.potentials[:, np.newaxis] - plan.prices
-        grown = np.union1d(arcs, _wanted(reduced.ravel(), _ADDED * sum(cost.shape)))
-        if grown.size > arcs.size:
-            arcs = grown
-        elif alone:
+        reduced -= potentials[:, np.newaxis]
+        grown = np.union1d(arcs, _wanted(reduced.ravel(), most))
+        if grown.size == arcs.size:
             break
-        else:  # Solve the arcs in use alone, to more digits.
-            arcs, alone = arcs[plan.amounts > 0], True
-    law = ldp_polytope.nearest(plan.held, polytope)
-    return ldp_polytope.Solution(law, best_prices, plan.value, rounds)
+        arcs = grown
+    law = ldp_polytope.nearest(plan.distribution, polytope)
+    return ldp_polytope.Solution(law, prices, plan.value, rounds)
 
 
 def _wanted(reduced: FloatArray, most: int) -> IndexArray:
@@ -233,22 +215,13 @@ def _wanted(reduced: FloatArray, most: int) -> IndexArray:
 def _first_arcs(
     masses: FloatArray, reduced: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> IndexArray:
-    """Returns arcs i·n + j between near places, and those of a feasible plan."""
-    every = np.arange(reduced.size).reshape(reduced.shape)
-    middle = ldp_polytope.nearest(
-        np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
-    )
-    near = [
-        np.take_along_axis(every, _least(reduced, axis), axis).ravel()
-        for axis in (0, 1)
-    ]
-    return np.unique(np.concatenate([*near, _corner_arcs(masses, middle)]))
-
-
-def _least(table: FloatArray, axis: int) -> IndexArray:
-    """Returns the indices of the few least numbers along an axis."""
-    last = min(_EACH, np.size(table, axis)) - 1
-    return np.take(np.argpartition(table, last, axis), np.arange(last + 1), axis)
+    """Returns arcs i·n + j from near inputs, and those of a feasible plan."""
+    inputs, outputs = reduced.shape
+    last = min(_EACH, inputs) - 1
+    near = np.argpartition(reduced, last, axis=0)[: last + 1]
+    arcs = (near * outputs + np.arange(outputs)).ravel()
+    middle = ldp_polytope.nearest(np.full(outputs, 1 / outputs), polytope)
+    return np.union1d(arcs, _corner_arcs(masses, middle))
 
 
 def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:

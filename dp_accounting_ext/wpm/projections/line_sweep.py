@@ -1,9 +1,9 @@
 """The exact projection for distances on a line, without a linear program.
 
 Along the line, the cost is the integral of |F_μ − F_q|. As a function of F_q it is
-convex and piecewise linear place by place; its breakpoints are kept in two heaps on
-either side of its minimum (the slope trick), shifted where an output adds its least
-and most mass. This takes O((k + k_v) log(k + k_v)).
+convex and piecewise linear place by place; its breakpoints are kept in order on either
+side of its minimum (the slope trick), shifted where an output adds its least and most
+mass. This takes O((k + k_v) log(k + k_v)).
 """
 
 import heapq
@@ -52,43 +52,44 @@ def _minima(
 ) -> list[float]:
     """Returns, before each place, where the cost of all earlier places is least.
 
-    Two heaps hold the breakpoints left and right of the minimum, with their changes of
-    slope. An output shifts the left breakpoints by its least mass and the right ones by
-    its most. A step along the line adds its length times the distance from the mass
-    given so far.
+    On either side of the minimum, a stack and a heap hold the breakpoints with their
+    changes of slope. Those that come to be next to the minimum are on the stack, which
+    most of them are, and a heap would be slow. An output shifts the left breakpoints by
+    its least mass and the right ones by its most. A step along the line adds its length
+    times the distance from the mass given so far.
     """
-    # A heap has its least element first. So the left heap holds shift − place, and the
-    # right one place − shift.
+    # The least element is the first one of a heap and the last one of a stack. So the
+    # left side holds shift − place, and the right one place − shift.
+    left_heap, right_heap = [(math.inf, 0.0)], [(math.inf, 0.0)]
     left, right = [(0.0, math.inf)], [(0.0, math.inf)]
     push, pop = heapq.heappush, heapq.heappop
     left_shift = right_shift = 0.0
     minima = []
     rows = given.tolist(), least.tolist(), most.tolist(), steps.tolist()
     for mass, low, high, step in zip(*rows, strict=True):
-        minima.append(left_shift - left[0][0])
+        end = min(left[-1], left_heap[0])[0]
+        minima.append(left_shift - end)
         left_shift += low
         right_shift += high
         if step <= 0:
             continue
-        if mass < left_shift - left[0][0]:
-            source, target, place = left, right, left_shift - mass
-        elif mass > right_shift + right[0][0]:
-            source, target, place = right, left, mass - right_shift
+        if mass < left_shift - end:
+            heap, stack, other, place = left_heap, left, right, left_shift - mass
+        elif mass > right_shift + min(right[-1], right_heap[0])[0]:
+            heap, stack, other, place = right_heap, right, left, mass - right_shift
         else:
-            push(left, (left_shift - mass, step))
-            push(right, (mass - right_shift, step))
+            left.append((left_shift - mass, step))
+            right.append((mass - right_shift, step))
             continue
         # The minimum moves by as much weight as the step adds beyond it.
-        push(source, (place, 2 * step))
+        push(heap, (place, 2 * step))
         shift, moving = left_shift - right_shift, step
         while moving > 0:
-            place, weight = source[0]
+            place, weight = stack.pop() if stack[-1] < heap[0] else pop(heap)
             if weight > moving:
-                source[0] = place, weight - moving  # It is still the least element.
+                stack.append((place, weight - moving))
                 weight = moving
-            else:
-                pop(source)
-            push(target, (shift - place, weight))
+            other.append((shift - place, weight))
             moving -= weight
     return minima
 

@@ -1,6 +1,5 @@
 """Linear programs by SciPy's HiGHS, and those of transport, which POT solves, too."""
 
-import dataclasses
 import importlib
 from typing import Any
 import warnings
@@ -14,13 +13,8 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # The method, presolve and tolerance of each attempt. The first is the fastest one on
-# programs whose arcs were chosen well. If it fails, the default tolerances and another
-# method are tried.
-_ATTEMPTS = (
-    ("highs-ds", False, 1e-10),
-    ("highs-ds", True, 1e-7),
-    ("highs-ipm", True, 1e-9),
-)
+# programs whose arcs were chosen well. If it fails, the other is tried.
+_ATTEMPTS = (("highs-ds", False, 1e-10), ("highs-ipm", True, 1e-9))
 
 
 class SolverError(RuntimeError):
@@ -70,34 +64,17 @@ _COST_SCALE = 1e2
 _MOST_PIVOTS = 10**7
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Plan:
-    """An optimal plan on some arcs, with the dual prices of the program.
-
-    Attributes:
-        amounts: (arcs,) masses moved, up to the solver's tolerance.
-        potentials: (s,) duals f of the inputs.
-        prices: (n,) duals g of the outputs.
-        value: The cost of a plan that moves the masses of the inputs exactly.
-        held: (n,) the masses of the outputs under that plan.
-    """
-
-    amounts: FloatArray
-    potentials: FloatArray
-    prices: FloatArray
-    value: float
-    held: FloatArray
-
-
 def cheapest_plan(
     arcs: IndexArray,
     masses: FloatArray,
     cost: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
-) -> Plan:
-    """Returns the cheapest plan that empties (s,) inputs into n outputs, and prices.
+) -> tuple[ldp_polytope.Solution, FloatArray]:
+    """Returns the cheapest plan from (s,) inputs to n outputs, and the inputs' duals.
 
-    Mass may move on the given arcs, i·n + j from the input i to the output j.
+    Mass may move on the given arcs, i·n + j from the input i to the output j. The plan
+    moves the masses exactly, so that what outputs hold may be outside of the polytope,
+    up to the tolerance of the solver.
 
     Raises:
         SolverError: If the solvers fail.
@@ -118,7 +95,7 @@ def cheapest_plan(
     nearest = cost[empty].argmin(axis=1)
     np.add.at(held, nearest, masses[empty])
     value = float(moved @ program[2] + masses[empty] @ cost[empty, nearest])
-    return Plan(amounts, potentials, prices, value, held)
+    return ldp_polytope.Solution(held, prices, value, 1), potentials
 
 
 def _by_simplex(
