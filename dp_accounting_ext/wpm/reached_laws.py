@@ -112,15 +112,12 @@ def dominating(
 
 def attained(
     epsilon: float, total_mass: float, largest_masses: Sequence[float] = ()
-) -> tuple[Outcomes, ...]:
-    """Returns pairs of laws between the bounds, as lower bounds on the divergence.
+) -> Outcomes:
+    """Returns a pair of laws between the bounds, as a lower bound on the divergence.
 
     One law fills the outputs from the first to the last, the other from the last to the
-    first. An order that begins with a set next to A attains the divergences of that
-    set; which of the two sets is better depends on the order of the divergence.
-
-    The pairs are those of the best order for the set below A and of that for the set
-    above, if these differ.
+    first. The order begins with a set whose measure is next below A, and so attains the
+    divergences of that set.
 
     Guarantees:
         Before they are rounded to floats, they are probabilities under two laws
@@ -129,21 +126,20 @@ def attained(
     factors = _Factors.of(epsilon)
     if not largest_masses:
         best, _ = factors.best_sum(*_about(total_mass))
-        return (_symmetric(factors.most[0] * best, factors.least[1] * best),)
+        return _symmetric(factors.most[0] * best, factors.least[1] * best)
     masses = [Fraction(mass) for mass in largest_masses]
     left = Fraction(total_mass) - sum(masses)
-    small = _of_small_outputs(factors, total_mass, left, min(masses))
+    laws = [_of_small_outputs(factors, total_mass, left, min(masses))]
     known = masses + ([left] if left > 0 else [])
     total = sum(known, Fraction(0))
     middle = float(factors.best_sum(total, total)[0])
-    sizes, found = np.array([float(mass) for mass in known]), []
-    for first in _sets_next_to(middle, sizes, np.arange(sizes.size)):
-        others, laws = np.setdiff1d(np.arange(sizes.size), first), [small]
-        for last in _sets_next_to(middle, sizes, others):
-            order = [*first, *np.setdiff1d(others, last), *last]
-            laws.append(_laws_of(factors, [known[place] for place in order]))
-        found.append(max(laws, key=_distance))
-    return tuple(dict.fromkeys(found))
+    sizes = np.array([float(mass) for mass in known])
+    first, _ = _sets_next_to(middle, sizes, np.arange(sizes.size))
+    others = np.setdiff1d(np.arange(sizes.size), first)
+    for last in _sets_next_to(middle, sizes, others):
+        order = [*first, *np.setdiff1d(others, last), *last]
+        laws.append(_laws_of(factors, [known[place] for place in order]))
+    return max(laws, key=_distance)
 
 
 def _about(total_mass: float) -> tuple[Fraction, Fraction]:
