@@ -45,10 +45,6 @@ class TransportCost(abc.ABC):
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         """Returns the (n, k_v) costs of n inputs, by their indices."""
 
-    def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
-        """Returns the (n, m) costs of n inputs to m outputs."""
-        return self.rows(inputs)[:, outputs]
-
     def matrix(self) -> FloatArray:
         """Returns the matrix of all (k, k_v) costs, for small problems."""
         return self.rows(np.arange(self.shape[0]))
@@ -163,10 +159,8 @@ class PointCost(TransportCost):
         self._largest = checks.largest_cost("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
-        return self.rows_to(np.asarray(inputs, dtype=np.intp), slice(None))
-
-    def rows_to(self, inputs: IndexArray, outputs: IndexArray | slice) -> FloatArray:
-        found = self._distances(self._points[inputs], self._outputs[outputs])
+        chosen = self._points[np.asarray(inputs, dtype=np.intp)]
+        found = self._distances(chosen, self._outputs)
         if self._order != 1:
             found **= self._order
         return found

@@ -123,7 +123,7 @@ class EntropicSolver:
 
     def _kernel(self, inputs: IndexArray) -> FloatArray:
         """Returns e^{−C/λ}, over the largest entry of each row."""
-        rows = self._cost.rows_to(inputs, self._outputs)
+        rows = self._cost.rows(inputs)[:, self._outputs]
         least = rows.min(axis=1, keepdims=True)
         return np.asarray(np.exp((least - rows) / self.regularization))
 

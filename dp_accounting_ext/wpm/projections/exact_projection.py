@@ -66,15 +66,13 @@ class ExactSolver:
         if self._places is not None:
             here, there = self._places
             return line_sweep.solve(here[inputs], masses, there, self._polytope)
-        size, inner = self._polytope.upper.size, self._polytope.of(self._outputs)
-        rows = self._cost.rows_to(inputs, self._outputs)
+        inner = self._polytope.of(self._outputs)
+        whole = self._cost.rows(inputs)
+        rows = whole[:, self._outputs]
         found = by_groups(masses, rows, inner, self._gap)
-        distribution, prices = np.zeros((2, size))
+        distribution = np.zeros(whole.shape[1])
         distribution[self._outputs] = found.distribution
-        prices[self._outputs] = found.prices
-        if self._outputs.size < size:
-            whole = self._cost.rows(inputs)
-            prices = ldp_polytope.largest_prices(whole, rows, found.prices)
+        prices = ldp_polytope.largest_prices(whole, rows, found.prices)
         return dataclasses.replace(found, distribution=distribution, prices=prices)
 
 
