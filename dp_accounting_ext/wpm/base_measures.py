@@ -183,7 +183,7 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         worst = worst_cases.point_costs(most, paid, privacy, every)
         above = min(max(np.count_nonzero(worst > lower), 1), added)
         rows = np.argsort(-worst, kind="stable")[:above]
-        found = worst_cases.tangents(most, paid, privacy, rows)
+        found = worst_cases.tangents(paid.rows(rows), most, privacy)
         return float(worst.max()), *found, np.zeros(rows.size, dtype=np.intp)
 
     return _cutting_planes(
@@ -227,27 +227,21 @@ def learn_base_measure(
     )
     if not len(users):
         raise ValueError("public_distributions must have a row. Found none.")
-    least = math.exp(-privacy)
 
     def tangents(most: FloatArray, lower: float) -> Tangents:
-        # The least g·q over the polytope is the maximum over τ of
-        # τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
-        allowed = ldp_polytope.LdpPolytope(least * most, most)
+        allowed = ldp_polytope.LdpPolytope(math.exp(-privacy) * most, most)
         solver = exact_projection.ExactSolver(paid, allowed, _USER_GAP)
-        values, intercepts, slopes = [], [], []
+        values, nearest, prices = [], [], []
         for place in range(len(users)):
             inputs, masses = users.row(place)
-            found = solver.solve(inputs, masses)
-            prices = found.prices
-            held = ldp_polytope.cheapest(prices, allowed)
-            threshold = ldp_polytope.level(prices, held, allowed)
-            excess = prices - threshold
-            nearest = float(masses @ (paid.rows(inputs) - prices).min(axis=1))
-            values.append(found.value)
-            intercepts.append(nearest + threshold)
-            slopes.append(np.where(excess > 0, least * excess, excess))
-        value, everyone = float(np.mean(values)), np.arange(len(users))
-        return value, np.array(intercepts), np.array(slopes), everyone
+            solved = solver.solve(inputs, masses)
+            values.append(solved.value)
+            prices.append(solved.prices)
+            reduced = paid.rows(inputs) - solved.prices
+            nearest.append(masses @ reduced.min(axis=1))
+        thresholds, slopes = worst_cases.tangents(np.array(prices), most, privacy)
+        intercepts, every = np.array(nearest) + thresholds, np.arange(len(users))
+        return float(np.mean(values)), intercepts, slopes, every
 
     weights = np.full(len(users), 1 / len(users))
     return _cutting_planes(

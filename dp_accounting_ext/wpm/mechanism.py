@@ -149,7 +149,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def _mixed(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         """Returns the mixture of the nearest laws of single inputs."""
         rows = self._cost.rows(inputs)
-        return masses @ [ldp_polytope.cheapest(row, self._polytope) for row in rows]
+        return masses @ ldp_polytope.cheapest(rows, self._polytope)
 
     def _draws(
         self, users: private_rows.PrivateRows, source: np.random.Generator | None

@@ -67,18 +67,18 @@ def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
 
 
 def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns the q of the polytope with the least g·q, for (k_v,) prices g.
+    """Returns the q of the polytope with the least g·q, for (…, k_v) prices g.
 
     A fractional knapsack: outputs are filled in the order of their prices.
     """
-    order = np.argsort(prices, kind="stable")
+    order = np.argsort(prices, axis=-1, kind="stable")
     room = max(1 - float(polytope.lower.sum()), 0.0)
     # With bounds far above one, all digits of the difference would cancel.
     widths = np.minimum(polytope.upper - polytope.lower, room)[order]
-    left = room - (np.cumsum(widths) - widths)
-    found = polytope.lower.copy()
-    found[order] += np.minimum(np.maximum(left, 0.0), widths)
-    return np.minimum(found, polytope.upper)
+    left = room - (np.cumsum(widths, axis=-1) - widths)
+    added = np.empty(order.shape)
+    np.put_along_axis(added, order, np.clip(left, 0.0, widths), axis=-1)
+    return np.minimum(polytope.lower + added, polytope.upper)
 
 
 def lower_bound(
@@ -112,10 +112,12 @@ def largest_prices(
     return np.asarray((cost - nearest).min(axis=0))
 
 
-def level(prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope) -> float:
+def level(
+    prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope
+) -> FloatArray:
     """Returns the price up to which `cheapest` holds more than the least masses."""
-    filled = cheapest > polytope.lower
-    return float(prices[filled].max() if filled.any() else prices.min())
+    filled = np.where(cheapest > polytope.lower, prices, -np.inf)
+    return np.asarray(np.maximum(filled.max(axis=-1), prices.min(axis=-1)))
 
 
 def nearest(distributions: FloatArray, polytope: LdpPolytope) -> FloatArray:
