@@ -94,7 +94,8 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
             f"{owners.size} outputs. Found {epsilon}."
         )
     # All are at the same share of the way between their bounds, up to rounding.
-    share = Fraction(total - lower @ counts, max((upper - lower) @ counts, 1))
+    rest, room = int(total - lower @ counts), int((upper - lower) @ counts)
+    share = Fraction(rest, max(room, 1))
     public = lower + (upper - lower) * share.numerator // share.denominator
     kind = np.int64 if bits <= FEWEST_BITS else object
     lower, upper, public = (
