@@ -248,9 +248,9 @@ def _data_frame(content: bytes, pd: Any) -> Any:
         return pd.DataFrame(value["data"], value.get("index"), value.get("columns"))
     if isinstance(value, dict):
         # The records of GeoJSON and of Takeout have a key, which may be any.
-        lists = [part for part in value.values() if isinstance(part, list)]
-        records = [part for part in lists if part and isinstance(part[0], dict)]
-        is_nested = lists or any(isinstance(part, dict) for part in value.values())
+        lists = [member for member in value.values() if isinstance(member, list)]
+        records = [member for member in lists if member and isinstance(member[0], dict)]
+        is_nested = lists or any(isinstance(member, dict) for member in value.values())
         value = records[0] if records else value if is_nested else [value]
     if all(isinstance(record, dict) for record in value) and isinstance(value, list):
         return pd.json_normalize(list(map(_without_geometry, value)))
@@ -321,7 +321,7 @@ def _cells(option: str, text: str, path: object, pd: Any) -> tuple[str, Any]:
 def _separator(lines: Sequence[str]) -> str:
     """Returns what gives the first lines equally many cells, or the most cells."""
     lines = [line for line in lines[:_FIRST_LINES] if line.strip()] or [""]
-    most = (0, ",")
+    best = (0, ",")
     for separator in "\t;,| ":
         cut = map(str.strip, lines) if separator == " " else lines
         rows = list(csv.reader(cut, delimiter=separator, skipinitialspace=True))
@@ -330,8 +330,8 @@ def _separator(lines: Sequence[str]) -> str:
         if len(rows[0]) > 1 and is_likely:
             if len({len(row) for row in rows}) == 1:
                 return separator
-            most = max(most, (sum(map(len, rows)), separator))
-    return most[1]
+            best = max(best, (sum(map(len, rows)), separator))
+    return best[1]
 
 
 def _has_header(option: str, frame: Any, path: object, names: Collection[str]) -> bool:

@@ -109,9 +109,9 @@ def counted_ways(
 ) -> Iterator[tuple[str, training_run.TrainingRun]]:
     """Yields a run with each way of drawing batches, its name, and shows progress."""
     runs = training_run.schemes_of(run)
-    for each in counted(runs, len(runs), "ways of drawing batches"):
-        changed = comparison.ADJACENCIES[each.neighboring_relation]
-        yield f"{each.sampling} ({changed})", each
+    for way in counted(runs, len(runs), "ways of drawing batches"):
+        changed = comparison.ADJACENCIES[way.neighboring_relation]
+        yield f"{way.sampling} ({changed})", way
 
 
 def _duration(seconds: float) -> str:
@@ -132,9 +132,9 @@ def _show(words: str) -> None:
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
     """Returns a title, a table with heads of `comparison.COLUMNS`, and its notes."""
-    found = comparison.table(title, heads, rows)
-    lines = displays.aligned([found.heads, *found.rows])
-    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *found.notes))
+    shown = comparison.table(title, heads, rows)
+    lines = displays.aligned([shown.heads, *shown.rows])
+    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *shown.notes))
     return "\n".join([above, "", *lines, *[""] * bool(below), *below])
 
 
@@ -148,7 +148,7 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return str(value)
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: _finite(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_finite(member) for member in value]
     return value

@@ -139,11 +139,11 @@ class Answers:
             then(self._known[key])
             return
         # `forget` replaces the queue, so that late answers in this one are never read.
-        found = self._found
+        answers = self._found
 
         def keep(future: "futures.Future[Any]") -> None:
             if not future.cancelled():
-                found.put((key, then, future))
+                answers.put((key, then, future))
                 self._answered()
 
         self._waiting += 1

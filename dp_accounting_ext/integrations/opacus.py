@@ -179,8 +179,8 @@ def balls_and_bins(
         sample_empty_shapes=[(0, *getattr(x, "shape", ())) for x in example],
         dtypes=[getattr(x, "dtype", type(x)) for x in example],
     )
-    kept = {name: getattr(data_loader, name) for name in _KEPT}
-    return data.DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **kept)
+    same = {name: getattr(data_loader, name) for name in _KEPT}
+    return data.DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **same)
 
 
 def check(engine: Any, data_loader: Any) -> str:
@@ -249,7 +249,7 @@ def statement(engine: Any, delta: float) -> str:
         f"to be at most {epsilon} if one record is {changed}.",
         _ASSUMPTIONS,
     )
-    return "\n\n".join(textwrap.fill(each, _WIDTH) for each in paragraphs)
+    return "\n\n".join(textwrap.fill(paragraph, _WIDTH) for paragraph in paragraphs)
 
 
 def _certified(engine: Any) -> CertifiedAccountant | None:

@@ -133,9 +133,9 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         def hook(optimizer: Any) -> None:
             check = functools.partial(self._checked, optimizer, sample_rate)
             processes = self.watched.processes
-            found = opacus_processes.together(optimizer, processes, check)
+            facts = opacus_processes.together(optimizer, processes, check)
             self.step(
-                noise_multiplier=found["noise multiplier"], sample_rate=found["rate"]
+                noise_multiplier=facts["noise multiplier"], sample_rate=facts["rate"]
             )
             optimizer.original_optimizer._is_counted = True
             self.watched.optimizer = weakref.ref(optimizer)
@@ -231,9 +231,9 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and marks of the draws."""
-        found = super().state_dict(destination)
-        found["seen"] = sorted(self.watched.seen)
-        return found
+        state = super().state_dict(destination)
+        state["seen"] = sorted(self.watched.seen)
+        return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restores a state of `state_dict`, also after it was converted to JSON.
@@ -281,7 +281,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
 
 def _checked_history(history: Any) -> History:
-    found = []
+    checked = []
     for ran in fields.sequence("history", history):
         if len(fields.sequence("history", ran)) != 3:
             raise ValueError(
@@ -291,8 +291,8 @@ def _checked_history(history: Any) -> History:
         noise, rate, steps = ran
         noise = fields.noise_multiplier(noise)
         rate = fields.sampling_probability(rate)
-        found.append((noise, rate, fields.non_negative_integer("steps", steps)))
-    return found
+        checked.append((noise, rate, fields.non_negative_integer("steps", steps)))
+    return checked
 
 
 # The names of Opacus' own accountants, whose histories are those of Poisson samples.
@@ -400,9 +400,9 @@ class _EpochAccountant(CertifiedAccountant):
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and where draws began."""
-        found = super().state_dict(destination)
-        found["begun"] = list(self._begun)
-        return found
+        state = super().state_dict(destination)
+        state["begun"] = list(self._begun)
+        return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restores a state of `state_dict`. A loader that is resumed draws anew.
@@ -411,10 +411,10 @@ class _EpochAccountant(CertifiedAccountant):
             TypeError, ValueError: If it is the state of another accountant, or has an
                 invalid step. Nothing is then changed.
         """
-        known = state_dict if isinstance(state_dict, Mapping) else {}
+        fields_of_state = state_dict if isinstance(state_dict, Mapping) else {}
         begun = [
             fields.positive_integer("begun", steps)
-            for steps in fields.sequence("begun", known.get("begun", []))
+            for steps in fields.sequence("begun", fields_of_state.get("begun", []))
         ]
         super().load_state_dict(state_dict)
         self._begun = sorted(begun)

@@ -36,8 +36,8 @@ class Parts:
 
     def add(self, optimizer: Any) -> None:
         """Counts the gradients that an optimizer is about to add, or has added."""
-        size, known = _size_of_part(optimizer), self.records
-        self.records = None if size is None or known is None else known + size
+        size, earlier = _size_of_part(optimizer), self.records
+        self.records = None if size is None or earlier is None else earlier + size
         self.clip = max(self.clip, _clip(optimizer))
 
 
@@ -128,10 +128,10 @@ def noise_multiplier(optimizer: Any, parts: Parts) -> float:
             f"ghost or per-layer clipping, and amid a batch: write clipping='flat' and "
             f"grad_sample_mode='hooks', and call scheduler.step() after a step."
         )
-    norm = math.hypot(*(_norm(optimizer, each) for each in optimizer.params))
+    norm = math.hypot(*(_norm(optimizer, parameter) for parameter in optimizer.params))
     records = math.inf if parts.is_split or parts.records is None else parts.records
-    most = records * parts.clip if records else 0.0
-    if not (math.isfinite(norm) and norm <= most * (1 + _ROUNDING)):
+    largest = records * parts.clip if records else 0.0
+    if not (math.isfinite(norm) and norm <= largest * (1 + _ROUNDING)):
         raise RuntimeError(
             f"The sum of a step's gradients must have a norm of at most the clip times "
             f"the number of records. Found {norm:g} for {parts.records} records and a "
@@ -201,11 +201,11 @@ def _clip(optimizer: Any) -> float:
 def _size_of_part(optimizer: Any) -> int | None:
     """Returns the number of clipped gradients of a step, or None if it is unknown."""
     for parameter in optimizer.params:
-        found = getattr(parameter, "grad_sample", None)
-        if isinstance(found, torch.Tensor):
-            return len(found)
-        if isinstance(found, list) and found:
-            return sum(map(len, found))
+        gradients = getattr(parameter, "grad_sample", None)
+        if isinstance(gradients, torch.Tensor):
+            return len(gradients)
+        if isinstance(gradients, list) and gradients:
+            return sum(map(len, gradients))
         norms = getattr(parameter, "_norm_sample", None)
         if isinstance(norms, torch.Tensor):
             return len(norms)  # All that ghost clipping keeps.

@@ -160,7 +160,7 @@ class Watch:
         A record may be in their batch, and in another one of this epoch.
         """
         earlier = {id(old()) for old in self._earlier} - {id(None)}
-        if any(id(each) in earlier for each in _gradients(optimizer)):
+        if any(id(gradient) in earlier for gradient in _gradients(optimizer)):
             raise RuntimeError(
                 "A step summed gradients of an earlier epoch: a backward whose step "
                 "was left to this one. Call optimizer.zero_grad() before each epoch, "
@@ -221,8 +221,8 @@ class Watch:
                 f"since the last one. Call optimizer.step() after each batch."
             )
         expected = sum(draw.sizes[:batches])
-        least = 0 if is_split else expected
-        if loader.is_ordered and not (size is None or least <= size <= expected):
+        fewest = 0 if is_split else expected
+        if loader.is_ordered and not (size is None or fewest <= size <= expected):
             raise RuntimeError(
                 f"A step summed {size} clipped gradients. Found {expected} records in "
                 f"the batch that the loader drew: records that were left out or "
@@ -239,11 +239,11 @@ class Watch:
 def _gradients(optimizer: Any) -> Iterator[torch.Tensor]:
     """Yields what Opacus keeps of single records: gradients, or norms of these."""
     for parameter in optimizer.params if optimizer is not None else ():
-        kept = getattr(parameter, "grad_sample", None)
+        sample = getattr(parameter, "grad_sample", None)
         norms = getattr(parameter, "_norm_sample", None)
-        for each in [*(kept if isinstance(kept, list) else [kept]), norms]:
-            if each is not None:
-                yield each
+        for array in [*(sample if isinstance(sample, list) else [sample]), norms]:
+            if array is not None:
+                yield array
 
 
 def reported(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
@@ -389,19 +389,19 @@ def watch_sampler(
     rate = _rate(sampler)
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
     sampler._share = share or opacus_processes.Share()
-    known = _Loader(coincidence, is_ahead, is_ordered, sampler._share)
+    properties = _Loader(coincidence, is_ahead, is_ordered, sampler._share)
     # The class of the sampler is replaced, as a DataLoader takes no other sampler once
     # it is made. The sampler keeps its length and attributes.
     if type(sampler) in _WATCHED:
         sampler.__class__ = _WATCHED[type(sampler)]
     others = getattr(sampler, "_watches", [])
-    sampler._watches = [(w, of) for w, of in others if w is not by] + [(by, known)]
+    sampler._watches = [(w, of) for w, of in others if w is not by] + [(by, properties)]
 
 
 def is_watched(loader: Any, by: Watch) -> bool:
     """Whether the loader reports its batches to the watch."""
     watches = getattr(batch_sampler(loader), "_watches", [])
-    return any(each is by for each, _ in watches)
+    return any(watch is by for watch, _ in watches)
 
 
 def batch_sampler(loader: Any) -> Any:

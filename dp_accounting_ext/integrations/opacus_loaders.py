@@ -53,9 +53,9 @@ def kind(loader: Any) -> Kind:
             f"makes empty batches. Found a {type(loader.dataset[0]).__name__}: return "
             f"(record,) from {type(loader.dataset).__name__}.__getitem__."
         )
-    found = getattr(sampler, "kind", None)
-    if isinstance(found, Kind):
-        return found
+    own_kind = getattr(sampler, "kind", None)
+    if isinstance(own_kind, Kind):
+        return own_kind
     if opacus_draws.kind_of(sampler) in (opacus_draws.POISSON, opacus_draws.SHARED):
         return Kind.POISSON
     if opacus_draws.kind_of(sampler) is not data.BatchSampler:
@@ -93,8 +93,8 @@ def _refuse_repeated_records(dataset: Any) -> None:
             f"that has some twice: several of their gradients would be in one batch. "
             f"Remove the repetitions; to weigh records, multiply their losses."
         )
-    for part in parts:
-        _refuse_repeated_records(part)
+    for inner in parts:
+        _refuse_repeated_records(inner)
 
 
 def refuse_loss(loader: Any) -> None:
@@ -113,15 +113,15 @@ def refuse_other(loader: Any, meant: Kind, mechanism: str) -> None:
 
     So is one of which each of several processes would draw all records.
     """
-    found = kind(loader)
-    if found is not meant:
+    drawn = kind(loader)
+    if drawn is not meant:
         raise RuntimeError(
             f"PrivacyEngine(accountant={mechanism!r}) is for {meant.value}. Found "
-            f"{found.value}: {_REMEDIES[meant, found]}"
+            f"{drawn.value}: {_REMEDIES[meant, drawn]}"
         )
     processes = opacus_processes.count()
     sampler = opacus_draws.kind_of(opacus_draws.batch_sampler(loader))
-    is_shared = found is Kind.BALLS_AND_BINS or sampler is opacus_draws.SHARED
+    is_shared = drawn is Kind.BALLS_AND_BINS or sampler is opacus_draws.SHARED
     if processes > 1 and not is_shared:
         raise RuntimeError(
             f"Processes must share the records of a batch. Found {processes}, each of "

@@ -45,11 +45,11 @@ def resumed(
             f"output must be a file, new or with {words}; name another one, or "
             f"mend it. Found {str(path)!r}: {error}."
         ) from None
-    part = pathlib.Path(f"{path}.part")
-    with part.open("wb") as file:
+    copy = pathlib.Path(f"{path}.part")
+    with copy.open("wb") as file:
         file.write(first)
         file.writelines(_line(row.values()) for row in rows)
-    part.replace(path)
+    copy.replace(path)
     return rows
 
 

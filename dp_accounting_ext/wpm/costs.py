@@ -153,17 +153,17 @@ class PointCost(TransportCost):
             self.metric_order = self._order
             # No two points are further apart than two corners of a box around them.
             both = self._points, self._outputs
-            low = np.min([np.min(part, axis=0) for part in both], axis=0)
-            high = np.max([np.max(part, axis=0) for part in both], axis=0)
+            low = np.min([np.min(places, axis=0) for places in both], axis=0)
+            high = np.max([np.max(places, axis=0) for places in both], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
         self._largest = checks.largest_cost("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = self._points[np.asarray(inputs, dtype=np.intp)]
-        found = self._distances(chosen, self._outputs)
+        distances = self._distances(chosen, self._outputs)
         if self._order != 1:
-            found **= self._order
-        return found
+            distances **= self._order
+        return distances
 
     def largest(self) -> float:
         return self._largest
@@ -177,7 +177,7 @@ class PointCost(TransportCost):
     def output_cells(self) -> list[tuple[float, int]]:
         # In this order, outputs that are near are adjacent.
         order = spatial.cKDTree(self._outputs).indices
-        placed, size, found = self._outputs[order], self.shape[1], []
+        placed, size, cells = self._outputs[order], self.shape[1], []
         widest = math.inf
         for number in [1 << level for level in range(size.bit_length())] + [size]:
             starts = np.arange(number) * size // number
@@ -186,8 +186,8 @@ class PointCost(TransportCost):
             # No two points of a cell are further apart than corners of a box around it.
             across = self._distances(np.zeros((1, placed.shape[1])), high - low)
             widest = min(widest, float(across.max()))
-            found.append((widest, number))
-        return found
+            cells.append((widest, number))
+        return cells
 
     def places_on_line(self) -> tuple[FloatArray, FloatArray] | None:
         if self._points.shape[1] > 1 or self.metric_order != 1:
@@ -208,19 +208,19 @@ class PointCost(TransportCost):
             TypeError: If the places are not real numbers.
             ValueError: If they are not finite, or of another dimension.
         """
-        found = self._placed(name, places)
-        if found.shape[1] != self._points.shape[1]:
+        placed = self._placed(name, places)
+        if placed.shape[1] != self._points.shape[1]:
             raise ValueError(
                 f"{name} must have the dimension of the points. "
-                f"Found {found.shape[1]} and {self._points.shape[1]}."
+                f"Found {placed.shape[1]} and {self._points.shape[1]}."
             )
         if self.metric == "cosine":
-            each = [self._distances(row[np.newaxis], self._points)[0] for row in found]
-            nearest = np.array([int(one.argmin()) for one in each], dtype=np.intp)
-            return nearest, np.array([one.min() for one in each])
+            rows = [self._distances(row[np.newaxis], self._points)[0] for row in placed]
+            nearest = np.array([int(one.argmin()) for one in rows], dtype=np.intp)
+            return nearest, np.array([one.min() for one in rows])
         norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self.metric, 2.0)
         tree = spatial.cKDTree(self._points)
-        lengths, indices = tree.query(found, p=norm)
+        lengths, indices = tree.query(placed, p=norm)
         apart = np.asarray(lengths, dtype=np.float64)
         if self.metric == "haversine":
             apart = _arcs(apart)
@@ -228,19 +228,19 @@ class PointCost(TransportCost):
 
     def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
         """Returns checked points, as unit vectors for "haversine" and "cosine"."""
-        found = checks.points(name, places)
+        vectors = checks.points(name, places)
         if self.metric == "haversine":
-            return on_sphere(name, found)
+            return on_sphere(name, vectors)
         if self.metric == "cosine":
-            largest = np.abs(found).max(axis=1, keepdims=True)
+            largest = np.abs(vectors).max(axis=1, keepdims=True)
             if not largest.all():
                 raise ValueError(
                     f'{name} must have a direction each for metric "cosine". Found a '
                     "point of zeros."
                 )
-            found = found / largest
-            return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
-        return found
+            vectors = vectors / largest
+            return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        return vectors
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
         if self.metric == "haversine":
@@ -266,13 +266,13 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             f"longitudes, in degrees. Found {places.shape[1]}."
         )
     limits = (("latitudes", MOST_LATITUDE), ("longitudes", MOST_LONGITUDE))
-    for column, (what, most) in enumerate(limits):
-        beyond = np.abs(places[:, column]) > most
+    for column, (what, end) in enumerate(limits):
+        beyond = np.abs(places[:, column]) > end
         if beyond.any():
             # A trace is private, and so are the values in it.
             value = "one" if name == "trace" else f"{places[beyond][0, column]:g}"
             raise ValueError(
-                f'{name} must have {what} in [-{most}, {most}] for metric "haversine", '
+                f'{name} must have {what} in [-{end}, {end}] for metric "haversine", '
                 f"in column {column + 1} of 2. Found {value} beyond."
             )
     latitudes, longitudes = np.radians(places).T
@@ -368,25 +368,25 @@ class GraphCost(TransportCost):
             ValueError: If shapes do not match, or values are out of range.
         """
         pairs = checks.edges(edges)
-        found = checks.amounts("lengths", lengths, is_positive=True)
-        if found.shape != (len(pairs),):
+        numbers = checks.amounts("lengths", lengths, is_positive=True)
+        if numbers.shape != (len(pairs),):
             raise ValueError(
                 f"lengths must have an entry for each of the {len(pairs)} edges. "
-                f"Found shape {found.shape}."
+                f"Found shape {numbers.shape}."
             )
         # Sparse matrices add up parallel edges, so that only the shortest is kept.
-        shortest = np.argsort(found, kind="stable")
+        shortest = np.argsort(numbers, kind="stable")
         ends, first = np.unique(
             np.sort(pairs, axis=1)[shortest], axis=0, return_index=True
         )
         size = int(pairs.max()) + 1
-        table = found[shortest[first]], (ends[:, 0], ends[:, 1])
+        table = numbers[shortest[first]], (ends[:, 0], ends[:, 1])
         return cls(sparse.csr_matrix(table, shape=(size, size)), order=order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = np.asarray(inputs, dtype=np.intp)
-        found = np.atleast_2d(self._paths(chosen))
-        return found if self._order == 1 else np.asarray(found**self._order)
+        distances = np.atleast_2d(self._paths(chosen))
+        return distances if self._order == 1 else np.asarray(distances**self._order)
 
     def largest(self) -> float:
         return self._largest

@@ -75,9 +75,9 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
     bits = _bits_needed(polytope, epsilon)
     total = 1 << bits
     up, down = exponential_bounds(Fraction(epsilon))[0].as_integer_ratio()
-    least = np.maximum(_scaled(polytope.lower, bits), 1) * (polytope.upper > 0)
+    whole = np.maximum(_scaled(polytope.lower, bits), 1) * (polytope.upper > 0)
     # Products have more bits than an int64: they are Python integers, each mass once.
-    masses, owners, counts = np.unique(least, return_inverse=True, return_counts=True)
+    masses, owners, counts = np.unique(whole, return_inverse=True, return_counts=True)
     lower, counts = masses.astype(object), counts.astype(object)
     held = lower > 0
     if lower @ counts > total:
@@ -98,12 +98,10 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
     share = Fraction(rest, max(room, 1))
     public = lower + (upper - lower) * share.numerator // share.denominator
     kind = np.int64 if bits <= FEWEST_BITS else object
-    lower, upper, public = (
-        part.astype(kind)[owners] for part in (lower, upper, public)
-    )
-    bounds = IntegerBounds(bits, lower, upper, public)
-    _repair(public[np.newaxis], bounds)
-    for weights in (lower, upper, public):
+    of_outputs = [weights.astype(kind)[owners] for weights in (lower, upper, public)]
+    bounds = IntegerBounds(bits, *of_outputs)
+    _repair(bounds.public_weights[np.newaxis], bounds)
+    for weights in of_outputs:
         weights.flags.writeable = False
     return bounds
 
@@ -167,9 +165,9 @@ def exact_sums(weights: IntegerArray) -> IntegerArray:
 
 def _bits_needed(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> int:
     relevant = polytope.upper >= _IRRELEVANT_SHARE
-    least = float(polytope.lower[relevant].min())
+    smallest = float(polytope.lower[relevant].min())
     # Computed from ε itself if the bound underflows.
-    needed = -math.log2(least) if least > 0 else epsilon / math.log(2) + 40
+    needed = -math.log2(smallest) if smallest > 0 else epsilon / math.log(2) + 40
     bits = max(FEWEST_BITS, _PRECISION_BITS + math.ceil(needed))
     if bits > MOST_BITS:
         raise ValueError(

@@ -126,8 +126,8 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
         if self._entropic is not None:
             return super()._point_costs(inputs)
-        most = self._polytope.upper
-        return worst_cases.point_costs(most, self._cost, self._epsilon, inputs)
+        upper = self._polytope.upper
+        return worst_cases.point_costs(upper, self._cost, self._epsilon, inputs)
 
     def _excess(self, cost: float) -> float:
         is_solved = self._entropic is None and not self._is_linear
@@ -217,10 +217,10 @@ def from_points(
         ValueError: If an argument is out of range.
     """
     cost = costs.PointCost(points, outputs, metric=metric or "euclidean", order=order)
-    found = [far_places.warning_of_points(points, metric)]
+    warned = [far_places.warning_of_points(points, metric)]
     if outputs is not None:
-        found.append(far_places.distance_to_points(cost, "outputs", outputs)[1])
-    for words in filter(None, found):
+        warned.append(far_places.distance_to_points(cost, "outputs", outputs)[1])
+    for words in filter(None, warned):
         warnings.warn(words, stacklevel=2)
     return WassersteinProjectionMechanism(cost, epsilon, base_measure, **options)
 
@@ -298,8 +298,8 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
         self._rate = privacy / (2 * sensitivity) if sensitivity > 0 else 0.0
         # The logarithm of a probability is concave in the input, so that it is least at
         # a single point.
-        least = self._laws(rows).min(axis=0)
-        super().__init__(paid, privacy, math.exp(privacy / 2) * least)
+        minima = self._laws(rows).min(axis=0)
+        super().__init__(paid, privacy, math.exp(privacy / 2) * minima)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         rows = map(users.row, range(len(users)))

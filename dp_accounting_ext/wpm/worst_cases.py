@@ -37,12 +37,12 @@ def choose_landmarks(cost: costs.TransportCost) -> tuple[IndexArray, float]:
         return np.linspace(0, inputs - 1, count).astype(np.intp), math.inf
     # The input that is furthest from any given one is at the rim.
     place = int(cost.between_inputs(0).argmax())
-    found, nearest = [], np.full(inputs, np.inf)
+    places, nearest = [], np.full(inputs, np.inf)
     for _ in range(count):
-        found.append(place)
+        places.append(place)
         nearest = np.minimum(nearest, cost.between_inputs(place))
         place = int(nearest.argmax())
-    return np.unique(found), float(nearest.max())
+    return np.unique(places), float(nearest.max())
 
 
 def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> float:
@@ -56,7 +56,7 @@ def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> floa
 
 
 def point_costs(
-    most: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
+    upper: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
 ) -> FloatArray:
     """Returns the costs φ_i of some inputs, for (k_v,) most masses y = βm.
 
@@ -66,16 +66,16 @@ def point_costs(
     Source:
         https://arxiv.org/abs/2605.10015, Theorem 3.5.
     """
-    allowed = ldp_polytope.LdpPolytope(math.exp(-epsilon) * most, most)
-    step, found = max(1, costs.TOGETHER // most.size), []
+    allowed = ldp_polytope.LdpPolytope(math.exp(-epsilon) * upper, upper)
+    step, blocks = max(1, costs.TOGETHER // upper.size), []
     for begin in range(0, inputs.size, step):
         rows = cost.rows(inputs[begin : begin + step])
-        found.append((rows * ldp_polytope.cheapest(rows, allowed)).sum(axis=1))
-    return np.concatenate(found)
+        blocks.append((rows * ldp_polytope.cheapest(rows, allowed)).sum(axis=1))
+    return np.concatenate(blocks)
 
 
 def tangents(
-    prices: FloatArray, most: FloatArray, epsilon: float
+    prices: FloatArray, upper: FloatArray, epsilon: float
 ) -> tuple[FloatArray, FloatArray]:
     """Returns τ and slopes of tangents of the least g·q, for (…, k_v) prices g.
 
@@ -84,12 +84,12 @@ def tangents(
     equal where τ is the price of the last output that holds more than its least mass.
     If the prices are the costs of an input i, the least g·q is φ_i.
     """
-    least = math.exp(-epsilon)
-    allowed = ldp_polytope.LdpPolytope(least * most, most)
+    ratio = math.exp(-epsilon)
+    allowed = ldp_polytope.LdpPolytope(ratio * upper, upper)
     held = ldp_polytope.cheapest(prices, allowed)
     thresholds = ldp_polytope.level(prices, held, allowed)
     excess = prices - thresholds[..., np.newaxis]
-    return thresholds, np.where(excess > 0, least * excess, excess)
+    return thresholds, np.where(excess > 0, ratio * excess, excess)
 
 
 def worst_case_cost(
@@ -108,6 +108,6 @@ def worst_case_cost(
     inputs, radius = choose_landmarks(cost)
     if math.isinf(radius):
         inputs, radius = np.arange(cost.shape[0]), 0.0
-    most = math.exp(epsilon / 2) * base_measure
-    worst = float(point_costs(most, cost, epsilon, inputs).max())
+    upper = math.exp(epsilon / 2) * base_measure
+    worst = float(point_costs(upper, cost, epsilon, inputs).max())
     return bound_nearby(worst, radius, cost)

@@ -112,24 +112,26 @@ def project(
     passes = fields.positive_integer("iterations", iterations)
     if regularization is None:
         exact = exact_projection.ExactSolver(paid, allowed, gap)
-        parts = [exact.solve(*users.row(user)) for user in range(len(users))]
+        solutions = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
         fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
-        parts = fast.certified(users)
-    values, bounds, met = np.zeros(len(parts)), np.zeros(len(parts)), []
-    for user, part in enumerate(parts):
+        solutions = fast.certified(users)
+    values, bounds, met = np.zeros(len(solutions)), np.zeros(len(solutions)), []
+    for user, solution in enumerate(solutions):
         inputs, masses = users.row(user)
         rows = paid.rows(inputs)
-        values[user] = part.value
-        bounds[user] = _lower_bound(part.prices, masses, rows, allowed)
-        slack = gap * part.value + _SMALL * float(rows.max())
-        met.append(part.value - bounds[user] <= slack)
-    laws = np.array([part.distribution for part in parts]).reshape(len(parts), size)
-    rounds = np.array([part.rounds for part in parts], dtype=np.int64)
-    found = values, bounds, rounds, np.array(met, dtype=np.bool_)
+        values[user] = solution.value
+        bounds[user] = _lower_bound(solution.prices, masses, rows, allowed)
+        slack = gap * solution.value + _SMALL * float(rows.max())
+        met.append(solution.value - bounds[user] <= slack)
+    laws = np.array([solution.distribution for solution in solutions]).reshape(
+        len(solutions), size
+    )
+    rounds = np.array([solution.rounds for solution in solutions], dtype=np.int64)
+    certificates = values, bounds, rounds, np.array(met, dtype=np.bool_)
     if users.is_batch:
-        return ProjectionResult(laws, *found)
-    return ProjectionResult(laws[0], *(each[0].item() for each in found))
+        return ProjectionResult(laws, *certificates)
+    return ProjectionResult(laws[0], *(numbers[0].item() for numbers in certificates))
 
 
 def _lower_bound(

@@ -46,7 +46,7 @@ def _one_for_each(
     masses: Sequence[FloatArray], kernels: Sequence[FloatArray]
 ) -> _Block:
     """Returns the block of users with masses of their own inputs, one by one."""
-    starts = np.cumsum([part.size for part in masses])[:-1]
+    starts = np.cumsum([row_masses.size for row_masses in masses])[:-1]
 
     def sums(v: FloatArray) -> FloatArray:
         pairs = zip(kernels, v, strict=True)
@@ -54,7 +54,7 @@ def _one_for_each(
 
     def held(u: FloatArray) -> FloatArray:
         pairs = zip(np.split(u, starts), kernels, strict=True)
-        return np.stack([part @ kernel for part, kernel in pairs])
+        return np.stack([row_masses @ kernel for row_masses, kernel in pairs])
 
     return np.concatenate(masses), sums, held
 
@@ -98,15 +98,15 @@ class EntropicSolver:
     def certified(self, users: private_rows.PrivateRows) -> list[ldp_polytope.Solution]:
         """Returns the projections of users, each with the cost of a plan and prices."""
         laws, prices = self.solve(users)
-        found = []
+        solutions = []
         for user, (law, price) in enumerate(zip(laws, prices, strict=True)):
             inputs, masses = users.row(user)
             rows = self._cost.rows(inputs)
             inner, at = rows[:, self._outputs], self._outputs
             value = _plan_cost(masses, inner, law[at], price[at], self.regularization)
             best = ldp_polytope.largest_prices(rows, inner, price[at])
-            found.append(ldp_polytope.Solution(law, best, value, self._iterations))
-        return found
+            solutions.append(ldp_polytope.Solution(law, best, value, self._iterations))
+        return solutions
 
     def solve(self, users: private_rows.PrivateRows) -> tuple[FloatArray, FloatArray]:
         """Returns (n, k_v) laws in the polytope, up to rounding, and (n, k_v) prices.
@@ -124,8 +124,8 @@ class EntropicSolver:
     def _kernel(self, inputs: IndexArray) -> FloatArray:
         """Returns e^{−C/λ}, over the largest entry of each row."""
         rows = self._cost.rows(inputs)[:, self._outputs]
-        least = rows.min(axis=1, keepdims=True)
-        return np.asarray(np.exp((least - rows) / self.regularization))
+        minima = rows.min(axis=1, keepdims=True)
+        return np.asarray(np.exp((minima - rows) / self.regularization))
 
     @functools.cached_property
     def _whole_kernel(self) -> FloatArray:

@@ -69,11 +69,11 @@ class ExactSolver:
         inner = self._polytope.of(self._outputs)
         whole = self._cost.rows(inputs)
         rows = whole[:, self._outputs]
-        found = by_groups(masses, rows, inner, self._gap)
+        solution = by_groups(masses, rows, inner, self._gap)
         distribution = np.zeros(whole.shape[1])
-        distribution[self._outputs] = found.distribution
-        prices = ldp_polytope.largest_prices(whole, rows, found.prices)
-        return dataclasses.replace(found, distribution=distribution, prices=prices)
+        distribution[self._outputs] = solution.distribution
+        prices = ldp_polytope.largest_prices(whole, rows, solution.prices)
+        return dataclasses.replace(solution, distribution=distribution, prices=prices)
 
 
 def by_groups(
@@ -100,20 +100,20 @@ def by_groups(
         rounds += 1
         groups = np.unique(unlike + numbers, return_inverse=True)[1]
         means, inner = _means(cost, polytope, groups)
-        found = by_columns(masses, means, inner, relative_gap / 2, guess)
-        if found.value < best:
+        solution = by_columns(masses, means, inner, relative_gap / 2, guess)
+        if solution.value < best:
             shares = polytope.upper / inner.upper[groups]
-            best, law = found.value, found.distribution[groups] * shares
-        guess = (means - found.prices).min(axis=1)
-        owner, second, least, margin = _least_two(cost - guess[:, np.newaxis])
-        cheapest = ldp_polytope.cheapest(least, polytope)
-        proven = float(masses @ guess + least @ cheapest)
+            best, law = solution.value, solution.distribution[groups] * shares
+        guess = (means - solution.prices).min(axis=1)
+        owner, second, dual, margin = _least_two(cost - guess[:, np.newaxis])
+        cheapest = ldp_polytope.cheapest(dual, polytope)
+        proven = float(masses @ guess + dual @ cheapest)
         if proven > bound:
-            bound, prices = proven, least
+            bound, prices = proven, dual
         is_whole = inner.upper.size == size
         if is_whole or best - bound <= relative_gap * best + rounding:
             break
-        above = least - ldp_polytope.level(least, cheapest, polytope)
+        above = dual - ldp_polytope.level(dual, cheapest, polytope)
         # The smallest change of prices for which an output changes its input or bound.
         nearness = np.minimum(margin, np.abs(above))
         nearest = np.argsort(nearness, kind="stable")[:alone]
@@ -137,8 +137,8 @@ def _means(
     lower = np.add.reduceat(polytope.lower[order], starts)
     upper = np.add.reduceat(weights, starts)
     means = np.empty((len(cost), starts.size))
-    for row, found in zip(cost, means, strict=True):
-        np.divide(np.add.reduceat(row[order] * weights, starts), upper, out=found)
+    for row, mean in zip(cost, means, strict=True):
+        np.divide(np.add.reduceat(row[order] * weights, starts), upper, out=mean)
     return means, ldp_polytope.LdpPolytope(lower, upper)
 
 
@@ -152,10 +152,10 @@ def _least_two(
     """
     every = np.arange(reduced.shape[1])
     owner = reduced.argmin(axis=0)
-    least = reduced[owner, every]
+    minima = reduced[owner, every]
     reduced[owner, every] = np.inf
     second = reduced.argmin(axis=0)
-    return owner, second, least, (reduced[second, every] - least) / 2
+    return owner, second, minima, (reduced[second, every] - minima) / 2
 
 
 def _steps(distances: FloatArray, width: float) -> IndexArray:
@@ -182,7 +182,7 @@ def by_columns(
     """
     arcs = _first_arcs(masses, cost - np.reshape(guess, (-1, 1)), polytope)
     rounding, bound = _ROUNDING * float(cost.max()), -np.inf
-    most, rounds = _ADDED * sum(cost.shape), 0
+    limit, rounds = _ADDED * sum(cost.shape), 0
     while rounds < _MOST_ROUNDS:
         rounds += 1
         plan, potentials = linear_programs.cheapest_plan(arcs, masses, cost, polytope)
@@ -194,7 +194,7 @@ def by_columns(
         if plan.value - bound <= relative_gap * plan.value + rounding:
             break
         reduced -= potentials[:, np.newaxis]
-        grown = np.union1d(arcs, _wanted(reduced.ravel(), most))
+        grown = np.union1d(arcs, _wanted(reduced.ravel(), limit))
         if grown.size == arcs.size:
             break
         arcs = grown
@@ -202,12 +202,12 @@ def by_columns(
     return ldp_polytope.Solution(law, prices, plan.value, rounds)
 
 
-def _wanted(reduced: FloatArray, most: int) -> IndexArray:
+def _wanted(reduced: FloatArray, limit: int) -> IndexArray:
     """Returns arcs whose reduced cost is below the absolute value of the least one."""
-    found = np.flatnonzero(reduced < -float(reduced.min()))
-    if found.size <= most:
-        return found
-    return np.asarray(found[np.argpartition(reduced[found], most)[:most]])
+    arcs = np.flatnonzero(reduced < -float(reduced.min()))
+    if arcs.size <= limit:
+        return arcs
+    return np.asarray(arcs[np.argpartition(reduced[arcs], limit)[:limit]])
 
 
 def _first_arcs(

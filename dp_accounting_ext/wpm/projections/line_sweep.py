@@ -33,22 +33,22 @@ def solve(
     order = np.argsort(places, kind="stable")
     steps = np.append(np.diff(places[order]), 0.0)
     none = np.zeros(masses.size)
-    least = np.append(none, polytope.lower)[order]
-    most = np.append(none, polytope.upper)[order]
+    lower = np.append(none, polytope.lower)[order]
+    upper = np.append(none, polytope.upper)[order]
     given = np.cumsum(np.append(masses, np.zeros(outputs.size))[order])
-    taken = _cumulated(_minima(given, least, most, steps), least, most)
+    taken = _cumulated(_minima(given, lower, upper, steps), lower, upper)
     held = np.diff(taken, prepend=0.0)
-    prices = _prices(taken - given, held, least, most, steps)
+    prices = _prices(taken - given, held, lower, upper, steps)
     value = float(steps @ np.abs(taken - given))
-    found = np.empty((2, order.size))
-    found[:, order] = held, prices
-    law, prices = found[:, masses.size :]
+    in_order = np.empty((2, order.size))
+    in_order[:, order] = held, prices
+    law, prices = in_order[:, masses.size :]
     law = ldp_polytope.nearest(law, polytope)
     return ldp_polytope.Solution(law, prices, value, 1)
 
 
 def _minima(
-    given: FloatArray, least: FloatArray, most: FloatArray, steps: FloatArray
+    given: FloatArray, lower: FloatArray, upper: FloatArray, steps: FloatArray
 ) -> list[float]:
     """Returns, before each place, where the cost of all earlier places is least.
 
@@ -65,7 +65,7 @@ def _minima(
     push, pop = heapq.heappush, heapq.heappop
     left_shift = right_shift = 0.0
     minima = []
-    rows = given.tolist(), least.tolist(), most.tolist(), steps.tolist()
+    rows = given.tolist(), lower.tolist(), upper.tolist(), steps.tolist()
     for mass, low, high, step in zip(*rows, strict=True):
         end = min(left[-1], left_heap[0])[0]
         minima.append(left_shift - end)
@@ -94,12 +94,12 @@ def _minima(
     return minima
 
 
-def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:
+def _cumulated(minima: list[float], lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Returns F_q at each place, computed backwards from one, as near the minima as
     allowed.
     """
     taken, current = [], 1.0
-    rows = minima[::-1], least[::-1].tolist(), most[::-1].tolist()
+    rows = minima[::-1], lower[::-1].tolist(), upper[::-1].tolist()
     for minimum, low, high in zip(*rows, strict=True):
         taken.append(current)
         current = min(max(minimum, current - high), current - low)
@@ -109,8 +109,8 @@ def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> Floa
 def _prices(
     excess: FloatArray,
     held: FloatArray,
-    least: FloatArray,
-    most: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
     steps: FloatArray,
 ) -> FloatArray:
     """Returns dual prices that agree with a plan, relative to a common threshold.
@@ -122,10 +122,10 @@ def _prices(
     constant.
     """
     rounding = _ROUNDING + _ROUNDING_EACH * steps.size
-    low = np.where(held < most - rounding, 0.0, -math.inf)
-    high = np.where(held > least + rounding, 0.0, math.inf)
-    low = np.where(most > 0, low, -math.inf)
-    high = np.where(most > 0, high, math.inf)
+    low = np.where(held < upper - rounding, 0.0, -math.inf)
+    high = np.where(held > lower + rounding, 0.0, math.inf)
+    low = np.where(upper > 0, low, -math.inf)
+    high = np.where(upper > 0, high, math.inf)
     # On each stretch where mass flows, prices are known up to a constant.
     flows = np.abs(excess) > rounding
     slopes = np.where(flows, -np.sign(excess) * steps, 0.0)

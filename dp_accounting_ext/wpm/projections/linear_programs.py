@@ -49,11 +49,11 @@ def solve(
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
         }
-        found = linprog(costs, bounds=bounds, method=method, options=options, **rows)
-        if found.status == 0:
-            duals = found.eqlin if equal else found.ineqlin
-            return np.asarray(found.x), np.asarray(duals.marginals)
-    raise SolverError(f"The linear program could not be solved: {found.message}")
+        answer = linprog(costs, bounds=bounds, method=method, options=options, **rows)
+        if answer.status == 0:
+            duals = answer.eqlin if equal else answer.ineqlin
+            return np.asarray(answer.x), np.asarray(duals.marginals)
+    raise SolverError(f"The linear program could not be solved: {answer.message}")
 
 
 # HiGHS has absolute tolerances, which are negligible for masses in units of 1e-5 and
@@ -132,7 +132,7 @@ def _by_simplex(
         # POT's compiled code carry none.
         warnings.simplefilter("ignore")
         ot: Any = importlib.import_module("ot")
-        flows, found = ot.emd(
+        flows, report = ot.emd(
             sent * (taken.sum() / sent.sum()),
             taken,
             table,
@@ -141,14 +141,14 @@ def _by_simplex(
             center_dual=False,
             check_marginals=False,
         )
-    if found["result_code"] != 1:
+    if report["result_code"] != 1:
         raise SolverError("The network simplex found no plan.")
     moved = flows.col < rest
     keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
     places = np.searchsorted(inputs * size + outputs, keys)
     amounts = np.zeros(paid.size)
     np.add.at(amounts, places, flows.data[moved])
-    potentials = largest * found["v"][:rest]
+    potentials = largest * report["v"][:rest]
     prices = np.full(size, np.inf)
     np.minimum.at(prices, outputs, paid - potentials[inputs])
     return amounts, potentials, prices
