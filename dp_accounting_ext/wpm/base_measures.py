@@ -21,7 +21,7 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_programs
 
@@ -230,7 +230,7 @@ def learn_base_measure(
 
     def tangents(upper: FloatArray, lower: float) -> Tangents:
         allowed = ldp_polytope.LdpPolytope(math.exp(-privacy) * upper, upper)
-        solver = exact_projection.ExactSolver(paid, allowed, _USER_GAP)
+        solver = certified_projection.ExactSolver(paid, allowed, _USER_GAP)
         values, nearest, prices = [], [], []
         for place in range(len(users)):
             inputs, masses = users.row(place)

@@ -20,8 +20,8 @@ from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import entropic
-from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 BaseMeasure = str | npt.ArrayLike
@@ -134,8 +134,8 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         return cost * self._gap / (1 - self._gap) if is_solved else 0.0
 
     @functools.cached_property
-    def _exact(self) -> exact_projection.ExactSolver:
-        return exact_projection.ExactSolver(self._cost, self._polytope, self._gap)
+    def _exact(self) -> certified_projection.ExactSolver:
+        return certified_projection.ExactSolver(self._cost, self._polytope, self._gap)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         if self._entropic is not None:

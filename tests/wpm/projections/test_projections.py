@@ -13,7 +13,7 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_programs
 
@@ -29,7 +29,7 @@ def solved_by(way, alone=4):
     with pytest.MonkeyPatch.context() as patch:
         if way == "HiGHS":
             patch.setattr(linear_programs, "_by_simplex", None)
-        patch.setattr(exact_projection, "_ALONE", alone)
+        patch.setattr(certified_projection, "_ALONE", alone)
         yield
 
 
@@ -51,7 +51,7 @@ def scene(name, generator, inputs, outputs):
 def solve(masses, cost, polytope, gap=GAP):
     """The projection of one user, of all outputs in their order."""
     rows = np.flatnonzero(masses)
-    solver = exact_projection.ExactSolver(costs.as_cost(cost), polytope, gap)
+    solver = certified_projection.ExactSolver(costs.as_cost(cost), polytope, gap)
     return solver.solve(rows, masses[rows])
 
 
@@ -134,7 +134,7 @@ def test_many_outputs_of_every_kind_of_user(kind):
         found = wpm.project(masses, cost, measure, 2.0)
         assert found.converged and found.gap <= GAP * found.value
         rows = np.flatnonzero(masses)
-        other = exact_projection.by_columns(
+        other = certified_projection.by_columns(
             masses[rows], cost.rows(rows), wpm_oracles.polytope_of(measure, 2.0), GAP
         )
         assert found.value == pytest.approx(other.value, rel=2 * GAP)
@@ -208,7 +208,7 @@ def test_the_sweep_of_a_line_is_exact(seed):
     truth = wpm_oracles.transport_program(
         masses, cost.matrix(), polytope.lower, polytope.upper
     )
-    solver = exact_projection.ExactSolver(cost, polytope, GAP)
+    solver = certified_projection.ExactSolver(cost, polytope, GAP)
     found = solver.solve(rows, masses[rows])
     assert found.value == pytest.approx(truth, rel=1e-7, abs=1e-12)
     bound = wpm_oracles.rational_lower_bound(
