@@ -54,12 +54,9 @@ def option(name: str) -> str:
 
 
 def as_typed(message: str, options: Collection[str]) -> str:
-    """Returns a message that names options as they are typed, not as fields.
+    """Returns a function's message, with the command's options as they are typed.
 
-    Args:
-        message: A message of a function that the command calls, such as "batch_size
-            must be …".
-        options: The options of the command, as argparse names them.
+    So "batch_size must be …" becomes "--batch-size must be …".
     """
 
     def typed(word: re.Match[str]) -> str:

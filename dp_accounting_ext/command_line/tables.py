@@ -150,19 +150,10 @@ def read(
 ) -> Table:
     """Returns the table of a file: a text, JSON, Parquet or NumPy's, maybe gzipped.
 
-    Args:
-        option: The field of the option that named the file, for errors.
-        path: The path of the file.
-        is_private: Whether errors must not show its content.
-        drop_missing: Whether rows that lack a cell are left out, and are no error; None
-            if there is no such option.
-        encoding: The encoding of a text without a byte order mark.
-        names: The names of places; some may be numbers.
-
-    Raises:
-        ModuleNotFoundError: If pandas, or what it needs for a file, is not installed.
-        OSError: If the file cannot be opened.
-        ValueError: If it is not such a file, or has no rows.
+    Errors begin with the option that named the file, and show no content of it if it is
+    private. Rows that lack a cell are left out if `drop_missing` is true; it is None if
+    there is no such option. The encoding is of a text without a byte order mark. The
+    names are those of places, which may be numbers.
     """
     content, separator = pathlib.Path(path).read_bytes(), ""
     try:
@@ -202,11 +193,7 @@ def counts(cells: Sequence[str]) -> bool:
 
 
 def text_of(option: str, content: bytes, path: object, encoding: str) -> str:
-    """Returns the text of a file, each of whose lines ends in a newline.
-
-    Raises:
-        ValueError: If it is another file, or has another encoding.
-    """
+    """Returns the text of a file, each of whose lines ends in a newline."""
     remedy = f"in {path}; save it as CSV or GeoJSON, in UTF-8"
     if content.startswith(_OTHERS):
         kinds = "a workbook, an archive, a database, or XML as of KML and GPX"

@@ -27,9 +27,6 @@ def write(whole: str) -> None:
     """Prints on standard output, with replacements for letters that it cannot encode.
 
     It is not an error if the reader has closed the pipe.
-
-    Raises:
-        OSError: If the text cannot be written.
     """
     if sys.stdout is None:
         return
@@ -50,11 +47,8 @@ class Progress:
         with text.Progress("curves") as progress:
             rows = statement.claims(run, progress)
 
-    The line is rewritten each second, and erased at the end.
-
-    Args:
-        words: The name of the items that are counted, or of the task.
-        quiet_seconds: The number of seconds after which the line is first shown.
+    The words name the items that are counted, or the task. The line is rewritten each
+    second, and erased at the end.
     """
 
     def __init__(self, words: str, quiet_seconds: float = 3.0) -> None:

@@ -172,15 +172,10 @@ class Watch:
     ) -> None:
         """Counts a step on the batches that were drawn last.
 
-        Args:
-            batches: The number of batches whose gradients the step sums.
-            size: The number of records whose gradients are summed; None if unknown.
-            rate: The sampling rate of a batch that the optimizer's hook was given.
-            is_split: Whether `size` may be only that of a batch's last part.
-
-        Raises:
-            RuntimeError: If the step does not use all records that were drawn. The
-                watch is then unchanged.
+        The step sums the gradients of `size` records, which is None if it is unknown,
+        and may be that of a batch's last part alone if it is split. The rate is that
+        which the optimizer's hook was given. A step that does not use all records that
+        were drawn is refused, and leaves the watch unchanged.
         """
         draw = self.latest
         if draw is None:

@@ -55,20 +55,11 @@ class PrivateRows:
 
 
 def read(name: str, value: Any, size: int) -> PrivateRows:
-    """Returns the distributions of an argument.
+    """Returns the distributions of an argument, of which errors show the name alone.
 
-    Args:
-        name: The argument's name, for errors.
-        value: (k,) masses or counts of one user, or (n, k) for a batch, as an array
-            or as a SciPy sparse matrix. Integers are counts, which are divided
-            by their sum. Other numbers are masses, which must sum to one.
-        size: The number k of inputs.
-
-    Raises:
-        TypeError: If they are not real numbers.
-        ValueError: If the shape is wrong, an entry is negative or not finite, or a
-            row of counts sums to zero, or the sum of a row of masses is further than
-            `SUM_TOLERANCE` from one.
+    It has (k,) masses or counts of one user, or (n, k) for a batch, as an array or as a
+    SciPy sparse matrix. Integers are counts, which are divided by their sum. Other
+    numbers are masses, which must sum to one.
     """
     is_sparse: bool = sparse.issparse(value)
     if not is_sparse and isinstance(value, Mapping | Set | str | None):

@@ -194,11 +194,7 @@ class ExactSolver:
         self._outputs = np.flatnonzero(polytope.upper > 0)
 
     def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
-        """Returns the exact projection of one user: (s,) inputs, and their masses.
-
-        Raises:
-            SolverError: If a linear program fails.
-        """
+        """Returns the exact projection of one user: (s,) inputs, and their masses."""
         if self._places is not None:
             here, there = self._places
             return line_sweep.solve(here[inputs], masses, there, self._polytope)

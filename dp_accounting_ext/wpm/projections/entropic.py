@@ -60,16 +60,9 @@ def _one_for_each(
 
 
 class EntropicSolver:
-    """Projects users with regularization, by a number of passes.
+    """Projects users with the regularization λ > 0, by a number of passes.
 
-    Args:
-        cost: The cost of moving mass.
-        polytope: The allowed distributions.
-        regularization: λ > 0, in the unit of costs.
-        iterations: The number of passes.
-
-    Raises:
-        ValueError: If λ is so small that entries of the kernel would underflow.
+    Entries of the kernel must not underflow: a smaller λ is refused.
 
     Source:
         https://arxiv.org/abs/2605.10015, Algorithm 1.

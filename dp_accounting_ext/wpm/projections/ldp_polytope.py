@@ -143,16 +143,9 @@ def kl_projection(
     """Returns the distributions q of the polytope with the least KL(q | s).
 
     They are q = clip(z s, αm, βm) with a sum of one, which is piecewise linear in z: by
-    Newton's method within brackets. A row whose sum is reached stays as it is.
-
-    Args:
-        weights: (n, k_v) positive weights s.
-        factors: (n,) positive factors z to begin with.
-        polytope: The polytope.
-        steps: The largest number of steps, after which sums may differ from one.
-
-    Returns:
-        (n, k_v) distributions, and their (n,) factors z.
+    Newton's method within brackets, from (n,) factors z on. A row whose sum is reached
+    stays as it is; sums may differ from one after the last step. Weights s are positive
+    and (n, k_v). The new factors are returned, too.
 
     Source:
         https://arxiv.org/abs/2605.10015, Lemma 4.2.

@@ -35,9 +35,6 @@ def solve(
     It also returns the derivative of the minimum by each entry of b. The costs are c,
     the sparse matrix is A, and the sides are b. The interior-point method may be tried
     first: it is faster for programs of many dense rows.
-
-    Raises:
-        SolverError: If no attempt succeeds.
     """
     rows = {"A_eq": matrix, "b_eq": sides} if equal else {"A_ub": matrix, "b_ub": sides}
     # SciPy's type stubs have one signature for each method.
@@ -75,9 +72,6 @@ def cheapest_plan(
     Mass may move on the given arcs, i·n + j from the input i to the output j. The plan
     moves the masses exactly, so that what outputs hold may be outside of the polytope,
     up to the tolerance of the solver.
-
-    Raises:
-        SolverError: If the solvers fail.
     """
     rows, columns = cost.shape
     inputs, outputs = np.divmod(arcs, columns)
