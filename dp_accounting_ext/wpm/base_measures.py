@@ -99,8 +99,7 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         upper bound.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
     landmarks, radius = worst_cases.choose_landmarks(paid)
@@ -169,8 +168,7 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         epsilon: The privacy parameter ε.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
@@ -218,8 +216,7 @@ def learn_base_measure(
         The measure, the mean cost and a lower bound of it.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
     users = private_rows.read(

@@ -101,8 +101,7 @@ def average_of_draws(
         confidence: The probability of the error's bound, over the draws.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Appendix M (the average, without bounds).
@@ -131,8 +130,7 @@ def debiased_average(
         confidence: The probability of the error's bound, over the draws.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     channel = _channel(mechanism)
     shares, order = _shares(draws, mechanism), _order(mechanism)
@@ -168,8 +166,7 @@ def likeliest_population(
         (k,) masses of the inputs, which sum to one.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     channel, shares = _channel(mechanism), _shares(draws, mechanism)
     population = np.full(len(channel), 1 / len(channel))
@@ -203,8 +200,7 @@ def estimate_mean(
         confidence: The probability 1 − δ of the error's bound, over the draws.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
         SolverError: If the linear program fails.
     """
     channel, shares = _channel(mechanism), _shares(draws, mechanism)

@@ -213,8 +213,7 @@ def from_points(
     swapped, and if outputs are far from all points.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     cost = costs.PointCost(points, outputs, metric=metric or "euclidean", order=order)
     warned = [far_places.warning_of_points(points, metric)]
@@ -236,8 +235,7 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
             for every f-divergence, "minimax", or (k,) masses.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Section 2.2, after Park et al. 2024.
@@ -284,8 +282,7 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
         epsilon: The privacy parameter ε of one draw.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Section 5.2.

@@ -246,8 +246,7 @@ def sphere_scale(dimension: int, epsilon: float, order: float) -> float:
         α* such that α* times the uniform probability is optimal. It decreases in p.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Proposition H.1.
