@@ -19,9 +19,8 @@ from opacus.optimizers import adaclipoptimizer
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.integrations import opacus_clipping
+from dp_accounting_ext.integrations import opacus_checks
 from dp_accounting_ext.integrations import opacus_draws
-from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
@@ -46,7 +45,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         beforehand.
     """
 
-    kind, _mechanism = opacus_loaders.Kind.POISSON, "certified"
+    kind, _mechanism = opacus_checks.Kind.POISSON, "certified"
     neighboring_relation = NeighborRel.ADD_OR_REMOVE_ONE
 
     def __init__(self) -> None:
@@ -89,12 +88,12 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     def refuse(self, data_loader: Any) -> None:
         """Refuses a loader that draws batches otherwise than this accountant is for."""
-        opacus_loaders.refuse_other(data_loader, self.kind, self.mechanism())
+        opacus_checks.refuse_other(data_loader, self.kind, self.mechanism())
 
     def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
         """Refuses arguments of `make_private` with which other batches are drawn."""
         if poisson_sampling:
-            opacus_loaders.refuse_poisson(data_loader, self.kind, self.mechanism())
+            opacus_checks.refuse_poisson(data_loader, self.kind, self.mechanism())
         else:
             self.refuse(data_loader)
 
@@ -151,21 +150,21 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             raise RuntimeError(ADAPTIVE)
         batches = optimizer.accumulated_iterations
         # The batches of an epoch have no record in common, unlike Poisson samples.
-        if batches != 1 and self.kind is opacus_loaders.Kind.POISSON:
+        if batches != 1 and self.kind is opacus_checks.Kind.POISSON:
             raise ValueError(
                 f"accumulated_iterations must be 1 for Poisson samples. Found "
                 f"{batches}: use a loader of larger batches, with Opacus' "
                 f"BatchMemoryManager where memory is short."
             )
-        parts = opacus_clipping.take_parts(optimizer)
-        noise = opacus_clipping.noise_multiplier(optimizer, parts)
+        parts = opacus_checks.take_parts(optimizer)
+        noise = opacus_checks.noise_multiplier(optimizer, parts)
         self.watched.refuse_earlier_gradients(optimizer)
-        self.watched.refuse_repeated_noise(opacus_clipping.mark_of_noise(optimizer))
+        self.watched.refuse_repeated_noise(opacus_checks.mark_of_noise(optimizer))
         self.watched.take(batches, parts.records, sample_rate, is_split=parts.is_split)
         return {
             "noise multiplier": noise,
             "clip": optimizer.max_grad_norm,
-            "divisor": opacus_clipping.divisor(optimizer),
+            "divisor": opacus_checks.divisor(optimizer),
             "rate": sample_rate * batches,
             "number of the step": len(self),
             "number of the epoch": self.watched.draws,
@@ -428,7 +427,7 @@ class BallsAndBinsAccountant(_EpochAccountant):
     a loader of `balls_and_bins` does. Everything else is as for `CertifiedAccountant`.
     """
 
-    kind, _mechanism = opacus_loaders.Kind.BALLS_AND_BINS, "balls_and_bins"
+    kind, _mechanism = opacus_checks.Kind.BALLS_AND_BINS, "balls_and_bins"
 
     @staticmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
@@ -457,7 +456,7 @@ class ShuffledAccountant(_EpochAccountant):
         known.
     """
 
-    kind, _mechanism = opacus_loaders.Kind.SHUFFLED, "shuffled"
+    kind, _mechanism = opacus_checks.Kind.SHUFFLED, "shuffled"
     neighboring_relation = NeighborRel.REPLACE_ONE
 
     @staticmethod
