@@ -197,7 +197,9 @@ class ExactSolver:
         """Returns the exact projection of one user: (s,) inputs, and their masses."""
         if self._places is not None:
             here, there = self._places
-            return line_sweep.solve(here[inputs], masses, there, self._polytope)
+            return line_sweep.solve(
+                here[inputs], masses, there, self._polytope, self._gap
+            )
         inner = self._polytope.of(self._outputs)
         whole = self._cost.rows(inputs)
         rows = whole[:, self._outputs]

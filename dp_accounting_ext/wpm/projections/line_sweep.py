@@ -16,6 +16,8 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Bounds on the rounding error of sums along a line: a constant, and a term per place.
 _ROUNDING, _ROUNDING_EACH = 1e-12, 1e-16
+# Tuning: the number of outputs from which several are swept together, in as many cells.
+_CELLS = 1 << 13
 
 
 def solve(
@@ -23,12 +25,76 @@ def solve(
     masses: FloatArray,
     outputs: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
 ) -> ldp_polytope.Solution:
     """Returns the exact projection of one user, for p = 1.
 
     The user has (s,) masses at places of a line; outputs are at (k_v,) places. Bounds
-    of the polytope are at most one.
+    of the polytope are at most one. Many outputs are swept in cells of neighbors with
+    no input among them, whose distances from an input are that of their mean place, on
+    average. By the prices, parts of a cell may be at their least and their most mass,
+    or get it from the left and the right. Such cells are divided, until the prices
+    prove the gap.
     """
+    order = np.argsort(outputs, kind="stable")
+    order = order[polytope.upper[order] > 0]
+    places, inner, size = outputs[order], polytope.of(order), order.size
+    # Bounds of one are out of proportion with the others.
+    kinds = 2 * np.searchsorted(np.sort(inputs), places) + (inner.upper >= 1)
+    begins = np.arange(size) % max(size // _CELLS, 1) == 0
+    begins |= (np.diff(kinds, prepend=0) != 0) | (inner.upper >= 1)
+    rounds = 0
+    while True:
+        rounds += 1
+        starts, cell = np.flatnonzero(begins), np.cumsum(begins) - 1
+        lower, upper, moments = (
+            np.add.reduceat(numbers, starts)
+            for numbers in (inner.lower, inner.upper, inner.upper * places)
+        )
+        bounds = ldp_polytope.LdpPolytope(lower, upper).capped()
+        held, potentials, value = _sweep(inputs, masses, moments / upper, bounds)
+        from_sides = _nearest(inputs, potentials, outputs)
+        prices = from_sides.min(axis=0)
+        if starts.size == size:
+            break
+        own = prices[order]
+        cheapest = ldp_polytope.cheapest(own, inner)
+        bound = float(masses @ potentials + own @ cheapest)
+        if value - bound <= relative_gap * value:
+            break
+        treated = from_sides.argmin(axis=0)[order]
+        treated += 2 * (own > ldp_polytope.level(own, cheapest, inner))
+        low, high = (by.reduceat(treated, starts) for by in (np.minimum, np.maximum))
+        begins |= (low < high)[cell] | (low == high).all()
+    law = np.zeros(outputs.size)
+    law[order] = ldp_polytope.nearest(inner.upper * (held / upper)[cell], inner)
+    return ldp_polytope.Solution(law, prices, value, rounds)
+
+
+def _nearest(
+    inputs: FloatArray, potentials: FloatArray, outputs: FloatArray
+) -> FloatArray:
+    """Returns the least |x_i − v_j| − f_i over places x_i left of v_j, and right of it.
+
+    The smaller of the two is the largest price of each output.
+    """
+    order = np.argsort(inputs, kind="stable")
+    places, far = inputs[order], np.array([np.inf])
+    left = np.minimum.accumulate(-potentials[order] - places)
+    right = np.minimum.accumulate((places - potentials[order])[::-1])[::-1]
+    after = np.searchsorted(places, outputs)
+    return np.array(
+        [np.append(far, left)[after] + outputs, np.append(right, far)[after] - outputs]
+    )
+
+
+def _sweep(
+    inputs: FloatArray,
+    masses: FloatArray,
+    outputs: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns the law, the dual prices of the inputs, and the cost, by one sweep."""
     places = np.concatenate([inputs, outputs])
     order = np.argsort(places, kind="stable")
     steps = np.append(np.diff(places[order]), 0.0)
@@ -39,12 +105,10 @@ def solve(
     taken = _cumulated(_minima(given, lower, upper, steps), lower, upper)
     held = np.diff(taken, prepend=0.0)
     prices = _prices(taken - given, held, lower, upper, steps)
-    value = float(steps @ np.abs(taken - given))
     in_order = np.empty((2, order.size))
-    in_order[:, order] = held, prices
-    law, prices = in_order[:, masses.size :]
-    law = ldp_polytope.nearest(law, polytope)
-    return ldp_polytope.Solution(law, prices, value, 1)
+    in_order[:, order] = held, -prices
+    value = float(steps @ np.abs(taken - given))
+    return in_order[0, masses.size :], in_order[1, : masses.size], value
 
 
 def _minima(
