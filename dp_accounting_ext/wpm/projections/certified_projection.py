@@ -9,9 +9,8 @@ concave in f, and is computed for all outputs in one pass.
 Each linear program is for groups of outputs, with their mean costs. Its plan, divided
 among the members of the groups in proportion to their bounds, is a plan for all
 outputs. So it gives an upper bound on the cost, and its prices a lower bound. The
-search ends when the bounds meet. Otherwise outputs are grouped anew by the prices:
-outputs that a small change of prices would give to another input or bound are groups of
-one, and the others are grouped with those that would change in the same way.
+search ends when the bounds meet. Otherwise groups are divided by the prices, into
+outputs that have the same input and are at the same bound.
 
 Each program is solved by column generation. An arc is a variable: the mass moved from
 an input to an output. The first program has only the arcs between near inputs and
@@ -40,13 +39,11 @@ from dp_accounting_ext.wpm.projections import line_sweep
 from dp_accounting_ext.wpm.projections import linear_programs
 
 # All of these are tuning, as the prices of a solution prove its lower bound. They are
-# the least number of outputs that form groups of one, which doubles in each round; the
-# number of groups in the first program, for each input; the largest number of times
-# that a width is doubled to group outputs; the number of first arcs of each output, the
-# number that a round may add for each input and output, and the number of rounds.
-_ALONE, _FIRST_GROUPS = 500, 4
-_DOUBLINGS = 64
-_EACH, _ADDED, _MOST_ROUNDS = 6, 3, 60
+# the number of groups in the first program, for each input and at least; the number of
+# first arcs of each output, the number that a round may add for each input and output,
+# and the number of rounds.
+_GROUPS_OF_INPUT, _FEWEST_GROUPS = 4, 500
+_EACH, _ADDED, _MOST_ROUNDS = 6, 3, 20
 _ROUNDING = 1e-14
 # A gap of at most this share of the largest cost is attributed to rounding.
 _SMALL = 1e-13
@@ -222,41 +219,39 @@ def by_groups(
     and a common multiple of the lower bounds. If no group can be divided further, the
     gap may be larger.
     """
-    size, alone = cost.shape[1], _ALONE
-    rounding = _ROUNDING * (float(cost.max()) or 1.0)
+    size, rounding = cost.shape[1], _ROUNDING * (float(cost.max()) or 1.0)
     # All outputs of a group have bounds in the same proportion.
     capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
-    unlike = np.unique(capped, return_inverse=True)[1] * (2 * size)
-    first = min(max(_FIRST_GROUPS * masses.size, alone), size)
-    numbers = np.arange(size) * first // size
+    unlike = np.unique(capped, return_inverse=True)[1]
+    # The first groups are rings around inputs.
+    ranks = np.empty(size, dtype=np.intp)
+    ranks[np.lexsort((cost.min(axis=0), cost.argmin(axis=0)))] = np.arange(size)
+    first = min(max(_GROUPS_OF_INPUT * masses.size, _FEWEST_GROUPS), size)
+    numbers = unlike * size + ranks * first // size
     best, bound, guess, rounds = np.inf, -np.inf, np.zeros(masses.size), 0
+    gap = np.inf
     while True:
         rounds += 1
-        groups = np.unique(unlike + numbers, return_inverse=True)[1]
+        groups = np.unique(numbers, return_inverse=True)[1]
         means, inner = _means(cost, polytope, groups)
         solution = by_columns(masses, means, inner, relative_gap / 2, guess)
         if solution.value < best:
             shares = polytope.upper / inner.upper[groups]
             best, law = solution.value, solution.distribution[groups] * shares
         guess = (means - solution.prices).min(axis=1)
-        owner, second, dual, margin = _least_two(cost - guess[:, np.newaxis])
+        reduced = cost - guess[:, np.newaxis]
+        owners, dual = reduced.argmin(axis=0), reduced.min(axis=0)
         cheapest = ldp_polytope.cheapest(dual, polytope)
         proven = float(masses @ guess + dual @ cheapest)
         if proven > bound:
             bound, prices = proven, dual
-        is_whole = inner.upper.size == size
-        if is_whole or best - bound <= relative_gap * best + rounding:
+        before, gap = gap, best - bound
+        if inner.upper.size == size or gap <= relative_gap * best + rounding:
             break
-        above = dual - ldp_polytope.level(dual, cheapest, polytope)
-        # The smallest change of prices for which an output changes its input or bound.
-        nearness = np.minimum(margin, np.abs(above))
-        nearest = np.argsort(nearness, kind="stable")[:alone]
-        width = max(float(nearness[nearest[-1]]), rounding)
-        numbers = (owner * masses.size + second) * _DOUBLINGS + _steps(margin, width)
-        numbers = (2 * numbers + (above > 0)) * _DOUBLINGS + _steps(above, width)
-        numbers = np.unique(numbers, return_inverse=True)[1]
-        numbers[nearest] = size + np.arange(nearest.size)
-        alone *= 2
+        is_above = dual > ldp_polytope.level(dual, cheapest, polytope)
+        numbers = 2 * (groups * masses.size + owners) + is_above
+        if gap > before / 2 or np.unique(numbers).size == inner.upper.size:
+            numbers = np.arange(size)
     law = ldp_polytope.nearest(law, polytope)
     return ldp_polytope.Solution(law, prices, best, rounds)
 
@@ -274,28 +269,6 @@ def _means(
     for row, mean in zip(cost, means, strict=True):
         np.divide(np.add.reduceat(row[order] * weights, starts), upper, out=mean)
     return means, ldp_polytope.LdpPolytope(lower, upper)
-
-
-def _least_two(
-    reduced: FloatArray,
-) -> tuple[IndexArray, IndexArray, FloatArray, FloatArray]:
-    """Returns the inputs of the least and second least C_ij − f_i of each output j.
-
-    It also returns the least number, and half of the difference of the two. The array
-    of these numbers is overwritten.
-    """
-    every = np.arange(reduced.shape[1])
-    owner = reduced.argmin(axis=0)
-    minima = reduced[owner, every]
-    reduced[owner, every] = np.inf
-    second = reduced.argmin(axis=0)
-    return owner, second, minima, (reduced[second, every] - minima) / 2
-
-
-def _steps(distances: FloatArray, width: float) -> IndexArray:
-    """Returns how often a width must be doubled to reach each of some distances."""
-    apart = np.clip(np.abs(distances), width, 2.0 ** (_DOUBLINGS - 1) * width)
-    return np.ceil(np.log2(apart / width)).astype(np.intp)
 
 
 def by_columns(

@@ -30,7 +30,7 @@ def solved_by(way, alone=4):
     with pytest.MonkeyPatch.context() as patch:
         if way == "HiGHS":
             patch.setattr(linear_programs, "_by_simplex", None)
-        patch.setattr(certified_projection, "_ALONE", alone)
+        patch.setattr(certified_projection, "_FEWEST_GROUPS", alone)
         yield
 
 
