@@ -40,8 +40,8 @@ from dp_accounting_ext.wpm.projections import linear_programs
 
 # All of these are tuning, as the prices of a solution prove its lower bound. They are
 # the number of groups in the first program, for each input and at least; the number of
-# first arcs of each output, the number that a round may add for each input and output,
-# and the number of rounds.
+# first arcs of each output or input, the number that a round may add for each input and
+# output, and the number of rounds.
 _GROUPS_OF_INPUT, _FEWEST_GROUPS = 4, 500
 _EACH, _ADDED, _MOST_ROUNDS = 6, 3, 20
 _ROUNDING = 1e-14
@@ -320,13 +320,20 @@ def _wanted(reduced: FloatArray, limit: int) -> IndexArray:
 def _first_arcs(
     masses: FloatArray, reduced: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> IndexArray:
-    """Returns arcs i·n + j from near inputs, and those of a feasible plan."""
-    inputs, outputs = reduced.shape
-    last = min(_EACH, inputs) - 1
-    near = np.argpartition(reduced, last, axis=0)[: last + 1]
-    arcs = (near * outputs + np.arange(outputs)).ravel()
-    middle = ldp_polytope.nearest(np.full(outputs, 1 / outputs), polytope)
-    return np.union1d(arcs, _corner_arcs(masses, middle))
+    """Returns arcs i·n + j of a feasible plan, and those of near inputs and outputs.
+
+    Each output has some, or each input, whichever are more.
+    """
+    axis = int(reduced.shape[0] > reduced.shape[1])
+    last = min(_EACH, np.size(reduced, axis)) - 1
+    near = np.take(np.argpartition(reduced, last, axis), np.arange(last + 1), axis)
+    every = np.arange(reduced.size).reshape(reduced.shape)
+    middle = ldp_polytope.nearest(
+        np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
+    )
+    return np.union1d(
+        np.take_along_axis(every, near, axis), _corner_arcs(masses, middle)
+    )
 
 
 def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:
