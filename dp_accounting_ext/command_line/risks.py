@@ -186,11 +186,10 @@ def _in_words(risks: dict[str, Any]) -> str:
         low, high = risks["mu"]
         sentence = "As of Gaussian noise: no finite μ is known, for a loss is infinite."
         if not math.isinf(high):
-            sentence = (
-                f"As of Gaussian noise: μ is from {decimals.rounded_down(low)} to "
-            )
-            sentence += f"{decimals.rounded_up(high)}. The latter reveals at most "
-            sentence += f"{decimals.rounded_up(risks['regret'][1])} more: the regret."
+            ends = decimals.rounded_down(low), decimals.rounded_up(high)
+            sentence = f"As of Gaussian noise: μ is from {ends[0]} to {ends[1]}. The "
+            more = decimals.rounded_up(risks["regret"][1])
+            sentence += f"latter reveals at most {more} more: the regret."
         lines.append(textwrap.fill(sentence, text.WIDTH, subsequent_indent="  "))
     return "\n".join(lines)
 

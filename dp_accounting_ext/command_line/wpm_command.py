@@ -155,9 +155,8 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
         laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
         warnings.warn(_WARNING, stacklevel=1)
     draws: Iterable[int] = map(mechanism.sample, [private])
-    if (
-        users.is_batch
-    ):  # The time of a single draw would reveal something about that user.
+    # The time of a single draw would reveal something about that user.
+    if users.is_batch:
         draws = text.counted(map(mechanism.sample, private), len(users), "draws")
     drawn = [_drawn(place, places, law) for place, law in zip(draws, laws, strict=True)]
     if users.is_batch:

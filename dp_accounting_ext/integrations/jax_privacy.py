@@ -251,10 +251,8 @@ class StrategyAccountant(displays.Displayed):
                 batches are samples of groups in turn, both ε are for an example whose
                 group is known, as jax_privacy's events are.
         """
-        needed = (
-            "batch_selection_strategy clipped_grad dp_event noise_addition_transform"
-        )
-        for name in needed.split():
+        needed = "batch_selection_strategy", "clipped_grad", "dp_event"
+        for name in (*needed, "noise_addition_transform"):
             if not hasattr(plan, name):
                 raise TypeError(f"plan must have a {name}. Found {plan!r:.60}.")
         planned = plan.batch_selection_strategy

@@ -89,10 +89,9 @@ class CanaryAudit(displays.Displayed):
         """The result, as sentences."""
         words = f"Of {self.guesses} guesses {self.right} were right. "
         if self.needed > self.guesses:
-            words += (
-                "The claim is not refuted. Even if all of them were right, it would "
-            )
-            words += "not be: that takes more canaries, or another number of guesses."
+            words += "The claim is not refuted. Even if all of them were right, it "
+            words += "would not be: that takes more canaries, or another number of "
+            words += "guesses."
             return words + " This does not show that it is true."
         words += f"If the run was as claimed, {self.needed} or more are right with a "
         words += f"probability of at most {self.significance:g}: the claim is "

@@ -199,11 +199,9 @@ def sentence(opinions: Sequence[Opinion]) -> str:
         parts.append(words + "%.")
     if drawn := of[Verdict.NOT_REFUTED]:
         error = max(100 * claim.verification.visible_error for claim in drawn)
-        words = (
-            "Lower bounds that share no code with the accountant do not refute ε of "
-        )
-        words += f"{'; '.join(e.name for e in drawn)}; they would have refuted a number"
-        words += f" that is {decimals.rounded_up(error, 2)} % smaller."
+        words = "Lower bounds that share no code with the accountant do not refute ε "
+        words += f"of {'; '.join(e.name for e in drawn)}; they would have refuted a "
+        words += f"number that is {decimals.rounded_up(error, 2)} % smaller."
         parts.append(words)
     if unknown := of[Verdict.UNDECIDED]:
         if not parts:
