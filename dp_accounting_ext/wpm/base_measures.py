@@ -33,10 +33,8 @@ _MOST_HALVINGS = 100
 # In cutting planes, a gap of this share of the largest cost is attributed to rounding.
 _ROUNDING = 1e-13
 # These are for the search for the minimax measure: the relative gap at which it ends,
-# and its most rounds. The last two are tuning: the largest number of entries in the
-# tangents of a round, and the fewest tangents.
-_MINIMAX_GAP, _MOST_ROUNDS = 1e-7, 100
-_TANGENTS, _FEWEST_TANGENTS = 1 << 22, 32
+# its most rounds, and, which is tuning, the most tangents that a round adds.
+_MINIMAX_GAP, _MOST_ROUNDS, _TANGENTS = 1e-7, 100, 64
 # These are for the search for the learned measure. Tangents are added at a measure
 # between the best one so far and the optimum of the program, at this share of the way,
 # so that the search does not oscillate.
@@ -175,12 +173,10 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
     every = np.arange(paid.shape[0])
-    added = max(_FEWEST_TANGENTS, _TANGENTS // paid.shape[1])
 
-    def tangents(upper: FloatArray, lower: float) -> Tangents:
+    def tangents(upper: FloatArray) -> Tangents:
         worst = worst_cases.point_costs(upper, paid, privacy, every)
-        above = min(max(np.count_nonzero(worst > lower), 1), added)
-        rows = np.argsort(-worst, kind="stable")[:above]
+        rows = np.argsort(-worst, kind="stable")[:_TANGENTS]
         planes = worst_cases.tangents(paid.rows(rows), upper, privacy)
         return float(worst.max()), *planes, np.zeros(rows.size, dtype=np.intp)
 
@@ -225,7 +221,7 @@ def learn_base_measure(
     if not len(users):
         raise ValueError("public_distributions must have a row. Found none.")
 
-    def tangents(upper: FloatArray, lower: float) -> Tangents:
+    def tangents(upper: FloatArray) -> Tangents:
         allowed = ldp_polytope.LdpPolytope(math.exp(-privacy) * upper, upper)
         solver = certified_projection.ExactSolver(paid, allowed, _USER_GAP)
         values, nearest, prices = [], [], []
@@ -250,15 +246,15 @@ def _cutting_planes(
     cost: costs.TransportCost,
     epsilon: float,
     weights: FloatArray,
-    tangents: Callable[[FloatArray, float], Tangents],
+    tangents: Callable[[FloatArray], Tangents],
     relative_gap: float,
     most_rounds: int,
     step: float = 1.0,
 ) -> MeasureResult:
     """Returns the measure with the least weighted sum of functions of it.
 
-    `tangents` is called with a measure y and the lower bound that is known. The next y
-    is at the share `step` of the way from the best one to the optimum of the program.
+    `tangents` is called with a measure y. The next y is at the share `step` of the way
+    from the best one to the optimum of the program.
     """
     # HiGHS has absolute tolerances, which are negligible for costs of about one.
     sample = cost.rows(worst_cases.choose_landmarks(cost)[0])
@@ -269,7 +265,7 @@ def _cutting_planes(
     value, lower, rounds, converged = math.inf, 0.0, 0, False
     while rounds < most_rounds:
         rounds += 1
-        reached, intercepts, slopes, functions = tangents(tried, scale * lower)
+        reached, intercepts, slopes, functions = tangents(tried)
         if reached / scale < value:
             value, best = reached / scale, tried
         converged = value - lower <= relative_gap * value + _ROUNDING
