@@ -9,7 +9,7 @@ import dp_accounting_ext
 
 MOST_EXPENSIVE = 1.15
 MOST_ROUNDS = 10
-SOLVERS = {"certified_projection", "exact_projection", "line_sweep", "mechanism"}
+SOLVERS = {"certified_projection", "line_sweep", "mechanism"}
 
 
 def run(code):

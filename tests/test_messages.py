@@ -294,7 +294,6 @@ EDGE = [
     "studies/curves.py",
     "studies/sweep.py",
     "wpm/base_measures.py",
-    "wpm/baselines.py",
     "wpm/checks.py",
     "wpm/costs.py",
     "wpm/estimates.py",

@@ -42,8 +42,8 @@ def mirror_descent_base_measure(
         total += current
         scaled = most * current
         reached = worst_cases.point_costs(scaled, paid, epsilon, every)
-        row = np.array([reached.argmax()])
-        slope = most * worst_cases.tangents(scaled, paid, epsilon, row)[1][0]
+        row = paid.rows(reached.argmax())
+        slope = most * worst_cases.tangents(row, scaled, epsilon)[1]
         current = current * np.exp(-pace / (most * largest) * slope)
         mass = float(current.sum())
         current *= min(max(mass, least), most) / mass

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command.
+    """Runs a command, and returns its exit status, as `command.main` does.
 
     The commands are imported here, as processes of `workers` do not need them.
-
-    Returns:
-        The exit status, as of `command.main`.
     """
     from dp_accounting_ext.command_line import command
 

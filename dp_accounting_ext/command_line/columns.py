@@ -170,15 +170,15 @@ def _with_numbers(table: tables.Table) -> list[int]:
     return [at for at in _unindexed(table) if table.has_number(at)]
 
 
-def _named(table: tables.Table, option: str, typed: str, most: int) -> list[int]:
+def _named(table: tables.Table, option: str, typed: str, at_most: int) -> list[int]:
     """Returns at most so many columns, typed as names or as numbers from one."""
     header, width = table.header, table.frame.shape[1]
-    known = {str(at + 1): at for at in range(width)}
-    known |= {name: at for at, name in enumerate(header)}
+    index = {str(at + 1): at for at in range(width)}
+    index |= {name: at for at, name in enumerate(header)}
     names = [name.strip() for name in typed.split(",")]
-    chosen = [known[name] for name in names if name in known and header.count(name) < 2]
-    if len(set(chosen)) < len(names) or len(names) > most:
-        limit = f", {most} at most" * (most < width)
+    chosen = [index[name] for name in names if name in index and header.count(name) < 2]
+    if len(set(chosen)) < len(names) or len(names) > at_most:
+        limit = f", {at_most} at most" * (at_most < width)
         is_shown = any(header) and not table.is_private
         words = ", ".join(header) if is_shown else f"1 to {width}"
         raise ValueError(
@@ -236,14 +236,14 @@ def _pair(table: tables.Table) -> list[int]:
     """
     # "pick up lat" of pickUpLat, "latitude" of latitudeE7.
     parts = [re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name) for name in table.header]
-    words = [set(re.findall("[a-z]+", part.casefold())) for part in parts]
-    found = []
+    words = [set(re.findall("[a-z]+", name.casefold())) for name in parts]
+    coordinates = []
     for kind, other in ((_LATITUDES, _LONGITUDES), (_LONGITUDES, _LATITUDES)):
-        of = [at for at, each in enumerate(words) if each & kind and not each & other]
+        of = [at for at, said in enumerate(words) if said & kind and not said & other]
         # Such words are in names of texts, too.
-        found.append([at for at in of if len(of) < 2 or table.has_number(at)])
-    if all(found):
-        return [*found[0], *found[1]]
+        coordinates.append([at for at in of if len(of) < 2 or table.has_number(at)])
+    if all(coordinates):
+        return [*coordinates[0], *coordinates[1]]
     shapes = [at for at in range(len(words)) if _is_shape(table, at)]
     return shapes * 3 if len(shapes) > 1 else shapes
 
@@ -258,12 +258,12 @@ def _split(
     """Returns a table in which a column of points is one of latitudes, and one more."""
     pairs = []
     for row, cell in enumerate(table.texts(column)):
-        found = _DEGREES_IN_ORDER.match(_X_AND_Y.sub(r"\2,\1", cell))
-        if cell and not found:
+        match = _DEGREES_IN_ORDER.match(_X_AND_Y.sub(r"\2,\1", cell))
+        if cell and not match:
             shape = cell.partition("(")[0].strip()[:40]
             shown = f"{shape}, and no POINT of two numbers,"
             raise table.error("something else" if table.is_private else shown, row)
-        pairs.append(found.groups() if found else ("", ""))
+        pairs.append(match.groups() if match else ("", ""))
     latitudes, longitudes = map(list, zip(*pairs, strict=True))
     frame, width = table.frame.copy(), table.frame.shape[1]
     names = ("latitude", "longitude") if is_haversine else ("y", "x")

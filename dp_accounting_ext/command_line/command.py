@@ -53,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(parser.unrecognized(unknown[0], vars(options)))
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", UserWarning)
-            known, printed = options.run(options)
+            results, printed = options.run(options)
         for words in dict.fromkeys(str(warning.message) for warning in warned):
             sentence = parser.as_typed(words, vars(options))
             text.complain(options.prog, sentence, "warning")
-        text.write(text.as_json(known) if options.json else printed)
+        text.write(text.as_json(results) if options.json else printed)
     except KeyboardInterrupt as error:
         text.complain(options.prog, str(error) or "interrupted.")
         return _INTERRUPTED
@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as error:
         text.complain(options.prog, _reason(error, options))
         return parser.BAD_INPUT
-    if known.get("without_bounds"):
+    if results.get("without_bounds"):
         return _INCOMPLETE
-    return _OF_VERDICTS.get(known.get("verdict", ""), 0)
+    return _OF_VERDICTS.get(results.get("verdict", ""), 0)
 
 
 def _reason(error: Exception, options: argparse.Namespace) -> str:

@@ -189,7 +189,7 @@ def table_of(
     run: training_run.TrainingRun,
     target: float | None,
     rows: Mapping[str, comparison.Row | str],
-    found: Mapping[str, curves.Points | str],
+    points: Mapping[str, curves.Points | str],
 ) -> str:
     """Returns HTML: warnings, and a line for each way of drawing batches.
 
@@ -200,7 +200,7 @@ def table_of(
     cells, notes = [], training_run.warnings_of(run)
     for scheme in training_run.SCHEMES:
         row = rows.get(scheme, _WAITED_FOR)
-        curve = found.get(scheme, _WAITED_FOR)
+        curve = points.get(scheme, _WAITED_FOR)
         line = [scheme, *[_WAITED_FOR] * 3, *[""] * (len(heads) - 4)]
         if isinstance(row, comparison.Row):
             line[1] = decimals.rounded_down(row.epsilon_lower, 5)
@@ -321,41 +321,39 @@ class Page:
             self._told.words = str(error)
             return
         rows: dict[str, comparison.Row | str] = {}
-        found: dict[str, curves.Points | str] = {}
+        points: dict[str, curves.Points | str] = {}
 
         def show() -> None:
-            self._table.object = table_of(run, target, rows, found)
+            self._table.object = table_of(run, target, rows, points)
             self._told.words = words_of(rows)
 
-        def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
-            rows[str(each.sampling)] = row
+        def of_row(way: training_run.TrainingRun, row: comparison.Row | str) -> None:
+            rows[str(way.sampling)] = row
             show()
             if target is not None and isinstance(row, comparison.Row):
                 noise = row.noise_multiplier
-                ask_more(dataclasses.replace(each, noise_multiplier=noise))
+                ask_more(dataclasses.replace(way, noise_multiplier=noise))
 
-        def ask_more(each: training_run.TrainingRun) -> None:
-            scheme = str(each.sampling)
+        def ask_more(way: training_run.TrainingRun) -> None:
+            scheme = str(way.sampling)
 
             def of_curve(curve: curves.Points | str) -> None:
-                found[scheme] = curve
+                points[scheme] = curve
                 show()
                 self._draw(scheme, curve)
 
-            self._answers.ask(of_curve, curve_of, each)
+            self._answers.ask(of_curve, curve_of, way)
             if scheme == self._quoted.value:
-                self._ask_for_sentence(each, target)
+                self._ask_for_sentence(way, target)
 
         show()
         # Two processes answer in this order: the table, the picture, the sentence.
         ways = training_run.schemes_of(run)
-        for each in ways:
-            self._answers.ask(functools.partial(of_row, each), row_of, each, target)
+        for way in ways:
+            self._answers.ask(functools.partial(of_row, way), row_of, way, target)
         if target is None:  # Otherwise these questions need the noise of the row.
-            for each in sorted(
-                ways, key=lambda way: way.sampling == self._quoted.value
-            ):
-                ask_more(each)
+            for way in sorted(ways, key=lambda way: way.sampling == self._quoted.value):
+                ask_more(way)
 
     def _ask_for_sentence(
         self, run: training_run.TrainingRun, target: float | None
@@ -382,10 +380,10 @@ class Page:
 
 def _stops(low: int, high: int, value: float) -> list[float]:
     """Returns a slider's values between two powers of ten, and its first value."""
-    found = [float(f"{a * 10.0**b:.3g}") for b in range(low, high) for a in _STEPS]
+    values = [float(f"{a * 10.0**b:.3g}") for b in range(low, high) for a in _STEPS]
     if isinstance(value, int):
-        found = [int(each) for each in found if each.is_integer()]
-    return sorted({*found, value})
+        values = [int(stop) for stop in values if stop.is_integer()]
+    return sorted({*values, value})
 
 
 def _boxed(title: str, words: str, tag: str, copied: str) -> str:

@@ -36,10 +36,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         chosen = re.search(r"argument (\S+): invalid choice: '(.*)' \((.*)\)", message)
         if chosen:
-            name, found, choices = chosen.groups()
-            known = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
-            message = f"{name} must be one of {', '.join(known)}. Found {found!r}."
-            message += _meant(found, known)
+            name, typed, choices = chosen.groups()
+            possible = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
+            message = f"{name} must be one of {', '.join(possible)}. Found {typed!r}."
+            message += _meant(typed, possible)
         text.complain(self.prog, message)
         sys.exit(BAD_INPUT)
 
@@ -54,12 +54,9 @@ def option(name: str) -> str:
 
 
 def as_typed(message: str, options: Collection[str]) -> str:
-    """Returns a message that names options as they are typed, not as fields.
+    """Returns a function's message, with the command's options as they are typed.
 
-    Args:
-        message: A message of a function that the command calls, such as "batch_size
-            must be …".
-        options: The options of the command, as argparse names them.
+    So "batch_size must be …" becomes "--batch-size must be …".
     """
 
     def typed(word: re.Match[str]) -> str:
@@ -71,15 +68,15 @@ def as_typed(message: str, options: Collection[str]) -> str:
 
 def unrecognized(typed: str, options: Collection[str]) -> str:
     """Returns an error for an unknown word, with options that may have been meant."""
-    known = [option(name) for name in options if name not in _NO_OPTIONS]
+    possible = [option(name) for name in options if name not in _NO_OPTIONS]
     name = typed.partition("=")[0]
-    return f"unrecognized arguments: {name}.{_meant(name, known)}"
+    return f"unrecognized arguments: {name}.{_meant(name, possible)}"
 
 
-def _meant(typed: str, known: Sequence[str]) -> str:
+def _meant(typed: str, possible: Sequence[str]) -> str:
     """Returns a question with those of the known words that may have been meant."""
-    near = [each for each in known if typed[:2] == "--" and each.startswith(typed)]
-    near = near or difflib.get_close_matches(typed, known, cutoff=0.7)
+    near = [word for word in possible if typed[:2] == "--" and word.startswith(typed)]
+    near = near or difflib.get_close_matches(typed, possible, cutoff=0.7)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -144,5 +141,5 @@ def training_run(
     options: argparse.Namespace, **fields: Any
 ) -> studies_training_run.TrainingRun:
     """Returns the training run of options, with some fields added or replaced."""
-    known = {name: value for name, value in vars(options).items() if name in _OF_RUNS}
-    return studies_training_run.TrainingRun(**{**known, **fields})
+    given = {name: value for name, value in vars(options).items() if name in _OF_RUNS}
+    return studies_training_run.TrainingRun(**{**given, **fields})

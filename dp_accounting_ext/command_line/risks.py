@@ -105,33 +105,33 @@ def add_to(commands: Any) -> None:
 
 
 def _risk(options: argparse.Namespace) -> parser.Printed:
-    known = {name: getattr(options, name) for name in _PUBLISHED}
-    known = {name: value for name, value in known.items() if value is not None}
-    if not known:
+    asked = {name: getattr(options, name) for name in _PUBLISHED}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if not asked:
         run = parser.training_run(options)
         training_run.warn(run)
-        found = {
-            name: _of(each.accountant(), options.prior, with_gaussian=True)
-            for name, each in text.counted_ways(run)
+        risks = {
+            name: _of(way.accountant(), options.prior, with_gaussian=True)
+            for name, way in text.counted_ways(run)
         }
         title = f"Risks of noise multiplier {run.noise_multiplier}, {run.in_words}"
-        printed = f"{textwrap.fill(title, text.WIDTH)}\n\n{_all(found)}"
-        return {"setting": run.to_dict(), "results": found}, printed
+        printed = f"{textwrap.fill(title, text.WIDTH)}\n\n{_all(risks)}"
+        return {"setting": run.to_dict(), "results": risks}, printed
     for name, field in training_run.TrainingRun.__dataclass_fields__.items():
         value = getattr(options, name)
         if name != "delta" and value != field.default:
             raise ValueError(
-                f"{name} must be left out with --{next(iter(known))}. Found {value}."
+                f"{name} must be left out with --{next(iter(asked))}. Found {value}."
             )
-    ((name, value),) = known.items()
+    ((name, value),) = asked.items()
     delta = options.delta
     is_epsilon = name == "epsilon"
     if delta is not None:
-        known["delta"] = delta
+        asked["delta"] = delta
         if not is_epsilon and not 0 < delta < 1:
             raise ValueError(f"delta must be in (0, 1). Found {delta:g}.")
-    accountant = risk.published(**(known if is_epsilon else {name: value}))
-    of = ", ".join(f"{each} = {number:g}" for each, number in known.items())
+    accountant = risk.published(**(asked if is_epsilon else {name: value}))
+    of = ", ".join(f"{field} = {number:g}" for field, number in asked.items())
     about = _of(accountant, options.prior, with_gaussian=False)
     if delta is not None and not is_epsilon:
         about["epsilon"] = accountant.get_epsilon_bounds(delta)
@@ -140,55 +140,56 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
         about["largest_rho"] = risk.largest_rho(value, delta)
         about["largest_mu"] = risk.largest_mu(value, delta)
         about["words"] += "\n" + _converted(about, delta)
-    return {"setting": known, "results": {of: about}}, _all({of: about})
+    return {"setting": asked, "results": {of: about}}, _all({of: about})
 
 
 def _of(
     accountant: pld_accountant.PLDAccountant, prior: float, *, with_gaussian: bool
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    risks: dict[str, Any] = {
         "advantage": risk.advantage(accountant),
         "membership_success": risk.membership_success(accountant, prior),
         "words": risk.in_words(accountant, prior=prior),
     }
     if with_gaussian:
         mu = accountant.get_gdp_parameter_bounds()
-        found["mu"] = mu
-        found["regret"] = risk.gaussian_regret(accountant, mu[1])
-    return found
+        risks["mu"] = mu
+        risks["regret"] = risk.gaussian_regret(accountant, mu[1])
+    return risks
 
 
-def _converted(found: dict[str, Any], delta: float) -> str:
+def _converted(risks: dict[str, Any], delta: float) -> str:
     """Returns a sentence on the bounds of the other parameters."""
-    if "epsilon" not in found:
+    if "epsilon" not in risks:
         rho, mu = (
             (decimals.rounded_down(enough), decimals.rounded_up(short))
-            for enough, short in (found["largest_rho"], found["largest_mu"])
+            for enough, short in (risks["largest_rho"], risks["largest_mu"])
         )
         sentence = f"So private is every mechanism with ρ ≤ {rho[0]}, and with μ ≤ "
         sentence += f"{mu[0]}; not every one with ρ = {rho[1]}, or with μ = {mu[1]}."
     else:
-        least, most = found["epsilon"]
-        sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(most)}; of "
-        sentence += f"some such mechanism, at least {decimals.rounded_down(least)}."
+        low, high = risks["epsilon"]
+        sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(high)}; of "
+        sentence += f"some such mechanism, at least {decimals.rounded_down(low)}."
     return textwrap.fill(f"- {sentence}", text.WIDTH, subsequent_indent="  ")
 
 
-def _all(found: dict[str, dict[str, Any]]) -> str:
-    return "\n\n".join(f"With {of}: {_in_words(each)}" for of, each in found.items())
+def _all(risks: dict[str, dict[str, Any]]) -> str:
+    return "\n\n".join(
+        f"With {of}: {_in_words(of_one)}" for of, of_one in risks.items()
+    )
 
 
-def _in_words(found: dict[str, Any]) -> str:
-    lines = [found["words"]]
-    if "mu" in found:
-        low, high = found["mu"]
+def _in_words(risks: dict[str, Any]) -> str:
+    lines = [risks["words"]]
+    if "mu" in risks:
+        low, high = risks["mu"]
         sentence = "As of Gaussian noise: no finite μ is known, for a loss is infinite."
         if not math.isinf(high):
-            sentence = (
-                f"As of Gaussian noise: μ is from {decimals.rounded_down(low)} to "
-            )
-            sentence += f"{decimals.rounded_up(high)}. The latter reveals at most "
-            sentence += f"{decimals.rounded_up(found['regret'][1])} more: the regret."
+            ends = decimals.rounded_down(low), decimals.rounded_up(high)
+            sentence = f"As of Gaussian noise: μ is from {ends[0]} to {ends[1]}. The "
+            more = decimals.rounded_up(risks["regret"][1])
+            sentence += f"latter reveals at most {more} more: the regret."
         lines.append(textwrap.fill(sentence, text.WIDTH, subsequent_indent="  "))
     return "\n".join(lines)
 
@@ -199,18 +200,18 @@ def _audit(options: argparse.Namespace) -> parser.Printed:
     asked = "guesses, chosen before scores are seen, as canaries.plan does,"
     guesses = training_run.given(asked, options.guesses)
     settings = {name: getattr(options, name) for name in ("guess", "significance")}
-    found = {
-        str(each.sampling): canaries.audit(
-            each.accountant(), scores, members, guesses=guesses, **settings
+    audits = {
+        str(way.sampling): canaries.audit(
+            way.accountant(), scores, members, guesses=guesses, **settings
         )
-        for _, each in text.counted_ways(run)
+        for _, way in text.counted_ways(run)
     }
     title = f"{scores.size} canaries, noise multiplier {run.noise_multiplier:g}, "
     title = textwrap.fill(title + run.in_words, text.WIDTH)
-    table = canaries.table(title + "\n", found)
+    table = canaries.table(title + "\n", audits)
     results = [
-        {"sampling": name, **vars(each), "refuted": each.refuted}
-        for name, each in found.items()
+        {"sampling": name, **vars(audit), "refuted": audit.refuted}
+        for name, audit in audits.items()
     ]
     return {"setting": run.to_dict(), "results": results}, table.text()
 
@@ -230,9 +231,11 @@ def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
 
 def _verify(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
-    found = [second_opinion.opinion(each) for _, each in text.counted_ways(run)]
-    verdict = second_opinion.worst(found).value
+    opinions = [
+        second_opinion.opinion(opinion) for _, opinion in text.counted_ways(run)
+    ]
+    verdict = second_opinion.worst(opinions).value
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
-    lines = [f"{title}{run.in_words}", *(each.in_words for each in found)]
+    lines = [f"{title}{run.in_words}", *(opinion.in_words for opinion in opinions)]
     printed = "\n\n".join(textwrap.fill(line, text.WIDTH) for line in lines)
-    return {"setting": run.to_dict(), "verdict": verdict, "results": found}, printed
+    return {"setting": run.to_dict(), "verdict": verdict, "results": opinions}, printed

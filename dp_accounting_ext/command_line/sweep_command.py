@@ -92,12 +92,12 @@ def _run(options: argparse.Namespace) -> parser.Printed:
             f"scheduler must stay there until the last row is found. Found that it "
             f"left ({type(error).__name__}); {_AGAIN}."
         ) from None
-    found = {"grid": str(options.grid), "output": str(options.output)}
-    found |= dataclasses.asdict(summary)
+    outcome = {"grid": str(options.grid), "output": str(options.output)}
+    outcome |= dataclasses.asdict(summary)
     printed = "{output}: {kept} rows kept, {added} added in {seconds:.1f} CPU s"
     if summary.without_bounds:
         printed += ", {without_bounds} of these without bounds (see note)"
-    return found, printed.format(**found)
+    return outcome, printed.format(**outcome)
 
 
 def _grid(path: pathlib.Path, encoding: str) -> tuple[list[str], list[dict[str, str]]]:

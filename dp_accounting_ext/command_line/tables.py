@@ -150,19 +150,10 @@ def read(
 ) -> Table:
     """Returns the table of a file: a text, JSON, Parquet or NumPy's, maybe gzipped.
 
-    Args:
-        option: The field of the option that named the file, for errors.
-        path: The path of the file.
-        is_private: Whether errors must not show its content.
-        drop_missing: Whether rows that lack a cell are left out, and are no error; None
-            if there is no such option.
-        encoding: The encoding of a text without a byte order mark.
-        names: The names of places; some may be numbers.
-
-    Raises:
-        ModuleNotFoundError: If pandas, or what it needs for a file, is not installed.
-        OSError: If the file cannot be opened.
-        ValueError: If it is not such a file, or has no rows.
+    Errors begin with the option that named the file, and show no content of it if it is
+    private. Rows that lack a cell are left out if `drop_missing` is true; it is None if
+    there is no such option. The encoding is of a text without a byte order mark. The
+    names are those of places, which may be numbers.
     """
     content, separator = pathlib.Path(path).read_bytes(), ""
     try:
@@ -202,11 +193,7 @@ def counts(cells: Sequence[str]) -> bool:
 
 
 def text_of(option: str, content: bytes, path: object, encoding: str) -> str:
-    """Returns the text of a file, each of whose lines ends in a newline.
-
-    Raises:
-        ValueError: If it is another file, or has another encoding.
-    """
+    """Returns the text of a file, each of whose lines ends in a newline."""
     remedy = f"in {path}; save it as CSV or GeoJSON, in UTF-8"
     if content.startswith(_OTHERS):
         kinds = "a workbook, an archive, a database, or XML as of KML and GPX"
@@ -248,9 +235,9 @@ def _data_frame(content: bytes, pd: Any) -> Any:
         return pd.DataFrame(value["data"], value.get("index"), value.get("columns"))
     if isinstance(value, dict):
         # The records of GeoJSON and of Takeout have a key, which may be any.
-        lists = [part for part in value.values() if isinstance(part, list)]
-        records = [part for part in lists if part and isinstance(part[0], dict)]
-        is_nested = lists or any(isinstance(part, dict) for part in value.values())
+        lists = [member for member in value.values() if isinstance(member, list)]
+        records = [member for member in lists if member and isinstance(member[0], dict)]
+        is_nested = lists or any(isinstance(member, dict) for member in value.values())
         value = records[0] if records else value if is_nested else [value]
     if all(isinstance(record, dict) for record in value) and isinstance(value, list):
         return pd.json_normalize(list(map(_without_geometry, value)))
@@ -321,7 +308,7 @@ def _cells(option: str, text: str, path: object, pd: Any) -> tuple[str, Any]:
 def _separator(lines: Sequence[str]) -> str:
     """Returns what gives the first lines equally many cells, or the most cells."""
     lines = [line for line in lines[:_FIRST_LINES] if line.strip()] or [""]
-    most = (0, ",")
+    best = (0, ",")
     for separator in "\t;,| ":
         cut = map(str.strip, lines) if separator == " " else lines
         rows = list(csv.reader(cut, delimiter=separator, skipinitialspace=True))
@@ -330,8 +317,8 @@ def _separator(lines: Sequence[str]) -> str:
         if len(rows[0]) > 1 and is_likely:
             if len({len(row) for row in rows}) == 1:
                 return separator
-            most = max(most, (sum(map(len, rows)), separator))
-    return most[1]
+            best = max(best, (sum(map(len, rows)), separator))
+    return best[1]
 
 
 def _has_header(option: str, frame: Any, path: object, names: Collection[str]) -> bool:

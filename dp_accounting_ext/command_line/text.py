@@ -27,9 +27,6 @@ def write(whole: str) -> None:
     """Prints on standard output, with replacements for letters that it cannot encode.
 
     It is not an error if the reader has closed the pipe.
-
-    Raises:
-        OSError: If the text cannot be written.
     """
     if sys.stdout is None:
         return
@@ -50,11 +47,8 @@ class Progress:
         with text.Progress("curves") as progress:
             rows = statement.claims(run, progress)
 
-    The line is rewritten each second, and erased at the end.
-
-    Args:
-        words: The name of the items that are counted, or of the task.
-        quiet_seconds: The number of seconds after which the line is first shown.
+    The words name the items that are counted, or the task. The line is rewritten each
+    second, and erased at the end.
     """
 
     def __init__(self, words: str, quiet_seconds: float = 3.0) -> None:
@@ -109,9 +103,9 @@ def counted_ways(
 ) -> Iterator[tuple[str, training_run.TrainingRun]]:
     """Yields a run with each way of drawing batches, its name, and shows progress."""
     runs = training_run.schemes_of(run)
-    for each in counted(runs, len(runs), "ways of drawing batches"):
-        changed = comparison.ADJACENCIES[each.neighboring_relation]
-        yield f"{each.sampling} ({changed})", each
+    for way in counted(runs, len(runs), "ways of drawing batches"):
+        changed = comparison.ADJACENCIES[way.neighboring_relation]
+        yield f"{way.sampling} ({changed})", way
 
 
 def _duration(seconds: float) -> str:
@@ -132,9 +126,9 @@ def _show(words: str) -> None:
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
     """Returns a title, a table with heads of `comparison.COLUMNS`, and its notes."""
-    found = comparison.table(title, heads, rows)
-    lines = displays.aligned([found.heads, *found.rows])
-    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *found.notes))
+    shown = comparison.table(title, heads, rows)
+    lines = displays.aligned([shown.heads, *shown.rows])
+    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *shown.notes))
     return "\n".join([above, "", *lines, *[""] * bool(below), *below])
 
 
@@ -148,7 +142,7 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return str(value)
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: _finite(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_finite(member) for member in value]
     return value

@@ -182,7 +182,7 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
     setting = run.to_dict()
     training_run.warn(run)
     if options.strategy is None:
-        rows = [comparison.bracket(each) for _, each in text.counted_ways(run)]
+        rows = [comparison.bracket(way) for _, way in text.counted_ways(run)]
     else:
         setting |= {"strategy": options.strategy, "sampling": sampling}
         event = strategy_event(options.strategy, run)
@@ -201,20 +201,20 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
 
 def _rests_on(event: events.MatrixAllocationEvent, names: Sequence[str]) -> str:
     """Returns sentences on the assumptions of schemes, and on their violations."""
-    known = strategy_comparison.schemes(event)
-    found = []
+    schemes = strategy_comparison.schemes(event)
+    sentences = []
     for name in names:
-        each, words = known[name][1], f"{name}:"
-        if isinstance(each, events.WindowedAllocationEvent):
-            words += f" {each.num_cycles} windows of {each.window} steps, with a guard"
-            words += f" of {each.separation - 1}, in each with probability "
-            words += f"{each.sampling_probability:.6g};"
-        elif isinstance(each, events.MinSepSamplingEvent):
-            words += f" in a step with probability {each.sampling_probability:.6g}, and"
-            words += f" then out until {each.separation} steps later;"
+        run, words = schemes[name][1], f"{name}:"
+        if isinstance(run, events.WindowedAllocationEvent):
+            words += f" {run.num_cycles} windows of {run.window} steps, with a guard"
+            words += f" of {run.separation - 1}, in each with probability "
+            words += f"{run.sampling_probability:.6g};"
+        elif isinstance(run, events.MinSepSamplingEvent):
+            words += f" in a step with probability {run.sampling_probability:.6g}, and"
+            words += f" then out until {run.separation} steps later;"
         words += f" broken by {strategy_comparison.BROKEN_BY[name]}."
-        found.append(textwrap.fill(words, text.WIDTH, subsequent_indent="  "))
-    return "\n".join(found)
+        sentences.append(textwrap.fill(words, text.WIDTH, subsequent_indent="  "))
+    return "\n".join(sentences)
 
 
 def strategy_event(
@@ -237,11 +237,11 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
     measure: budget.Measure | None = risk.advantage if kind == "advantage" else None
     if kind in ("tpr", "ppv"):
         rate = training_run.given("fpr", options.fpr)
-        least, of = (rate, "--fpr") if kind == "tpr" else (prior, "--prior")
-        if target <= least:
+        guessing, of = (rate, "--fpr") if kind == "tpr" else (prior, "--prior")
+        if target <= guessing:
             raise ValueError(
                 f"{kind} must be above {of}, which is reached by guessing, at any "
-                f"noise. Found {target:g} with {of} {least:g}."
+                f"noise. Found {target:g} with {of} {guessing:g}."
             )
         asked |= {"fpr": rate, "prior": prior}
         words = f"{kind.upper()} at FPR {rate:g}"
@@ -254,8 +254,8 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
     elif options.fpr is not None:
         raise ValueError(f"fpr must be left out with --{kind}. Found {options.fpr}.")
     rows = [
-        calibration.calibrate(each, target, measure, name=kind)[0]
-        for _, each in text.counted_ways(run)
+        calibration.calibrate(way, target, measure, name=kind)[0]
+        for _, way in text.counted_ways(run)
     ]
     title = f"noise multiplier for {words} ≤ {target:g}"
     heads = ["sampling", "noise", "CPU s"]
@@ -276,13 +276,13 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     risks = {}
     if options.risk:
         group = f", {run.group_size} records in place of the one record"
-        for name, each in text.counted_ways(run):
+        for name, way in text.counted_ways(run):
             name += group * (run.group_size > 1)
-            risks[name] = risk.in_words(each.accountant())
-    known: dict[str, Any] = {"setting": run.to_dict()}
-    known["warnings"] = statement.warnings(run, rows)
+            risks[name] = risk.in_words(way.accountant())
+    printed_fields: dict[str, Any] = {"setting": run.to_dict()}
+    printed_fields["warnings"] = statement.warnings(run, rows)
     if options.risk:
-        known["risk"] = risks
+        printed_fields["risk"] = risks
     parts = ["## Differential privacy"] * options.markdown
     in_words = statement.brief if options.brief else statement.privacy_statement
     parts.append(in_words(run, rows))
@@ -294,11 +294,11 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
         with text.Progress("second opinions") as progress:
             opinions = second_opinion.of_claims(run, rows, progress)
         parts.append(textwrap.fill(second_opinion.sentence(opinions), text.WIDTH))
-        known["verification"] = opinions
+        printed_fields["verification"] = opinions
         if second_opinion.worst(opinions) is second_opinion.Verdict.DISAGREES:
-            known["verdict"] = second_opinion.Verdict.DISAGREES.value
+            printed_fields["verdict"] = second_opinion.Verdict.DISAGREES.value
     printed = "\n\n".join(parts)
-    return {**known, "results": rows}, printed
+    return {**printed_fields, "results": rows}, printed
 
 
 def _profiles(options: argparse.Namespace) -> parser.Printed:
@@ -332,16 +332,16 @@ def _shown(
     runs = [dataclasses.replace(run, group_size=size) for size in sizes]
     picture = _picture(options.output) if options.output else None
     with text.Progress("curves") as progress:
-        found = question(*runs, num_points=_points(options), progress=progress, **asked)
+        drawn = question(*runs, num_points=_points(options), progress=progress, **asked)
     title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
     if picture:
-        curves.plot(found, picture.add_subplot(), title=title)
+        curves.plot(drawn, picture.add_subplot(), title=title)
         picture.savefig(options.output, dpi=_DOTS)
     setting = {**run.to_dict(), "group_size": sizes}
-    printed = "\n\n".join([textwrap.fill(title, text.WIDTH), *map(_table, found)])
+    printed = "\n\n".join([textwrap.fill(title, text.WIDTH), *map(_table, drawn)])
     if picture:
         printed = f"wrote {options.output}"
-    return {"setting": setting, "results": found}, printed
+    return {"setting": setting, "results": drawn}, printed
 
 
 def _table(curve: curves.Curve) -> str:

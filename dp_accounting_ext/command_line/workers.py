@@ -32,10 +32,6 @@ class Workers(futures.ThreadPoolExecutor):
 
     If a process is killed, only its own task fails. At the end of the `with` statement,
     unfinished tasks are abandoned.
-
-    Args:
-        number: The number of processes.
-        warns: Whether they print warnings.
     """
 
     def __init__(self, number: int, *, warns: bool = True) -> None:
@@ -111,12 +107,9 @@ def _workers_of_page() -> Workers:
 class Answers:
     """Sends questions to processes, and keeps their answers.
 
-    No method waits. The method `look` delivers the answers since its last call.
-
-    Args:
-        answered: A function that is called without arguments after each answer, in
-            another thread. It must not call `look` itself, but must have it called in
-            the thread that asks.
+    No method waits. The method `look` delivers the answers since its last call. The
+    function `answered` is called after each answer, in another thread. It must not call
+    `look` itself, but must have it called in the thread that asks.
     """
 
     def __init__(self, answered: Callable[[], object]) -> None:
@@ -139,11 +132,11 @@ class Answers:
             then(self._known[key])
             return
         # `forget` replaces the queue, so that late answers in this one are never read.
-        found = self._found
+        answers = self._found
 
         def keep(future: "futures.Future[Any]") -> None:
             if not future.cancelled():
-                found.put((key, then, future))
+                answers.put((key, then, future))
                 self._answered()
 
         self._waiting += 1

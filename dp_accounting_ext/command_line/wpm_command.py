@@ -155,16 +155,15 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
         laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
         warnings.warn(_WARNING, stacklevel=1)
     draws: Iterable[int] = map(mechanism.sample, [private])
-    if (
-        users.is_batch
-    ):  # The time of a single draw would reveal something about that user.
+    # The time of a single draw would reveal something about that user.
+    if users.is_batch:
         draws = text.counted(map(mechanism.sample, private), len(users), "draws")
     drawn = [_drawn(place, places, law) for place, law in zip(draws, laws, strict=True)]
     if users.is_batch:
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(name for name, _ in _cells(drawn[0], places))
-        writer.writerows([cell for _, cell in _cells(each, places)] for each in drawn)
+        writer.writerows([cell for _, cell in _cells(row, places)] for row in drawn)
         return {"draws": drawn}, file.getvalue().rstrip("\n")
     (one,) = drawn
     return one, "\n".join(
@@ -259,7 +258,7 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
         expected = mechanism.expected_cost()
     inputs, outputs = mechanism.cost.shape
     some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
-    found = {
+    numbers = {
         "places": outputs,
         "epsilon": options.epsilon,
         "most_that_stays": expected.most_likely,
@@ -278,11 +277,11 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
         unit = "distance of a draw" + ", in km" * (options.metric == "haversine")
         if options.order not in (None, 1.0):
             unit += f", to the power {options.order:g}"
-    printed = _PLAN.format(unit=unit, **found)
+    printed = _PLAN.format(unit=unit, **numbers)
     if apart is not None:
-        found["distance_of_public_trace"] = apart
+        numbers["distance_of_public_trace"] = apart
         printed += f"\n  half of the public trace   {apart:.4g} from a point at least"
-    return found, printed
+    return numbers, printed
 
 
 def _trace(
@@ -363,5 +362,5 @@ def _counted(masses: Any) -> Any:
     """Returns numbers; as counts, if all are whole and a row sums to more than one."""
     entries = masses if isinstance(masses, np.ndarray) else masses.data
     whole = bool((entries == np.floor(entries)).all())
-    most = masses.sum(axis=masses.ndim - 1).max()
-    return masses.astype(np.int64) if whole and 1 < most < 2.0**53 else masses
+    largest = masses.sum(axis=masses.ndim - 1).max()
+    return masses.astype(np.int64) if whole and 1 < largest < 2.0**53 else masses

@@ -71,9 +71,9 @@ class StrategyAccountant(displays.Displayed):
     def __init__(self, strategy: Any, noise_multiplier: float, **options: Any) -> None:
         from_strategy(strategy, noise_multiplier, **options)
         self.strategy, self.noise_multiplier = strategy, noise_multiplier
-        known = options.get("num_examples")
-        if known is not None:
-            fields.positive_integer("num_examples", known)
+        number = options.get("num_examples")
+        if number is not None:
+            fields.positive_integer("num_examples", number)
         self._options = dict(options)
         self._draws: list[int] = []
         # Marks of the states in which generators began.
@@ -127,15 +127,15 @@ class StrategyAccountant(displays.Displayed):
         """
         self._refuse_second_run()
         if self.strategy is not jax_strategies.of_records(self.strategy):
-            found = np.unique(num_examples).size  # These are users.
+            number = np.unique(num_examples).size  # These are users.
         else:
-            found = fields.positive_integer("num_examples", num_examples)
-        known = self._options.get("num_examples")
-        if known is not None and found != known:
+            number = fields.positive_integer("num_examples", num_examples)
+        accounted = self._options.get("num_examples")
+        if accounted is not None and number != accounted:
             raise RuntimeError(
                 f"batch_iterator must draw from as many examples (or users) as are "
-                f"accounted for. Found {found} for {known}: write "
-                f"StrategyAccountant(…, num_examples={found})."
+                f"accounted for. Found {number} for {accounted}: write "
+                f"StrategyAccountant(…, num_examples={number})."
             )
         try:
             generator = np.random.default_rng(rng)
@@ -251,10 +251,8 @@ class StrategyAccountant(displays.Displayed):
                 batches are samples of groups in turn, both ε are for an example whose
                 group is known, as jax_privacy's events are.
         """
-        needed = (
-            "batch_selection_strategy clipped_grad dp_event noise_addition_transform"
-        )
-        for name in needed.split():
+        needed = "batch_selection_strategy", "clipped_grad", "dp_event"
+        for name in (*needed, "noise_addition_transform"):
             if not hasattr(plan, name):
                 raise TypeError(f"plan must have a {name}. Found {plan!r:.60}.")
         planned = plan.batch_selection_strategy
@@ -267,16 +265,16 @@ class StrategyAccountant(displays.Displayed):
         event = jax_strategies.of_known_group(
             self.strategy, self.noise_multiplier, **self._options
         )
-        promised, least = (
+        promised, spent = (
             pld_accountant.PLDAccountant(self._relation)
-            .compose(each)
+            .compose(compared)
             .get_epsilon_bounds(delta)[side]
-            for each, side in ((plan.dp_event, 1), (event, 0))
+            for compared, side in ((plan.dp_event, 1), (event, 0))
         )
-        if promised < least * (1 - _PROMISE):
+        if promised < spent * (1 - _PROMISE):
             raise RuntimeError(
                 f"The plan's event must not promise less than its steps keep. Found "
-                f"ε = {promised:g} for plan.dp_event, and at least {least:g} for "
+                f"ε = {promised:g} for plan.dp_event, and at least {spent:g} for "
                 f"{type(planned).__name__} with noise_multiplier "
                 f"{self.noise_multiplier:g}: take the noise and matrix of the plan."
             )
@@ -337,8 +335,8 @@ class StrategyAccountant(displays.Displayed):
     def _mark(self) -> str:
         """Returns a mark of what the steps are."""
         steps = repr(self.strategy), float(self.noise_multiplier), [*self._column()]
-        known = self._options.get("num_examples"), self._relation.name
-        return _mark([*steps, *known])
+        identity = self._options.get("num_examples"), self._relation.name
+        return _mark([*steps, *identity])
 
     def _column(self) -> Sequence[float]:
         """Returns the first column of the strategy matrix."""

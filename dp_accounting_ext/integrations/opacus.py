@@ -34,9 +34,8 @@ from torch.utils import data
 
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.integrations import opacus_accountants
-from dp_accounting_ext.integrations import opacus_clipping
+from dp_accounting_ext.integrations import opacus_checks
 from dp_accounting_ext.integrations import opacus_draws
-from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
@@ -92,7 +91,7 @@ class BallsAndBinsSampler:
             is not one for balls and bins.
     """
 
-    kind = opacus_loaders.Kind.BALLS_AND_BINS
+    kind = opacus_checks.Kind.BALLS_AND_BINS
     _share: opacus_processes.Share  # Of several processes, from `make_private` on.
 
     def __init__(
@@ -164,8 +163,8 @@ def balls_and_bins(
         TypeError, ValueError: As `BallsAndBinsSampler` does.
         RuntimeError: If the loader's own sampler would be lost without a warning.
     """
-    opacus_loaders.kind(data_loader)
-    opacus_loaders.refuse_loss(data_loader)
+    opacus_checks.kind(data_loader)
+    opacus_checks.refuse_loss(data_loader)
     dataset = data_loader.dataset
     sampler = BallsAndBinsSampler(
         len(dataset),
@@ -179,8 +178,8 @@ def balls_and_bins(
         sample_empty_shapes=[(0, *getattr(x, "shape", ())) for x in example],
         dtypes=[getattr(x, "dtype", type(x)) for x in example],
     )
-    kept = {name: getattr(data_loader, name) for name in _KEPT}
-    return data.DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **kept)
+    same = {name: getattr(data_loader, name) for name in _KEPT}
+    return data.DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **same)
 
 
 def check(engine: Any, data_loader: Any) -> str:
@@ -249,7 +248,7 @@ def statement(engine: Any, delta: float) -> str:
         f"to be at most {epsilon} if one record is {changed}.",
         _ASSUMPTIONS,
     )
-    return "\n\n".join(textwrap.fill(each, _WIDTH) for each in paragraphs)
+    return "\n\n".join(textwrap.fill(paragraph, _WIDTH) for paragraph in paragraphs)
 
 
 def _certified(engine: Any) -> CertifiedAccountant | None:
@@ -334,12 +333,12 @@ def _watching(make_private: Any) -> Any:
         made = make_private(self, **options)
         accountant = _certified(self)
         if accountant is None:
-            opacus_clipping.unguard(made[1])
+            opacus_checks.unguard(made[1])
         else:
             accountant.watch(made[-1])
             accountant.watched.optimizer = weakref.ref(made[1])
-            opacus_clipping.count_parts(made[1])
-            opacus_clipping.guard(made[1])
+            opacus_checks.count_parts(made[1])
+            opacus_checks.guard(made[1])
         return made
 
     return watched
@@ -351,6 +350,6 @@ _engine = opacus.PrivacyEngine
 if not hasattr(_engine.make_private, "is_checking"):
     _engine.make_private = _refusing(_watching(_engine.make_private))
     _engine.make_private_with_epsilon = _refusing(_engine.make_private_with_epsilon)
-    ghost.DPTensorFastGradientClipping.backward = opacus_clipping.checking(
+    ghost.DPTensorFastGradientClipping.backward = opacus_checks.checking(
         ghost.DPTensorFastGradientClipping.backward
     )

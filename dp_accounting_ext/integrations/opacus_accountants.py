@@ -19,9 +19,8 @@ from opacus.optimizers import adaclipoptimizer
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.integrations import opacus_clipping
+from dp_accounting_ext.integrations import opacus_checks
 from dp_accounting_ext.integrations import opacus_draws
-from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.integrations import opacus_processes
 from dp_accounting_ext.validation import fields
 
@@ -46,7 +45,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         beforehand.
     """
 
-    kind, _mechanism = opacus_loaders.Kind.POISSON, "certified"
+    kind, _mechanism = opacus_checks.Kind.POISSON, "certified"
     neighboring_relation = NeighborRel.ADD_OR_REMOVE_ONE
 
     def __init__(self) -> None:
@@ -89,12 +88,12 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     def refuse(self, data_loader: Any) -> None:
         """Refuses a loader that draws batches otherwise than this accountant is for."""
-        opacus_loaders.refuse_other(data_loader, self.kind, self.mechanism())
+        opacus_checks.refuse_other(data_loader, self.kind, self.mechanism())
 
     def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
         """Refuses arguments of `make_private` with which other batches are drawn."""
         if poisson_sampling:
-            opacus_loaders.refuse_poisson(data_loader, self.kind, self.mechanism())
+            opacus_checks.refuse_poisson(data_loader, self.kind, self.mechanism())
         else:
             self.refuse(data_loader)
 
@@ -133,9 +132,9 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         def hook(optimizer: Any) -> None:
             check = functools.partial(self._checked, optimizer, sample_rate)
             processes = self.watched.processes
-            found = opacus_processes.together(optimizer, processes, check)
+            facts = opacus_processes.together(optimizer, processes, check)
             self.step(
-                noise_multiplier=found["noise multiplier"], sample_rate=found["rate"]
+                noise_multiplier=facts["noise multiplier"], sample_rate=facts["rate"]
             )
             optimizer.original_optimizer._is_counted = True
             self.watched.optimizer = weakref.ref(optimizer)
@@ -151,21 +150,21 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             raise RuntimeError(ADAPTIVE)
         batches = optimizer.accumulated_iterations
         # The batches of an epoch have no record in common, unlike Poisson samples.
-        if batches != 1 and self.kind is opacus_loaders.Kind.POISSON:
+        if batches != 1 and self.kind is opacus_checks.Kind.POISSON:
             raise ValueError(
                 f"accumulated_iterations must be 1 for Poisson samples. Found "
                 f"{batches}: use a loader of larger batches, with Opacus' "
                 f"BatchMemoryManager where memory is short."
             )
-        parts = opacus_clipping.take_parts(optimizer)
-        noise = opacus_clipping.noise_multiplier(optimizer, parts)
+        parts = opacus_checks.take_parts(optimizer)
+        noise = opacus_checks.noise_multiplier(optimizer, parts)
         self.watched.refuse_earlier_gradients(optimizer)
-        self.watched.refuse_repeated_noise(opacus_clipping.mark_of_noise(optimizer))
+        self.watched.refuse_repeated_noise(opacus_checks.mark_of_noise(optimizer))
         self.watched.take(batches, parts.records, sample_rate, is_split=parts.is_split)
         return {
             "noise multiplier": noise,
             "clip": optimizer.max_grad_norm,
-            "divisor": opacus_clipping.divisor(optimizer),
+            "divisor": opacus_checks.divisor(optimizer),
             "rate": sample_rate * batches,
             "number of the step": len(self),
             "number of the epoch": self.watched.draws,
@@ -231,9 +230,9 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and marks of the draws."""
-        found = super().state_dict(destination)
-        found["seen"] = sorted(self.watched.seen)
-        return found
+        state = super().state_dict(destination)
+        state["seen"] = sorted(self.watched.seen)
+        return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restores a state of `state_dict`, also after it was converted to JSON.
@@ -281,7 +280,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
 
 def _checked_history(history: Any) -> History:
-    found = []
+    checked = []
     for ran in fields.sequence("history", history):
         if len(fields.sequence("history", ran)) != 3:
             raise ValueError(
@@ -291,8 +290,8 @@ def _checked_history(history: Any) -> History:
         noise, rate, steps = ran
         noise = fields.noise_multiplier(noise)
         rate = fields.sampling_probability(rate)
-        found.append((noise, rate, fields.non_negative_integer("steps", steps)))
-    return found
+        checked.append((noise, rate, fields.non_negative_integer("steps", steps)))
+    return checked
 
 
 # The names of Opacus' own accountants, whose histories are those of Poisson samples.
@@ -400,9 +399,9 @@ class _EpochAccountant(CertifiedAccountant):
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and where draws began."""
-        found = super().state_dict(destination)
-        found["begun"] = list(self._begun)
-        return found
+        state = super().state_dict(destination)
+        state["begun"] = list(self._begun)
+        return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restores a state of `state_dict`. A loader that is resumed draws anew.
@@ -411,10 +410,10 @@ class _EpochAccountant(CertifiedAccountant):
             TypeError, ValueError: If it is the state of another accountant, or has an
                 invalid step. Nothing is then changed.
         """
-        known = state_dict if isinstance(state_dict, Mapping) else {}
+        fields_of_state = state_dict if isinstance(state_dict, Mapping) else {}
         begun = [
             fields.positive_integer("begun", steps)
-            for steps in fields.sequence("begun", known.get("begun", []))
+            for steps in fields.sequence("begun", fields_of_state.get("begun", []))
         ]
         super().load_state_dict(state_dict)
         self._begun = sorted(begun)
@@ -428,7 +427,7 @@ class BallsAndBinsAccountant(_EpochAccountant):
     a loader of `balls_and_bins` does. Everything else is as for `CertifiedAccountant`.
     """
 
-    kind, _mechanism = opacus_loaders.Kind.BALLS_AND_BINS, "balls_and_bins"
+    kind, _mechanism = opacus_checks.Kind.BALLS_AND_BINS, "balls_and_bins"
 
     @staticmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
@@ -457,7 +456,7 @@ class ShuffledAccountant(_EpochAccountant):
         known.
     """
 
-    kind, _mechanism = opacus_loaders.Kind.SHUFFLED, "shuffled"
+    kind, _mechanism = opacus_checks.Kind.SHUFFLED, "shuffled"
     neighboring_relation = NeighborRel.REPLACE_ONE
 
     @staticmethod

@@ -160,7 +160,7 @@ class Watch:
         A record may be in their batch, and in another one of this epoch.
         """
         earlier = {id(old()) for old in self._earlier} - {id(None)}
-        if any(id(each) in earlier for each in _gradients(optimizer)):
+        if any(id(gradient) in earlier for gradient in _gradients(optimizer)):
             raise RuntimeError(
                 "A step summed gradients of an earlier epoch: a backward whose step "
                 "was left to this one. Call optimizer.zero_grad() before each epoch, "
@@ -172,15 +172,10 @@ class Watch:
     ) -> None:
         """Counts a step on the batches that were drawn last.
 
-        Args:
-            batches: The number of batches whose gradients the step sums.
-            size: The number of records whose gradients are summed; None if unknown.
-            rate: The sampling rate of a batch that the optimizer's hook was given.
-            is_split: Whether `size` may be only that of a batch's last part.
-
-        Raises:
-            RuntimeError: If the step does not use all records that were drawn. The
-                watch is then unchanged.
+        The step sums the gradients of `size` records, which is None if it is unknown,
+        and may be that of a batch's last part alone if it is split. The rate is that
+        which the optimizer's hook was given. A step that does not use all records that
+        were drawn is refused, and leaves the watch unchanged.
         """
         draw = self.latest
         if draw is None:
@@ -221,8 +216,8 @@ class Watch:
                 f"since the last one. Call optimizer.step() after each batch."
             )
         expected = sum(draw.sizes[:batches])
-        least = 0 if is_split else expected
-        if loader.is_ordered and not (size is None or least <= size <= expected):
+        fewest = 0 if is_split else expected
+        if loader.is_ordered and not (size is None or fewest <= size <= expected):
             raise RuntimeError(
                 f"A step summed {size} clipped gradients. Found {expected} records in "
                 f"the batch that the loader drew: records that were left out or "
@@ -239,11 +234,11 @@ class Watch:
 def _gradients(optimizer: Any) -> Iterator[torch.Tensor]:
     """Yields what Opacus keeps of single records: gradients, or norms of these."""
     for parameter in optimizer.params if optimizer is not None else ():
-        kept = getattr(parameter, "grad_sample", None)
+        sample = getattr(parameter, "grad_sample", None)
         norms = getattr(parameter, "_norm_sample", None)
-        for each in [*(kept if isinstance(kept, list) else [kept]), norms]:
-            if each is not None:
-                yield each
+        for array in [*(sample if isinstance(sample, list) else [sample]), norms]:
+            if array is not None:
+                yield array
 
 
 def reported(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
@@ -389,19 +384,19 @@ def watch_sampler(
     rate = _rate(sampler)
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
     sampler._share = share or opacus_processes.Share()
-    known = _Loader(coincidence, is_ahead, is_ordered, sampler._share)
+    properties = _Loader(coincidence, is_ahead, is_ordered, sampler._share)
     # The class of the sampler is replaced, as a DataLoader takes no other sampler once
     # it is made. The sampler keeps its length and attributes.
     if type(sampler) in _WATCHED:
         sampler.__class__ = _WATCHED[type(sampler)]
     others = getattr(sampler, "_watches", [])
-    sampler._watches = [(w, of) for w, of in others if w is not by] + [(by, known)]
+    sampler._watches = [(w, of) for w, of in others if w is not by] + [(by, properties)]
 
 
 def is_watched(loader: Any, by: Watch) -> bool:
     """Whether the loader reports its batches to the watch."""
     watches = getattr(batch_sampler(loader), "_watches", [])
-    return any(each is by for each, _ in watches)
+    return any(watch is by for watch, _ in watches)
 
 
 def batch_sampler(loader: Any) -> Any:

@@ -49,7 +49,7 @@ class Share:
         """Returns the process's records of a batch."""
         if self.processes == 1:
             return batch
-        return [each for each in batch if each % self.processes == self.process]
+        return [record for record in batch if record % self.processes == self.process]
 
     def generator(self) -> torch.Generator:
         """Returns the generator of the next draw, the same in all processes."""
@@ -67,10 +67,10 @@ def agreed(loader: Any, generator: Any, facts: Mapping[str, Any]) -> Share:
     """
     number = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
     of_records = {"records in the same order": _fingerprint(loader.dataset)}
-    found = _gathered({**facts, **of_records, _SEED: number})
-    seeds = [each.pop(_SEED) for each in found]
+    of_processes = _gathered({**facts, **of_records, _SEED: number})
+    seeds = [facts_of_one.pop(_SEED) for facts_of_one in of_processes]
     _refuse_differences(
-        found, "data_loader of", "give each the same dataset and loader"
+        of_processes, "data_loader of", "give each the same dataset and loader"
     )
     seed = int.from_bytes(hashlib.sha256(repr(seeds).encode()).digest(), "big")
     return Share(distributed.get_rank(), count(), seed)
@@ -86,32 +86,32 @@ def together(
     """
     if count() == processes == 1:
         return check()
-    found: Mapping[str, Any] = {}
+    facts: Mapping[str, Any] = {}
     error = None
     try:
         _refuse_optimizer(optimizer, processes)
-        found = check()
+        facts = check()
     except (RuntimeError, TypeError, ValueError) as caught:
         error = caught
-    told = _gathered((found, error and str(error)))
+    told = _gathered((facts, error and str(error)))
     if error is not None:
         raise error
     for process, (_, words) in enumerate(told):
         if words is not None:
             raise RuntimeError(f"Process {process} refuses the step: {words}")
     _refuse_differences(
-        [each for each, _ in told],
+        [facts_of_one for facts_of_one, _ in told],
         "step with",
         "set it in each, load a checkpoint in each, and iterate over the loader in all "
         "or in none",
     )
-    return found
+    return facts
 
 
 def refuse_module(module: Any, clipping: str, grad_sample_mode: str) -> None:
     """Refuses a module, or a way of clipping, that processes cannot share."""
     kind = type(module)
-    names = {each.__name__ for each in kind.__mro__}
+    names = {base.__name__ for base in kind.__mro__}
     is_parallel = _PARALLEL.rpartition(".")[2] in names
     if not is_parallel and (count() > 1 or names & _OTHERS):
         raise RuntimeError(
@@ -138,30 +138,32 @@ def _refuse_optimizer(optimizer: Any, processes: int) -> None:
             f"{type(optimizer).__name__}: write make_private(module="
             f"{_PARALLEL}(module), …), and train with the optimizer that it returns."
         )
-    found = optimizer.rank, optimizer.world_size, processes
-    if found != (distributed.get_rank(), count(), count()):
+    numbers = optimizer.rank, optimizer.world_size, processes
+    if numbers != (distributed.get_rank(), count(), count()):
         raise RuntimeError(
             f"optimizer.rank, optimizer.world_size and the number of processes that "
-            f"share the loader must be those of torch.distributed. Found {found} for "
+            f"share the loader must be those of torch.distributed. Found {numbers} for "
             f"process {distributed.get_rank()} of {count()}: call make_private after "
             f"init_process_group, in each process."
         )
 
 
-def _refuse_differences(found: Sequence[Mapping[str, Any]], what: str, do: str) -> None:
-    for name, first in found[0].items():
-        for process, each in enumerate(found):
-            if each[name] != first:
+def _refuse_differences(
+    of_processes: Sequence[Mapping[str, Any]], what: str, do: str
+) -> None:
+    for name, first in of_processes[0].items():
+        for process, facts in enumerate(of_processes):
+            if facts[name] != first:
                 raise RuntimeError(
                     f"All processes must have a {what} the same {name}. Found {first} "
-                    f"in process 0, and {each[name]} in process {process}: {do}."
+                    f"in process 0, and {facts[name]} in process {process}: {do}."
                 )
 
 
 def _gathered(mine: Any) -> list[Any]:
-    found: list[Any] = [None] * count()
-    distributed.all_gather_object(found, mine)
-    return found
+    gathered: list[Any] = [None] * count()
+    distributed.all_gather_object(gathered, mine)
+    return gathered
 
 
 def _fingerprint(dataset: Any) -> str | None:

@@ -218,7 +218,7 @@ def private_sampling(
     largest = checks.largest_masses(event.largest_masses, mass)
     return discrete_outputs.PrivateDraw(
         reached_laws.dominating(privacy, mass, largest),
-        reached_laws.attained(privacy, mass, largest)[0],
+        reached_laws.attained(privacy, mass, largest),
     )
 
 

@@ -58,19 +58,19 @@ def calibrate(
         training_run.given("delta", run.delta)
     runs = training_run.schemes_of(run)
     training_run.warn(run)
-    return comparison.Rows(_calibrated(each, measure, limit, name) for each in runs)
+    return comparison.Rows(_calibrated(way, measure, limit, name) for way in runs)
 
 
-def positive_target(name: str, value: Any, most: float = math.inf) -> float:
+def positive_target(name: str, value: Any, largest: float = math.inf) -> float:
     """Returns the value as a float.
 
     Raises:
         TypeError: If it is not a real number.
-        ValueError: If it is not positive and finite, and at most `most`.
+        ValueError: If it is not positive and finite, and at most `largest`.
     """
     limit = fields.real_number(name, value)
-    if not 0 < limit < math.inf or limit > most:
-        allowed = "finite" if most == math.inf else f"at most {most:g}"
+    if not 0 < limit < math.inf or limit > largest:
+        allowed = "finite" if largest == math.inf else f"at most {largest:g}"
         remedy = ": for 0 no noise is enough; 0.001 is hardly more" * (limit == 0)
         raise ValueError(
             f"{name} must be positive and {allowed}. Found {limit:g}{remedy}."

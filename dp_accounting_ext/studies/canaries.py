@@ -89,10 +89,9 @@ class CanaryAudit(displays.Displayed):
         """The result, as sentences."""
         words = f"Of {self.guesses} guesses {self.right} were right. "
         if self.needed > self.guesses:
-            words += (
-                "The claim is not refuted. Even if all of them were right, it would "
-            )
-            words += "not be: that takes more canaries, or another number of guesses."
+            words += "The claim is not refuted. Even if all of them were right, it "
+            words += "would not be: that takes more canaries, or another number of "
+            words += "guesses."
             return words + " This does not show that it is true."
         words += f"If the run was as claimed, {self.needed} or more are right with a "
         words += f"probability of at most {self.significance:g}: the claim is "
@@ -148,10 +147,12 @@ def audit(
     highest = np.lexsort((inside, -values))[:ins]
     lowest = np.lexsort((~inside, values))[: guesses - ins]
     right = int(inside[highest].sum() + (~inside[lowest]).sum())
-    least, p_value = game.needed(), game.p_value(right)
-    if right >= least:  # A p-value is rounded up; this one is known to be as small.
+    enough, p_value = game.needed(), game.p_value(right)
+    if right >= enough:  # A p-value is rounded up; this one is known to be as small.
         p_value = min(p_value, significance)
-    return CanaryAudit(values.size, guesses, right, least, p_value, float(significance))
+    return CanaryAudit(
+        values.size, guesses, right, enough, p_value, float(significance)
+    )
 
 
 def needed(
@@ -181,12 +182,12 @@ def plan(
     """
     whole, canaries = _game(accountant, canaries, 1, "in", significance), int(canaries)
     rates = np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 1000)])
-    found = pld_accountant.checked("fault", fault).get_true_positive_rates(rates)
+    true_rates = pld_accountant.checked("fault", fault).get_true_positive_rates(rates)
     plans = []
     for halvings in range(1, max(canaries.bit_length(), 2)):
         game = dataclasses.replace(whole, guesses=max(canaries >> halvings, 1))
         guessed = game.guesses / canaries
-        wrong = np.interp(guessed, (rates + found) / 2, rates) / (2 * guessed)
+        wrong = np.interp(guessed, (rates + true_rates) / 2, rates) / (2 * guessed)
         right = max(1 - wrong, 0.0)
         power = float(stats.binom.sf(game.needed() - 1, game.guesses, right))
         plans.append((power, game.guesses))
@@ -215,8 +216,8 @@ def epsilon_lower_bound(
         slopes = np.exp([millionths / 1e6]) * _UP
         return not _Game(slopes, deltas, *settings).refutes(right)
 
-    least = bisect.bisect_left(range(60 * 10**6), True, key=is_possible)
-    return max(least - 1, 0) / 1e6
+    place = bisect.bisect_left(range(60 * 10**6), True, key=is_possible)
+    return max(place - 1, 0) / 1e6
 
 
 def refuted_noise(
@@ -247,11 +248,11 @@ def refuted_noise(
 def table(title: str, audits: Mapping[str, CanaryAudit]) -> displays.Table:
     """Returns a table of the audits of claims that have names, with sentences."""
     rows, sentences = [], []
-    for name, each in audits.items():
-        least = str(each.needed) if each.needed <= each.guesses else "none"
-        p_value = decimals.rounded_up(each.p_value, 2)
-        rows.append([name, str(each.right), least, p_value, each.verdict])
-        words = f"{name}: " * (len(audits) > 1) + each.in_words
+    for name, result in audits.items():
+        fewest = str(result.needed) if result.needed <= result.guesses else "none"
+        p_value = decimals.rounded_up(result.p_value, 2)
+        rows.append([name, str(result.right), fewest, p_value, result.verdict])
+        words = f"{name}: " * (len(audits) > 1) + result.in_words
         sentences.append(textwrap.fill(words, 80))
     heads = "claim", "right", "needed", "p at most", "verdict"
     return displays.Table(title, heads, rows, sentences)
@@ -259,8 +260,8 @@ def table(title: str, audits: Mapping[str, CanaryAudit]) -> displays.Table:
 
 def _game(accountant: Any, *settings: Any) -> "_Game":
     """Returns the game of an accountant's curve, with the settings of `_Game`."""
-    known = pld_accountant.checked("accountant", accountant)
-    deltas = known.get_delta(_EPSILONS)
+    claimed = pld_accountant.checked("accountant", accountant)
+    deltas = claimed.get_delta(_EPSILONS)
     # From its largest loss on, a curve may be a constant: from a kink between two ε.
     high = int(np.argmax(deltas <= deltas[-1] * _UP))
     epsilons = _EPSILONS
@@ -268,10 +269,10 @@ def _game(accountant: Any, *settings: Any) -> "_Game":
         low, end = float(_EPSILONS[high - 1]), float(_EPSILONS[high])
         for _ in range(4):
             inner = np.linspace(low, end, 33)
-            flat = int(np.argmax(known.get_delta(inner) <= deltas[-1] * _UP))
+            flat = int(np.argmax(claimed.get_delta(inner) <= deltas[-1] * _UP))
             low, end = float(inner[max(flat - 1, 0)]), float(inner[flat])
         epsilons = np.sort(np.append(_EPSILONS, [low, end]))
-        deltas = known.get_delta(epsilons)
+        deltas = claimed.get_delta(epsilons)
     return _Game(np.exp(epsilons) * _UP, deltas, *settings)
 
 
@@ -360,10 +361,10 @@ class _Game:
             _, slope, cost = pieces[place]
             wrong = slope * mass * _DOWN - cost * _UP
             above = (above + tail) * _DOWN
-            least = (self.canaries * wrong + above) / (self.guesses - i) * _DOWN
-            if not tail < least <= 1:  # If they do not grow here, they never do.
-                return least > 1
-            tail = least
+            bound = (self.canaries * wrong + above) / (self.guesses - i) * _DOWN
+            if not tail < bound <= 1:  # If they do not grow here, they never do.
+                return bound > 1
+            tail = bound
         return False
 
     @functools.cached_property
@@ -393,21 +394,21 @@ def _series(x: FloatArray, n: int, k: int) -> FloatArray:
 
 def _members(value: Any, shape: tuple[int, ...]) -> BoolArray:
     """Returns (m,) whether canaries took part."""
-    found = np.asarray(value)
-    if found.dtype != np.bool_:
-        found = fields.number_array("members", value)
-    if not found.size:
+    numbers = np.asarray(value)
+    if numbers.dtype != np.bool_:
+        numbers = fields.number_array("members", value)
+    if not numbers.size:
         raise ValueError("members must have one for each canary. Found none.")
-    if len(shape) != 1 or found.shape != shape:
-        shapes = f"{found.shape} and {shape}"
+    if len(shape) != 1 or numbers.shape != shape:
+        shapes = f"{numbers.shape} and {shape}"
         raise ValueError(f"members must be a row, as scores. Found shapes {shapes}.")
-    others = found[(found != 0) & (found != 1)]
+    others = numbers[(numbers != 0) & (numbers != 1)]
     if others.size:
         raise ValueError(f"members must be 0 or 1. Found {others[0]}.")
-    inside, count = found.astype(np.bool_), int(found.sum())
-    if stats.binomtest(count, found.size).pvalue < _UNFAIR:
+    inside, count = numbers.astype(np.bool_), int(numbers.sum())
+    if stats.binomtest(count, numbers.size).pvalue < _UNFAIR:
         raise ValueError(
-            f"members must be drawn by fair coins. Found {count} of {found.size}, "
+            f"members must be drawn by fair coins. Found {count} of {numbers.size}, "
             f"which they give with a probability below {_UNFAIR:g}."
         )
     return inside

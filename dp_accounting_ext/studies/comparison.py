@@ -142,10 +142,10 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Row]) -> displays.Tab
         heads: The heads of its columns, names in `COLUMNS`.
         rows: The rows that it shows.
     """
-    found = list(rows)
-    notes = list(dict.fromkeys(row.note for row in found if row.note))
-    marks = [f"({notes.index(row.note) + 1})" if row.note else "" for row in found]
-    cells = [[COLUMNS[head](row) for head in heads] for row in found]
+    listed = list(rows)
+    notes = list(dict.fromkeys(row.note for row in listed if row.note))
+    marks = [f"({notes.index(row.note) + 1})" if row.note else "" for row in listed]
+    cells = [[COLUMNS[head](row) for head in heads] for row in listed]
     if notes:
         heads = [*heads, ""]
         cells = [[*line, mark] for line, mark in zip(cells, marks, strict=True)]
@@ -167,7 +167,7 @@ def compare(run: training_run.TrainingRun) -> Rows:
     """
     runs = training_run.schemes_of(run)
     training_run.warn(run)
-    return Rows(bracket(each) for each in runs)
+    return Rows(bracket(way) for way in runs)
 
 
 def bracket(

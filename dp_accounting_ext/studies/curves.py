@@ -126,13 +126,13 @@ class Curve(displays.Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields, with x and the bounds under `x_name` and `y_name`."""
-        found = dataclasses.asdict(self)
-        x_name, y_name = found.pop("x_name"), found.pop("y_name")
-        found[x_name] = list(found.pop("x"))
+        cells = dataclasses.asdict(self)
+        x_name, y_name = cells.pop("x_name"), cells.pop("y_name")
+        cells[x_name] = list(cells.pop("x"))
         for side in ("lower", "upper"):
-            found[f"{y_name}_{side}"] = list(found.pop(side))
-        found["advantage_lower"], found["advantage_upper"] = found.pop("advantage")
-        return found
+            cells[f"{y_name}_{side}"] = list(cells.pop(side))
+        cells["advantage_lower"], cells["advantage_upper"] = cells.pop("advantage")
+        return cells
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draws the upper bound as a line, and shades the area between the bounds.
@@ -295,7 +295,7 @@ def profiles(
     training_run.warn(run)
     smallest = training_run.given("delta", run.delta)
     number = _checked_number(num_points, 3)
-    accountants = [each.accountant() for each in schemes]
+    accountants = [item.accountant() for item in schemes]
     if epsilons is None:
         grids = list(_grids(accountants, smallest, number))
     else:
@@ -309,16 +309,16 @@ def profiles(
     def points(accountant: Accountant, x: FloatArray) -> Points:
         lower, upper = accountant.get_delta_bounds(x)
         # A profile ends at the first point that is below the smallest δ.
-        kept = slice(1 + int(np.argmax(np.append(upper, 0.0) < smallest)))
+        shown = slice(1 + int(np.argmax(np.append(upper, 0.0) < smallest)))
         # δ is nonincreasing in ε: a lower bound at one ε holds at every smaller ε, and
         # an upper bound at every larger one.
-        lower = np.maximum.accumulate(lower[kept][::-1])[::-1]
-        return x[kept], lower, np.minimum.accumulate(upper[kept])
+        lower = np.maximum.accumulate(lower[shown][::-1])[::-1]
+        return x[shown], lower, np.minimum.accumulate(upper[shown])
 
     of_all = list(zip(schemes, accountants, grids, strict=True))
     return Curves(
-        _curve("epsilon", "delta", points, *each)
-        for each in progress_of.counted(of_all, progress)
+        _curve("epsilon", "delta", points, *item)
+        for item in progress_of.counted(of_all, progress)
     )
 
 
@@ -346,16 +346,16 @@ def trade_offs(
         TypeError, ValueError: If an argument has the wrong type or is out of range, or
             a group is too large.
     """
-    least = fields.real_number("least_rate", least_rate)
-    if not 1e-200 <= least < 1:
+    smallest = fields.real_number("least_rate", least_rate)
+    if not 1e-200 <= smallest < 1:
         raise ValueError(f"least_rate must be in [1e-200, 1). Found {least_rate}.")
-    rates = np.geomspace(least, 1.0, _checked_number(num_points, 2))
+    rates = np.geomspace(smallest, 1.0, _checked_number(num_points, 2))
 
     training_run.warn(run)
     names = "false_positive_rate", "true_positive_rate"
     return Curves(
-        _curve(*names, true_positive_rates, each, each.accountant(), rates)
-        for each in progress_of.counted(_schemes(run, *others), progress)
+        _curve(*names, true_positive_rates, way, way.accountant(), rates)
+        for way in progress_of.counted(_schemes(run, *others), progress)
     )
 
 
@@ -377,7 +377,7 @@ def true_positive_rates(accountant: Accountant, rates: FloatArray) -> Points:
 
 
 def _schemes(*runs: training_run.TrainingRun) -> list[training_run.TrainingRun]:
-    return [each for run in runs for each in training_run.schemes_of(run)]
+    return [way for run in runs for way in training_run.schemes_of(run)]
 
 
 def _curve(
@@ -404,11 +404,11 @@ def _curve(
     )
 
 
-def _checked_number(num_points: int, least: int) -> int:
+def _checked_number(num_points: int, fewest: int) -> int:
     number = fields.positive_integer("num_points", num_points)
-    if not least <= number <= MOST_POINTS:
+    if not fewest <= number <= MOST_POINTS:
         raise ValueError(
-            f"num_points must be at least {least} and at most {MOST_POINTS}. "
+            f"num_points must be at least {fewest} and at most {MOST_POINTS}. "
             f"Found {num_points}."
         )
     return number
@@ -424,10 +424,10 @@ def _grids(
     """
     half = (number + 1) // 2
     levels = np.geomspace(max(_HIGHEST_LEVEL, smallest), smallest, number - half + 1)
-    falls = [each.get_epsilon(levels) for each in accountants]
-    falls = [each[np.isfinite(each) & (each > 0)] for each in falls]
-    least = min((each[-1] for each in falls if each.size), default=_SMALLEST_END)
-    first = least / _END_OVER_FIRST
+    falls = [curve.get_epsilon(levels) for curve in accountants]
+    falls = [curve[np.isfinite(curve) & (curve > 0)] for curve in falls]
+    shortest = min((curve[-1] for curve in falls if curve.size), default=_SMALLEST_END)
+    first = shortest / _END_OVER_FIRST
     for fall in falls:
-        end = fall[-1] if fall.size else least
+        end = fall[-1] if fall.size else shortest
         yield np.union1d(fall[fall > first], np.geomspace(first, end, half))

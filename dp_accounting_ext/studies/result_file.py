@@ -17,19 +17,11 @@ def resumed(
     words: str,
     is_whole: Callable[[dict[str, str]], bool],
 ) -> list[dict[str, str]]:
-    """Prepares a file for more rows, and returns the rows that it has.
+    """Prepares a file, new or of an earlier run, for more rows, and returns its rows.
 
-    Args:
-        path: The path of a new file, or of the file of an earlier run.
-        columns: The names of its columns.
-        words: What the columns are, for errors: "the columns of the grid".
-        is_whole: Whether a row has a result; others are left out. It raises a
-            ValueError if the row is of another run.
-
-    Raises:
-        OSError: If the file cannot be read or written.
-        ValueError: If it is not a table with these columns, or of another run. It is
-            then left as it was.
+    The words say what the columns are, in errors. A row is left out unless it is whole;
+    if it is of another run, the function raises a ValueError. The file of another run
+    is left as it was.
     """
     before = path.read_bytes() if path.exists() else b""
     first = _line(columns)
@@ -45,11 +37,11 @@ def resumed(
             f"output must be a file, new or with {words}; name another one, or "
             f"mend it. Found {str(path)!r}: {error}."
         ) from None
-    part = pathlib.Path(f"{path}.part")
-    with part.open("wb") as file:
+    copy = pathlib.Path(f"{path}.part")
+    with copy.open("wb") as file:
         file.write(first)
         file.writelines(_line(row.values()) for row in rows)
-    part.replace(path)
+    copy.replace(path)
     return rows
 
 
@@ -74,13 +66,8 @@ def _line(cells: Iterable[Any]) -> bytes:
 def table_of(text: str, **form: Any) -> list[list[str]]:
     """Returns the cells of a CSV file, line by line, without empty lines.
 
-    Args:
-        text: The text of the file.
-        form: Parameters of `csv.reader`.
-
-    Raises:
-        csv.Error: If a line has more or fewer cells than the first one, or a quote is
-            never closed; it must not become one long cell.
+    It raises `csv.Error` if a line has more or fewer cells than the first one, or a
+    quote is never closed, which must not become one long cell.
     """
     lines = csv.reader(io.StringIO(text, newline=""), strict=True, **form)
     table: list[list[str]] = []

@@ -58,43 +58,43 @@ class Opinion(displays.Displayed):
     @property
     def in_words(self) -> str:
         """The verdict with the numbers of both computations, in a few sentences."""
-        found = self.verification
-        own = _bracket(found.lower, found.upper)
-        claimed = _bracket(found.claimed_lower, found.claimed_upper)
-        if found.verdict is Verdict.CONFIRMED:
+        result = self.verification
+        own = _bracket(result.lower, result.upper)
+        claimed = _bracket(result.claimed_lower, result.claimed_upper)
+        if result.verdict is Verdict.CONFIRMED:
             words = f"confirmed: ε is in {own}, computed apart; the accountant "
             words += f"says {claimed}"
-            if found.possible_error:
-                share = decimals.rounded_up(100 * found.possible_error, 2)
+            if result.possible_error:
+                share = decimals.rounded_up(100 * result.possible_error, 2)
                 words += f", and its upper bound is too small by {share} % at most"
             return f"{self.name} is {words}."
-        if found.verdict is Verdict.DISAGREES:
-            wrong = next(answer for answer in found.answers if answer.is_wrong)
+        if result.verdict is Verdict.DISAGREES:
+            wrong = next(answer for answer in result.answers if answer.is_wrong)
             own = _bracket(wrong.lower, wrong.upper)
             claimed = _bracket(wrong.claimed_lower, wrong.claimed_upper)
             return (
                 f"{self.name} disagrees: {_question(wrong)} is in {own}, "
-                f"{_how(found)}; the accountant says {claimed}. One of them is wrong: "
+                f"{_how(result)}; the accountant says {claimed}. One of them is wrong: "
                 "please report it."
             )
-        if found.verdict is Verdict.NOT_REFUTED:
-            least = decimals.rounded_down(found.lower, _DIGITS)
-            most = decimals.rounded_up(found.claimed_upper, _DIGITS)
-            best = min(found.others, key=lambda a: a.visible_error, default=None)
-            share = decimals.rounded_up(100 * found.visible_error, 2)
-            words = f"ε is at least {least}, {_how(found)}; claimed {most}. A bound on "
+        if result.verdict is Verdict.NOT_REFUTED:
+            low = decimals.rounded_down(result.lower, _DIGITS)
+            high = decimals.rounded_up(result.claimed_upper, _DIGITS)
+            best = min(result.others, key=lambda a: a.visible_error, default=None)
+            share = decimals.rounded_up(100 * result.visible_error, 2)
+            words = f"ε is at least {low}, {_how(result)}; claimed {high}. A bound on "
             words += f"ε that is {share} % smaller would have been refuted"
-            if best and best.visible_error < found.visible_error:
+            if best and best.visible_error < result.visible_error:
                 share = decimals.rounded_up(100 * best.visible_error, 2)
                 words += f", and one on {_question(best)} that is {share} % smaller"
             return f"{self.name} is not refuted: {words}."
-        reason = found.reason or f"no bound better than {own}"
+        reason = result.reason or f"no bound better than {own}"
         return f"{self.name} is not confirmed: there is {reason}."
 
 
-def _how(found: verification.Verification) -> str:
+def _how(result: verification.Verification) -> str:
     """Returns how the verification's numbers were found."""
-    if found.is_sampled:
+    if result.is_sampled:
         return "by draws from its definition, with probability 1 − 1e-6"
     return "computed apart"
 
@@ -113,11 +113,14 @@ class Opinions(displays.Displayed, list[Opinion]):
 
     def _display(self) -> displays.Table:
         rows = []
-        for each in self:
-            found = each.verification
-            ends = decimals.rounded_down(found.lower), decimals.rounded_up(found.upper)
-            claimed = decimals.rounded_up(found.claimed_upper)
-            rows.append((each.name, *ends, claimed, found.verdict.value))
+        for claim in self:
+            result = claim.verification
+            ends = (
+                decimals.rounded_down(result.lower),
+                decimals.rounded_up(result.upper),
+            )
+            claimed = decimals.rounded_up(result.claimed_upper)
+            rows.append((claim.name, *ends, claimed, result.verdict.value))
         heads = "sampling", "ε lower", "ε upper", "claimed", "verdict"
         return displays.Table("second opinions", heads, rows)
 
@@ -138,9 +141,9 @@ def opinion(
     """
     relation = neighboring_relation or run.neighboring_relation
     delta = training_run.given("delta", run.delta)
-    found = verification.verify_epsilon(run.accountant(relation), delta)
+    result = verification.verify_epsilon(run.accountant(relation), delta)
     scheme = training_run.given("sampling", run.sampling)
-    return Opinion(scheme, comparison.ADJACENCIES[relation], run.group_size, found)
+    return Opinion(scheme, comparison.ADJACENCIES[relation], run.group_size, result)
 
 
 def of_claims(
@@ -160,47 +163,45 @@ def of_claims(
         ModuleNotFoundError: If python-flint is not installed.
     """
     relations = {words: relation for relation, words in comparison.ADJACENCIES.items()}
-    known = [row for row in rows if row.epsilon_upper is not None]
+    bounded = [row for row in rows if row.epsilon_upper is not None]
     return Opinions(
         opinion(
             dataclasses.replace(run, sampling=row.sampling, group_size=row.group_size),
             relations[row.adjacency],
         )
-        for row in progress_of.counted(known, progress)
+        for row in progress_of.counted(bounded, progress)
     )
 
 
-def worst(found: Sequence[Opinion]) -> Verdict:
+def worst(opinions: Sequence[Opinion]) -> Verdict:
     """Returns the worst verdict. A disagreement is worse than any other verdict."""
-    verdicts = {each.verification.verdict for each in found}
+    verdicts = {opinion.verification.verdict for opinion in opinions}
     for verdict in (Verdict.DISAGREES, Verdict.UNDECIDED, Verdict.NOT_REFUTED):
         if verdict in verdicts:
             return verdict
     return Verdict.CONFIRMED
 
 
-def sentence(found: Sequence[Opinion]) -> str:
+def sentence(opinions: Sequence[Opinion]) -> str:
     """Returns the sentence of a statement about second opinions on its numbers."""
     of = {
-        verdict: [each for each in found if each.verification.verdict is verdict]
+        verdict: [claim for claim in opinions if claim.verification.verdict is verdict]
         for verdict in Verdict
     }
     if wrong := of[Verdict.DISAGREES]:
         return f"Do not rely on these numbers: {' '.join(e.in_words for e in wrong)}"
     parts = []
-    if known := of[Verdict.CONFIRMED]:
-        error = max(100 * each.verification.possible_error for each in known)
+    if agreed := of[Verdict.CONFIRMED]:
+        error = max(100 * claim.verification.possible_error for claim in agreed)
         words = "A second computation, in ball arithmetic, by code that shares nothing "
-        words += f"with the first, confirms ε of {'; '.join(e.name for e in known)}; "
+        words += f"with the first, confirms ε of {'; '.join(e.name for e in agreed)}; "
         words += f"no number is too small by more than {decimals.rounded_up(error, 2)} "
         parts.append(words + "%.")
     if drawn := of[Verdict.NOT_REFUTED]:
-        error = max(100 * each.verification.visible_error for each in drawn)
-        words = (
-            "Lower bounds that share no code with the accountant do not refute ε of "
-        )
-        words += f"{'; '.join(e.name for e in drawn)}; they would have refuted a number"
-        words += f" that is {decimals.rounded_up(error, 2)} % smaller."
+        error = max(100 * claim.verification.visible_error for claim in drawn)
+        words = "Lower bounds that share no code with the accountant do not refute ε "
+        words += f"of {'; '.join(e.name for e in drawn)}; they would have refuted a "
+        words += f"number that is {decimals.rounded_up(error, 2)} % smaller."
         parts.append(words)
     if unknown := of[Verdict.UNDECIDED]:
         if not parts:

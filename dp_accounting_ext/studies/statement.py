@@ -100,13 +100,13 @@ def claims(
     """
     runs = training_run.schemes_of(run)
     asked = [
-        (dataclasses.replace(each, group_size=size), relation)
+        (dataclasses.replace(way, group_size=size), relation)
         for size in dict.fromkeys((1, run.group_size))
-        for each in runs
+        for way in runs
         for relation in comparison.ADJACENCIES
     ]
     return comparison.Rows(
-        comparison.bracket(*each) for each in progress_of.counted(asked, progress)
+        comparison.bracket(*way) for way in progress_of.counted(asked, progress)
     )
 
 
@@ -155,7 +155,8 @@ def privacy_statement(
     hold, ask = ("All rows hold", "They ask") if len(schemes) > 1 else _ONE_ROW
     parts.append(_ALWAYS.format(hold=hold, ask=ask))
     paragraphs = "\n\n".join(
-        part if part.startswith("|") else textwrap.fill(part, _WIDTH) for part in parts
+        paragraph if paragraph.startswith("|") else textwrap.fill(paragraph, _WIDTH)
+        for paragraph in parts
     )
     return Statement(paragraphs)
 
@@ -202,29 +203,29 @@ def warnings(
     """
     void = [row for row in rows if row.promises_nothing]
     names = list(dict.fromkeys(row.sampling for row in void))
-    found = training_run.warnings_of(run)
+    sentences = training_run.warnings_of(run)
     if void:
-        found.append(
+        sentences.append(
             f"Warning: of {', '.join(names)}, {comparison.NOTHING}, so that a test "
             f"whose false alarms are as rare as δ may find every member."
         )
-    return found
+    return sentences
 
 
 def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
     """Returns the assumptions of a scheme about batches, and what violates them."""
     k, steps = run.batches_per_record, run.run_steps
-    found = _ASSUMPTIONS[scheme].format(
+    words = _ASSUMPTIONS[scheme].format(
         once="one batch" if k == 1 else f"{k} batches",
         t=run.epoch_steps,
         rate=run.rate_in_words,
         steps=f"{steps} step{'s' * (steps > 1)}",
     )
-    _, part = run.whole_and_part
-    if part and scheme == training_run.RANDOM_ALLOCATION:
-        found += f" The last epoch ended after {part} of its {run.epoch_steps} "
-        found += "steps; more of them break it, too."
-    return found
+    _, rest = run.whole_and_part
+    if rest and scheme == training_run.RANDOM_ALLOCATION:
+        words += f" The last epoch ended after {rest} of its {run.epoch_steps} "
+        words += "steps; more of them break it, too."
+    return words
 
 
 def _of_run(run: training_run.TrainingRun) -> str:

@@ -93,8 +93,8 @@ def event_of(
         return events.MatrixAllocationEvent(strategy, *of_run)
     try:
         parts = [
-            [float(cell) for cell in part.split(",")]
-            for part in strategy.removeprefix(_BUFFERED).split(":")
+            [float(cell) for cell in numbers.split(",")]
+            for numbers in strategy.removeprefix(_BUFFERED).split(":")
         ]
     except ValueError:
         parts = []
@@ -130,22 +130,22 @@ def compare(
         TypeError, ValueError: If a field of the event is not what it must be, or the
             scheme is none of those that the strategy can have.
     """
-    known = schemes(event)
+    of_names = schemes(event)
     if sampling is not None:
         name = OPTIONS.get(sampling, sampling)
-        if name not in known:
-            possible = [key for key, scheme in OPTIONS.items() if scheme in known]
+        if name not in of_names:
+            possible = [key for key, scheme in OPTIONS.items() if scheme in of_names]
             raise ValueError(
                 f"sampling must be one of {', '.join(possible)} for this strategy. "
                 f"Found {sampling!r}."
             )
-        known = {name: known[name]}
+        of_names = {name: of_names[name]}
     noise = fields.noise_multiplier(event.noise_multiplier)
 
     def bounds(events: Events) -> tuple[float, float]:
         lower, upper = (
-            pld_accountant.PLDAccountant().compose(each).get_epsilon_bounds(delta)
-            for each in events
+            pld_accountant.PLDAccountant().compose(run).get_epsilon_bounds(delta)
+            for run in events
         )
         return lower[0], upper[1]
 
@@ -153,7 +153,7 @@ def compare(
         comparison.timed(
             (name, "add or remove", 1, noise, delta), functools.partial(bounds, events)
         )
-        for name, events in progress_of.counted(list(known.items()), progress)
+        for name, events in progress_of.counted(list(of_names.items()), progress)
     )
 
 
@@ -182,23 +182,23 @@ def schemes(event: events.MatrixAllocationEvent) -> dict[str, Events]:
     """
     strategy, noise, schedule = readings.checked(event)
     bins, steps, bands = event.num_bins, schedule.num_steps, strategy.bands
-    found: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
+    of_names: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
     if bands <= bins:
         if strategy.is_toeplitz:
             windows = fresh_windows(strategy.array, noise, bands, steps, 1 / bins)
-            found[FRESH_WINDOWS] = windows, windows
+            of_names[FRESH_WINDOWS] = windows, windows
         stays_out = events.MinSepSamplingEvent(
             strategy.entries, noise, 1 / (bins - bands + 1), bands, steps
         )
-        found[MIN_SEP] = stays_out, stays_out
-        found[CYCLIC_POISSON] = _cyclic(strategy, noise, bins, steps)
+        of_names[MIN_SEP] = stays_out, stays_out
+        of_names[CYCLIC_POISSON] = _cyclic(strategy, noise, bins, steps)
     gram, error = strategy.gram(bins, steps // bins)
     longest = math.sqrt(gram.diagonal().max())
-    found[NO_AMPLIFICATION] = (
+    of_names[NO_AMPLIFICATION] = (
         stock.GaussianDpEvent(noise / (longest * (1 - error))),
         stock.GaussianDpEvent(noise / (longest * (1 + error))),
     )
-    return found
+    return of_names
 
 
 def fresh_windows(
@@ -233,16 +233,18 @@ def fresh_windows(
     entries = strategy.array
     noise = fields.noise_multiplier(noise_multiplier)
     share = fields.sampling_probability(rate)
-    most, least = steps // apart, max(math.ceil(share * steps - 1e-9), 1)
-    if least > most:
+    limit, fewest = steps // apart, max(math.ceil(share * steps - 1e-9), 1)
+    if fewest > limit:
         raise ValueError(
-            f"rate must be at most {most / steps:g} for steps {apart} apart. Found "
+            f"rate must be at most {limit / steps:g} for steps {apart} apart. Found "
             f"{rate}."
         )
     products, _ = strategy.by_distance(entries.size)
     products /= max(noise, 1e-3) ** 2
     grown = np.expm1(np.minimum(products, floats.LARGEST_EXPONENT / 2))
-    windows = {cycles: steps // cycles - apart + 1 for cycles in range(least, most + 1)}
+    windows = {
+        cycles: steps // cycles - apart + 1 for cycles in range(fewest, limit + 1)
+    }
 
     def cost(cycles: int) -> float:
         near = grown[: windows[cycles]]
@@ -250,8 +252,8 @@ def fresh_windows(
         mean = float(2 * pairs.sum() - pairs[0]) / windows[cycles] ** 2
         return cycles * math.log1p((share * steps / cycles) ** 2 * mean)
 
-    short = [each for each in windows if windows[each] <= strategies.MOST_BINS]
-    cycles = min(short or [most], key=cost)
+    short = [number for number in windows if windows[number] <= strategies.MOST_BINS]
+    cycles = min(short or [limit], key=cost)
     probability = min(share * steps / cycles, 1.0)
     return events.WindowedAllocationEvent(
         tuple(entries.tolist()), noise, windows[cycles], apart, cycles, probability
@@ -277,6 +279,6 @@ def _cyclic(
         sample = stock.PoissonSampledDpEvent(bands / bins, step)
         return stock.SelfComposedDpEvent(sample, count)
 
-    least = float(norms[::bands][: steps // bands].min()) * (1 - error)
-    most = float(norms.max()) * (1 + error)
-    return sampled(least, steps // bands), sampled(most, math.ceil(steps / bands))
+    shortest = float(norms[::bands][: steps // bands].min()) * (1 - error)
+    longest = float(norms.max()) * (1 + error)
+    return sampled(shortest, steps // bands), sampled(longest, math.ceil(steps / bands))

@@ -136,19 +136,19 @@ def bound_row(row: Cells, results: Sequence[str] = ("epsilon",)) -> dict[str, An
     begin = time.process_time()
     check_columns(row, results)
     setting = setting_of(row)
-    found: dict[str, Any] = dict.fromkeys(columns_of(results))
+    cells: dict[str, Any] = dict.fromkeys(columns_of(results))
     notes = []
     if "noise" in results:
         setting = setting.with_noise()
         noise = training_run.given("noise_multiplier", setting.run.noise_multiplier)
-        found["noise_multiplier"] = noise
+        cells["noise_multiplier"] = noise
         if noise < budget.LEAST_NOISE:
             notes.append("less noise is enough, too")
     if "epsilon" in results:
         bounds = setting.bracket()
         notes.append(bounds.note)
-        found["epsilon_lower"] = bounds.epsilon_lower
-        found["epsilon_upper"] = bounds.epsilon_upper
+        cells["epsilon_lower"] = bounds.epsilon_lower
+        cells["epsilon_upper"] = bounds.epsilon_upper
     elif setting.run.sampling == training_run.SHUFFLED:
         notes.append(comparison.REPLACED)
     if "risks" in results:
@@ -157,10 +157,10 @@ def bound_row(row: Cells, results: Sequence[str] = ("epsilon",)) -> dict[str, An
             ("advantage", risk.advantage(accountant)),
             ("tpr", accountant.get_true_positive_rate_bounds(setting.fpr)),
         ):
-            found[f"{name}_lower"], found[f"{name}_upper"] = map(float, ends)
-    found["seconds"] = time.process_time() - begin
-    found["note"] = "; ".join(filter(None, notes))
-    return found
+            cells[f"{name}_lower"], cells[f"{name}_upper"] = map(float, ends)
+    cells["seconds"] = time.process_time() - begin
+    cells["note"] = "; ".join(filter(None, notes))
+    return cells
 
 
 def columns_of(results: Sequence[str]) -> tuple[str, ...]:
@@ -175,8 +175,8 @@ def columns_of(results: Sequence[str]) -> tuple[str, ...]:
             f"results must be of {', '.join(RESULTS)}, one at least. "
             f"Found {', '.join(unknown) or repr(results)}."
         )
-    found = [name for kind in RESULTS if kind in results for name in RESULTS[kind]]
-    return (*found, *_ALWAYS)
+    names = [name for kind in RESULTS if kind in results for name in RESULTS[kind]]
+    return (*names, *_ALWAYS)
 
 
 def setting_of(row: Cells) -> Setting:
@@ -185,17 +185,17 @@ def setting_of(row: Cells) -> Setting:
     Raises:
         TypeError, ValueError: If a cell is not what its column says, naming it.
     """
-    known: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in row.items():
         if name in COLUMNS and _text(value):
-            known[name] = _text(value) if name == "strategy" else _number(value)
-    beside = {name: known.pop(name) for name in [*known] if name not in _RUN}
-    _require_sampling(known.keys() | beside.keys())
+            values[name] = _text(value) if name == "strategy" else _number(value)
+    beside = {name: values.pop(name) for name in [*values] if name not in _RUN}
+    _require_sampling(values.keys() | beside.keys())
     if "epsilon" in beside:
         beside["epsilon"] = fields.real_number("epsilon", beside["epsilon"])
     if "fpr" in beside:
         beside["fpr"] = fields.probability("fpr", beside["fpr"])
-    return Setting(training_run.TrainingRun(**known), **beside)
+    return Setting(training_run.TrainingRun(**values), **beside)
 
 
 def check_columns(names: Iterable[str], results: Sequence[str] = ("epsilon",)) -> None:
@@ -357,7 +357,7 @@ def sweep_to_file(
             other columns. The file is then left as it was.
         concurrent.futures.BrokenExecutor: If the executor breaks.
     """
-    found = columns_of(results)
+    added_columns = columns_of(results)
     grid = [{str(name).strip(): row[name] for name in row} for row in rows]
     if not grid:
         raise ValueError("rows must have a row. Found none.")
@@ -376,9 +376,9 @@ def sweep_to_file(
     target = pathlib.Path(path)
     done = result_file.resumed(
         target,
-        [*header, *found],
+        [*header, *added_columns],
         "the columns of the grid and of results",
-        lambda row: bool(row[found[0]]),
+        lambda row: bool(row[added_columns[0]]),
     )
     there = {_content({name: row[name] for name in header}) for row in done}
     left = {_content(row): row for row in grid if _content(row) not in there}
@@ -388,7 +388,7 @@ def sweep_to_file(
         for row in progress_of.counted(swept, progress, len(left)):
             add(map(_text, row.values()))
             added += 1
-            without += row[found[0]] is None
+            without += row[added_columns[0]] is None
             seconds += row["seconds"]
     return Summary(len(grid), len(grid) - len(left), added, without, seconds)
 

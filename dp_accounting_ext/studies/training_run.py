@@ -137,10 +137,10 @@ class TrainingRun(displays.Displayed):
         elif self.sampling_rate is not None:
             rate = fields.real_number("sampling_rate", self.sampling_rate)
             object.__setattr__(self, "sampling_rate", rate)
-            least = 1 / fields.MOST_RUNS
-            if not least <= rate <= 1:
+            lowest = 1 / fields.MOST_RUNS
+            if not lowest <= rate <= 1:
                 raise ValueError(
-                    f"sampling_rate must be a probability, from {least:g} to 1. Found "
+                    f"sampling_rate must be a probability, from {lowest:g} to 1. Found "
                     f"{rate!r}."
                 )
             others, instead = [*_RATES][1:], "sampling_rate is"
@@ -212,8 +212,8 @@ class TrainingRun(displays.Displayed):
         """
         if self.num_steps is not None:
             return int(self.num_steps)
-        whole, part = self._whole_and_rest
-        return whole * math.ceil(self._batches_of_epoch) + part
+        whole, rest = self._whole_and_rest
+        return whole * math.ceil(self._batches_of_epoch) + rest
 
     @property
     def whole_and_part(self) -> tuple[int, int]:
@@ -224,8 +224,8 @@ class TrainingRun(displays.Displayed):
         is then that of a loader with this batch. This many of `epoch_steps` steps are
         an upper bound for both kinds of loaders.
         """
-        whole, part = self._whole_and_rest
-        return (whole, part) if part < self.epoch_steps else (whole + 1, 0)
+        whole, rest = self._whole_and_rest
+        return (whole, rest) if rest < self.epoch_steps else (whole + 1, 0)
 
     @property
     def _whole_and_rest(self) -> tuple[int, int]:
@@ -245,12 +245,12 @@ class TrainingRun(displays.Displayed):
         whole, rest = self._whole_and_rest
         if isinstance(self.epochs, int) or (self.epochs is None and not rest):
             return whole
-        name, found, more = "epochs", self.epochs, whole + 1
+        name, value, more = "epochs", self.epochs, whole + 1
         if self.num_steps is not None:
-            name, found, more = "num_steps", self.num_steps, more * self.epoch_steps
+            name, value, more = "num_steps", self.num_steps, more * self.epoch_steps
         raise ValueError(
             f"{name} must be whole{' epochs' * (name != 'epochs')} with a strategy. "
-            f"Found {found}: round it up to {more}, whose ε is no smaller."
+            f"Found {value}: round it up to {more}, whose ε is no smaller."
         )
 
     @property
@@ -354,12 +354,12 @@ class TrainingRun(displays.Displayed):
 
         `num_steps` is then an upper bound on the number of steps of the run.
         """
-        known = dataclasses.asdict(self) | {
+        values = dataclasses.asdict(self) | {
             "steps_per_epoch": self.epoch_steps,
             "num_steps": self.run_steps,
             "sampling_rate": self.rate,
         }
-        return {name: value for name, value in known.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def given(name: str, value: T | None) -> T:
@@ -399,14 +399,14 @@ def _step(run: TrainingRun) -> stock.GaussianDpEvent:
 def _random_allocation(run: TrainingRun) -> stock.DpEvent:
     """Returns an allocation of each record to k uniformly drawn steps of each epoch."""
     k, t = run.batches_per_record, run.epoch_steps
-    whole, part = run.whole_and_part
+    whole, rest = run.whole_and_part
     if k == t:
         return stock.SelfComposedDpEvent(_step(run), t * whole)
     epoch = dp_event.RandomAllocationEvent(_step(run), k, t)
     epochs = stock.SelfComposedDpEvent(epoch, whole)
-    if not part:
+    if not rest:
         return epochs
-    last = dp_event.ScheduledAllocationEvent([_step(run)], [part], t, k)
+    last = dp_event.ScheduledAllocationEvent([_step(run)], [rest], t, k)
     return stock.ComposedDpEvent([epochs, last]) if whole else last
 
 
@@ -418,8 +418,8 @@ def _poisson_sampling(run: TrainingRun) -> stock.DpEvent:
 
 def _known_batches(run: TrainingRun) -> stock.DpEvent:
     """Returns k steps of each epoch that the adversary knows."""
-    whole, part = run.whole_and_part
-    count = run.batches_per_record * whole + min(part, run.batches_per_record)
+    whole, rest = run.whole_and_part
+    count = run.batches_per_record * whole + min(rest, run.batches_per_record)
     return stock.SelfComposedDpEvent(_step(run), count)
 
 
@@ -444,12 +444,12 @@ def scheme_named(value: str) -> str:
     Raises:
         ValueError: If it is neither.
     """
-    found = OPTIONS.get(value, value) if isinstance(value, str) else ""
-    if found not in SCHEMES:
+    name = OPTIONS.get(value, value) if isinstance(value, str) else ""
+    if name not in SCHEMES:
         raise ValueError(
             f"sampling must be one of {', '.join(OPTIONS)}. Found {value!r}."
         )
-    return found
+    return name
 
 
 def schemes_of(run: TrainingRun) -> list[TrainingRun]:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.base_measures import learn_base_measure
     from dp_accounting_ext.wpm.base_measures import minimax_base_measure
     from dp_accounting_ext.wpm.base_measures import uniform_base_measure
-    from dp_accounting_ext.wpm.baselines import ExponentialMechanism
-    from dp_accounting_ext.wpm.baselines import KLProjectionMechanism
     from dp_accounting_ext.wpm.costs import GraphCost
     from dp_accounting_ext.wpm.costs import PointCost
     from dp_accounting_ext.wpm.costs import TransportCost
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.estimates import estimate_mean
     from dp_accounting_ext.wpm.estimates import likeliest_population
     from dp_accounting_ext.wpm.far_places import check_public_trace
+    from dp_accounting_ext.wpm.mechanism import ExponentialMechanism
+    from dp_accounting_ext.wpm.mechanism import KLProjectionMechanism
     from dp_accounting_ext.wpm.mechanism import WassersteinProjectionMechanism
     from dp_accounting_ext.wpm.mechanism import from_points
     from dp_accounting_ext.wpm.projections.certified_projection import project
@@ -68,7 +68,6 @@ _HOMES = (
     "far_places",
     "sampling_mechanism",
     "base_measures",
-    "baselines",
     "projections.certified_projection",
     "mechanism",
     "estimates",

@@ -21,7 +21,7 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_programs
 
@@ -33,10 +33,8 @@ _MOST_HALVINGS = 100
 # In cutting planes, a gap of this share of the largest cost is attributed to rounding.
 _ROUNDING = 1e-13
 # These are for the search for the minimax measure: the relative gap at which it ends,
-# and its most rounds. The last two are tuning: the largest number of entries in the
-# tangents of a round, and the fewest tangents.
-_MINIMAX_GAP, _MOST_ROUNDS = 1e-7, 100
-_TANGENTS, _FEWEST_TANGENTS = 1 << 22, 32
+# its most rounds, and, which is tuning, the most tangents that a round adds.
+_MINIMAX_GAP, _MOST_ROUNDS, _TANGENTS = 1e-7, 100, 64
 # These are for the search for the learned measure. Tangents are added at a measure
 # between the best one so far and the optimum of the program, at this share of the way,
 # so that the search does not oscillate.
@@ -72,11 +70,11 @@ class MeasureResult(displays.Displayed):
         return self.value - self.lower_bound
 
     def _display(self) -> displays.Table:
-        found = self.base_measure
+        masses = self.base_measure
         rows = [
-            ("outputs", str(found.size)),
-            ("mass", f"{float(found.sum()):.6g}"),
-            ("least, largest mass", f"{found.min():.6g}, {found.max():.6g}"),
+            ("outputs", str(masses.size)),
+            ("mass", f"{float(masses.sum()):.6g}"),
+            ("least, largest mass", f"{masses.min():.6g}, {masses.max():.6g}"),
             ("value", f"{self.value:.6g}"),
             ("above the least, at most", f"{self.gap:.2g}"),
         ]
@@ -99,13 +97,12 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         upper bound.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    known, radius = worst_cases.choose_landmarks(paid)
-    most, value, lower, rounds = _best_scale(paid.rows(known), privacy)
-    measure = np.full(paid.shape[1], most * math.exp(-privacy / 2))
+    landmarks, radius = worst_cases.choose_landmarks(paid)
+    largest_mass, value, lower, rounds = _best_scale(paid.rows(landmarks), privacy)
+    measure = np.full(paid.shape[1], largest_mass * math.exp(-privacy / 2))
     if math.isinf(radius):
         value = worst_cases.worst_case_cost(measure, paid, privacy)
     else:
@@ -128,18 +125,18 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
     size = rows.shape[1]
     ordered = np.sort(rows, axis=1)
     sums = np.cumsum(ordered, axis=1)
-    least, free = math.exp(-epsilon), -math.expm1(-epsilon)
+    ratio, free = math.exp(-epsilon), -math.expm1(-epsilon)
 
-    def line(most: float) -> tuple[float, float, float]:
+    def line(largest: float) -> tuple[float, float, float]:
         """Returns y, the worst-case cost at y, and the slope of a tangent there."""
-        left = 1 - least * most * size
-        full = min(max(int(left / (free * most)), 0), size - 1)
+        left = 1 - ratio * largest * size
+        full = min(max(int(left / (free * largest)), 0), size - 1)
         last = ordered[:, full]
-        filled = least * sums[:, -1] + free * (sums[:, full] - last)
-        values = most * filled + last * (left - full * free * most)
+        filled = ratio * sums[:, -1] + free * (sums[:, full] - last)
+        values = largest * filled + last * (left - full * free * largest)
         worst = int(np.argmax(values))
-        slope = filled[worst] - last[worst] * (least * size + free * full)
-        return most, float(values[worst]), float(slope)
+        slope = filled[worst] - last[worst] * (ratio * size + free * full)
+        return largest, float(values[worst]), float(slope)
 
     left, right = line(1 / size), line(min(1.0, math.exp(epsilon) / size))
     best, lower, rounds = min(left, right, key=lambda end: end[1]), -math.inf, 0
@@ -147,9 +144,9 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
         lower = best[1]  # The optimum is at an end.
     while best[1] - lower > _TOLERANCE * best[1] and rounds < _MOST_HALVINGS:
         rounds += 1
-        found = line((left[0] + right[0]) / 2)
-        best = min(best, found, key=lambda end: end[1])
-        left, right = (found, right) if found[2] < 0 else (left, found)
+        middle = line((left[0] + right[0]) / 2)
+        best = min(best, middle, key=lambda end: end[1])
+        left, right = (middle, right) if middle[2] < 0 else (left, middle)
         rise = left[1] - right[1] + right[2] * (right[0] - left[0])
         lower = left[1] + left[2] * rise / (right[2] - left[2])
     return best[0], best[1], min(lower, best[1]), rounds
@@ -169,22 +166,19 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         epsilon: The privacy parameter ε.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
     every = np.arange(paid.shape[0])
-    added = max(_FEWEST_TANGENTS, _TANGENTS // paid.shape[1])
 
-    def tangents(most: FloatArray, lower: float) -> Tangents:
-        worst = worst_cases.point_costs(most, paid, privacy, every)
-        above = min(max(np.count_nonzero(worst > lower), 1), added)
-        rows = np.argsort(-worst, kind="stable")[:above]
-        found = worst_cases.tangents(most, paid, privacy, rows)
-        return float(worst.max()), *found, np.zeros(rows.size, dtype=np.intp)
+    def tangents(upper: FloatArray) -> Tangents:
+        worst = worst_cases.point_costs(upper, paid, privacy, every)
+        rows = np.argsort(-worst, kind="stable")[:_TANGENTS]
+        planes = worst_cases.tangents(paid.rows(rows), upper, privacy)
+        return float(worst.max()), *planes, np.zeros(rows.size, dtype=np.intp)
 
     return _cutting_planes(
         paid, privacy, np.ones(1), tangents, _MINIMAX_GAP, _MOST_ROUNDS
@@ -218,8 +212,7 @@ def learn_base_measure(
         The measure, the mean cost and a lower bound of it.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
     users = private_rows.read(
@@ -227,27 +220,21 @@ def learn_base_measure(
     )
     if not len(users):
         raise ValueError("public_distributions must have a row. Found none.")
-    least = math.exp(-privacy)
 
-    def tangents(most: FloatArray, lower: float) -> Tangents:
-        # The least g·q over the polytope is the maximum over τ of
-        # τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
-        allowed = ldp_polytope.LdpPolytope(least * most, most)
-        solver = exact_projection.ExactSolver(paid, allowed, _USER_GAP)
-        values, intercepts, slopes = [], [], []
+    def tangents(upper: FloatArray) -> Tangents:
+        allowed = ldp_polytope.LdpPolytope(math.exp(-privacy) * upper, upper)
+        solver = certified_projection.ExactSolver(paid, allowed, _USER_GAP)
+        values, nearest, prices = [], [], []
         for place in range(len(users)):
             inputs, masses = users.row(place)
-            found = solver.solve(inputs, masses)
-            prices = found.prices
-            held = ldp_polytope.cheapest(prices, allowed)
-            threshold = ldp_polytope.level(prices, held, allowed)
-            excess = prices - threshold
-            nearest = float(masses @ (paid.rows(inputs) - prices).min(axis=1))
-            values.append(found.value)
-            intercepts.append(nearest + threshold)
-            slopes.append(np.where(excess > 0, least * excess, excess))
-        value, everyone = float(np.mean(values)), np.arange(len(users))
-        return value, np.array(intercepts), np.array(slopes), everyone
+            solved = solver.solve(inputs, masses)
+            values.append(solved.value)
+            prices.append(solved.prices)
+            reduced = paid.rows(inputs) - solved.prices
+            nearest.append(masses @ reduced.min(axis=1))
+        thresholds, slopes = worst_cases.tangents(np.array(prices), upper, privacy)
+        intercepts, every = np.array(nearest) + thresholds, np.arange(len(users))
+        return float(np.mean(values)), intercepts, slopes, every
 
     weights = np.full(len(users), 1 / len(users))
     return _cutting_planes(
@@ -259,33 +246,33 @@ def _cutting_planes(
     cost: costs.TransportCost,
     epsilon: float,
     weights: FloatArray,
-    tangents: Callable[[FloatArray, float], Tangents],
+    tangents: Callable[[FloatArray], Tangents],
     relative_gap: float,
     most_rounds: int,
     step: float = 1.0,
 ) -> MeasureResult:
     """Returns the measure with the least weighted sum of functions of it.
 
-    `tangents` is called with a measure y and the lower bound that is known. The next y
-    is at the share `step` of the way from the best one to the optimum of the program.
+    `tangents` is called with a measure y. The next y is at the share `step` of the way
+    from the best one to the optimum of the program.
     """
     # HiGHS has absolute tolerances, which are negligible for costs of about one.
     sample = cost.rows(worst_cases.choose_landmarks(cost)[0])
     scale = max(float(sample.max()), np.finfo(float).tiny)
     start = uniform_base_measure(cost, epsilon).base_measure
     tried = best = math.exp(epsilon / 2) * start
-    most_mass, kept = min(float(cost.shape[1]), math.exp(epsilon)), []
+    most_mass, earlier = min(float(cost.shape[1]), math.exp(epsilon)), []
     value, lower, rounds, converged = math.inf, 0.0, 0, False
     while rounds < most_rounds:
         rounds += 1
-        reached, intercepts, slopes, functions = tangents(tried, scale * lower)
+        reached, intercepts, slopes, functions = tangents(tried)
         if reached / scale < value:
             value, best = reached / scale, tried
         converged = value - lower <= relative_gap * value + _ROUNDING
         if converged:
             break
-        kept.append((intercepts / scale, slopes / scale, functions))
-        cuts = map(np.concatenate, zip(*kept, strict=True))
+        earlier.append((intercepts / scale, slopes / scale, functions))
+        cuts = map(np.concatenate, zip(*earlier, strict=True))
         try:
             target, bound = _least_sum(weights, most_mass, *cuts)
         except linear_programs.SolverError:

@@ -26,38 +26,38 @@ LEAST_COST, MOST_COST = 1e-200, 1e200
 
 def array(name: str, value: Any) -> FloatArray:
     """Returns a read-only copy of an array of real numbers, as floats."""
-    found = fields.number_array(name, value)
+    numbers = fields.number_array(name, value)
     # Numbers wider than floats may become infinite, which later checks refuse.
     with np.errstate(over="ignore"):
-        copy = np.array(found, dtype=np.float64, order="C")
+        copy = np.array(numbers, dtype=np.float64, order="C")
     copy.flags.writeable = False
     return copy
 
 
 def amounts(name: str, value: Any, *, is_positive: bool = False) -> FloatArray:
     """Returns an array of finite numbers, none of them negative, or zero either."""
-    found = array(name, value)
-    wrong = ~((found < math.inf) & ((found > 0) if is_positive else (found >= 0)))
+    numbers = array(name, value)
+    wrong = ~((numbers < math.inf) & ((numbers > 0) if is_positive else (numbers >= 0)))
     if wrong.any():
         place = np.argwhere(wrong)[0]
-        where = {1: " at index {}", 2: " in row {}, column {}"}.get(found.ndim, "")
+        where = {1: " at index {}", 2: " in row {}, column {}"}.get(numbers.ndim, "")
         raise ValueError(
             f"{name} must be {'positive' if is_positive else 'non-negative'} and "
-            f"finite. Found {found[wrong][0]}{where.format(*place)}."
+            f"finite. Found {numbers[wrong][0]}{where.format(*place)}."
         )
-    return found
+    return numbers
 
 
 def cost(value: Any) -> FloatArray:
     """Returns the (k, k_v) costs as floats."""
-    found = amounts("cost", value)
-    if found.ndim != 2 or not found.size:
+    matrix = amounts("cost", value)
+    if matrix.ndim != 2 or not matrix.size:
         raise ValueError(
             "cost must be a matrix with a row for each input and a column for each "
-            f"output. Found shape {found.shape}."
+            f"output. Found shape {matrix.shape}."
         )
-    largest_cost("cost", float(found.max()), 1.0)
-    return found
+    largest_cost("cost", float(matrix.max()), 1.0)
+    return matrix
 
 
 def largest_cost(name: str, distance: float, power: float) -> float:
@@ -93,21 +93,21 @@ def metric(value: Any) -> str:
 
 def points(name: str, value: Any) -> FloatArray:
     """Returns (n, dimensions) points. A list of numbers is read as points on a line."""
-    found = array(name, value)
-    if found.ndim == 1:
-        found = found[:, np.newaxis]
-    if found.ndim != 2 or not found.size:
+    rows = array(name, value)
+    if rows.ndim == 1:
+        rows = rows[:, np.newaxis]
+    if rows.ndim != 2 or not rows.size:
         raise ValueError(
-            f"{name} must be a list of points, one at least. Found shape {found.shape}."
+            f"{name} must be a list of points, one at least. Found shape {rows.shape}."
         )
-    wrong = ~np.isfinite(found)
+    wrong = ~np.isfinite(rows)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        which = f"{found[row, column]} at index {row}"
+        which = f"{rows[row, column]} at index {row}"
         if name == "trace":  # A trace is private, and so are the values in it.
             which = "a point that is not"
         raise ValueError(f"{name} must be finite. Found {which}.")
-    return found
+    return rows
 
 
 def edges(value: Any) -> IndexArray:
@@ -118,12 +118,12 @@ def edges(value: Any) -> IndexArray:
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
         raise ValueError(f"edges must be pairs of nodes. Found shape {pairs.shape}.")
     # A far larger number, such as an identifier, would take all memory.
-    most = len(pairs)
-    if pairs.min() < 0 or pairs.max() > 2 * most:
+    count = len(pairs)
+    if pairs.min() < 0 or pairs.max() > 2 * count:
         node = pairs.min() if pairs.min() < 0 else pairs.max()
         raise ValueError(
-            f"edges must number nodes from zero without gaps: {most} connect nodes 0 "
-            f"to {most} at most. Found node {node}."
+            f"edges must number nodes from zero without gaps: {count} connect nodes 0 "
+            f"to {count} at most. Found node {node}."
         )
     return pairs.astype(np.intp)
 
@@ -141,15 +141,15 @@ def epsilon(value: Any) -> float:
 
 def base_measure(value: Any, size: int, privacy: float) -> FloatArray:
     """Returns the (k_v,) base measure as floats, with a sum that is in its range."""
-    found = amounts("base_measure", value)
-    if found.shape != (size,):
+    masses = amounts("base_measure", value)
+    if masses.shape != (size,):
         raise ValueError(
             f"base_measure must have an entry for each of the {size} outputs. "
-            f"Found shape {found.shape}."
+            f"Found shape {masses.shape}."
         )
-    mass = float(found.sum())
+    mass = float(masses.sum())
     inside = total_mass("base_measure must have a sum", mass, privacy)
-    return found if mass == inside else found * (inside / mass)
+    return masses if mass == inside else masses * (inside / mass)
 
 
 def total_mass(must: str, mass: float, privacy: float) -> float:
@@ -157,31 +157,31 @@ def total_mass(must: str, mass: float, privacy: float) -> float:
 
     Outside of the range no distribution would be in the polytope. `must` begins errors.
     """
-    least, most = math.exp(-privacy / 2), math.exp(privacy / 2)
-    if not least * (1 - MASS_TOLERANCE) <= mass <= most * (1 + MASS_TOLERANCE):
+    low, high = math.exp(-privacy / 2), math.exp(privacy / 2)
+    if not low * (1 - MASS_TOLERANCE) <= mass <= high * (1 + MASS_TOLERANCE):
         raise ValueError(
             f"{must} in [exp(-epsilon / 2), exp(epsilon / 2)] = "
-            f"[{least:.6g}, {most:.6g}]. Found {mass:.6g}; scale it."
+            f"[{low:.6g}, {high:.6g}]. Found {mass:.6g}; scale it."
         )
-    return min(max(mass, least), most)
+    return min(max(mass, low), high)
 
 
 def largest_masses(value: Any, total_mass: float) -> tuple[float, ...]:
     """Returns the masses of the largest outputs of a base measure, in falling order."""
     if isinstance(value, tuple) and not value:
         return ()
-    found = amounts("largest_masses", value, is_positive=True)
-    if found.ndim != 1 or found.size > MOST_MASSES:
+    masses = amounts("largest_masses", value, is_positive=True)
+    if masses.ndim != 1 or masses.size > MOST_MASSES:
         raise ValueError(
             f"largest_masses must be a list of at most {MOST_MASSES} masses. "
-            f"Found shape {found.shape}."
+            f"Found shape {masses.shape}."
         )
-    if (np.diff(found) > 0).any():
+    if (np.diff(masses) > 0).any():
         raise ValueError("largest_masses must fall. Found one above that before it.")
-    mass = math.fsum(found)
+    mass = math.fsum(masses)
     if mass > total_mass * (1 + MASS_TOLERANCE):
         raise ValueError(
             f"largest_masses must have a sum of at most total_mass, {total_mass:g}. "
             f"Found {mass:g}."
         )
-    return tuple(found.tolist())
+    return tuple(masses.tolist())

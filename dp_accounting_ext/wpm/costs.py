@@ -45,10 +45,6 @@ class TransportCost(abc.ABC):
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         """Returns the (n, k_v) costs of n inputs, by their indices."""
 
-    def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
-        """Returns the (n, m) costs of n inputs to m outputs."""
-        return self.rows(inputs)[:, outputs]
-
     def matrix(self) -> FloatArray:
         """Returns the matrix of all (k, k_v) costs, for small problems."""
         return self.rows(np.arange(self.shape[0]))
@@ -77,13 +73,6 @@ class TransportCost(abc.ABC):
         # Outputs are as far apart as by way of an input.
         order = self.metric_order or 1.0
         return [(2 * self.largest() ** (1 / order), 1), (0.0, self.shape[1])]
-
-    def near_order(self) -> IndexArray:
-        """Returns the outputs in an order in which outputs that are near are adjacent.
-
-        Any order is valid. A better one improves the coarse aggregation of the outputs.
-        """
-        return np.arange(self.shape[1])
 
     def places_on_line(self) -> tuple[FloatArray, FloatArray] | None:
         """Returns (k,) inputs and (k_v,) outputs if costs are distances on a line."""
@@ -164,19 +153,17 @@ class PointCost(TransportCost):
             self.metric_order = self._order
             # No two points are further apart than two corners of a box around them.
             both = self._points, self._outputs
-            low = np.min([np.min(part, axis=0) for part in both], axis=0)
-            high = np.max([np.max(part, axis=0) for part in both], axis=0)
+            low = np.min([np.min(places, axis=0) for places in both], axis=0)
+            high = np.max([np.max(places, axis=0) for places in both], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
         self._largest = checks.largest_cost("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
-        return self.rows_to(np.asarray(inputs, dtype=np.intp), slice(None))
-
-    def rows_to(self, inputs: IndexArray, outputs: IndexArray | slice) -> FloatArray:
-        found = self._distances(self._points[inputs], self._outputs[outputs])
+        chosen = self._points[np.asarray(inputs, dtype=np.intp)]
+        distances = self._distances(chosen, self._outputs)
         if self._order != 1:
-            found **= self._order
-        return found
+            distances **= self._order
+        return distances
 
     def largest(self) -> float:
         return self._largest
@@ -188,7 +175,9 @@ class PointCost(TransportCost):
         return np.asarray(self._distances(here, self._points)[0])
 
     def output_cells(self) -> list[tuple[float, int]]:
-        placed, size, found = self._outputs[self.near_order()], self.shape[1], []
+        # In this order, outputs that are near are adjacent.
+        order = spatial.cKDTree(self._outputs).indices
+        placed, size, cells = self._outputs[order], self.shape[1], []
         widest = math.inf
         for number in [1 << level for level in range(size.bit_length())] + [size]:
             starts = np.arange(number) * size // number
@@ -197,11 +186,8 @@ class PointCost(TransportCost):
             # No two points of a cell are further apart than corners of a box around it.
             across = self._distances(np.zeros((1, placed.shape[1])), high - low)
             widest = min(widest, float(across.max()))
-            found.append((widest, number))
-        return found
-
-    def near_order(self) -> IndexArray:
-        return np.asarray(spatial.cKDTree(self._outputs).indices, dtype=np.intp)
+            cells.append((widest, number))
+        return cells
 
     def places_on_line(self) -> tuple[FloatArray, FloatArray] | None:
         if self._points.shape[1] > 1 or self.metric_order != 1:
@@ -222,19 +208,19 @@ class PointCost(TransportCost):
             TypeError: If the places are not real numbers.
             ValueError: If they are not finite, or of another dimension.
         """
-        found = self._placed(name, places)
-        if found.shape[1] != self._points.shape[1]:
+        placed = self._placed(name, places)
+        if placed.shape[1] != self._points.shape[1]:
             raise ValueError(
                 f"{name} must have the dimension of the points. "
-                f"Found {found.shape[1]} and {self._points.shape[1]}."
+                f"Found {placed.shape[1]} and {self._points.shape[1]}."
             )
         if self.metric == "cosine":
-            each = [self._distances(row[np.newaxis], self._points)[0] for row in found]
-            nearest = np.array([int(one.argmin()) for one in each], dtype=np.intp)
-            return nearest, np.array([one.min() for one in each])
+            rows = [self._distances(row[np.newaxis], self._points)[0] for row in placed]
+            nearest = np.array([int(one.argmin()) for one in rows], dtype=np.intp)
+            return nearest, np.array([one.min() for one in rows])
         norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self.metric, 2.0)
         tree = spatial.cKDTree(self._points)
-        lengths, indices = tree.query(found, p=norm)
+        lengths, indices = tree.query(placed, p=norm)
         apart = np.asarray(lengths, dtype=np.float64)
         if self.metric == "haversine":
             apart = _arcs(apart)
@@ -242,19 +228,19 @@ class PointCost(TransportCost):
 
     def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
         """Returns checked points, as unit vectors for "haversine" and "cosine"."""
-        found = checks.points(name, places)
+        vectors = checks.points(name, places)
         if self.metric == "haversine":
-            return on_sphere(name, found)
+            return on_sphere(name, vectors)
         if self.metric == "cosine":
-            largest = np.abs(found).max(axis=1, keepdims=True)
+            largest = np.abs(vectors).max(axis=1, keepdims=True)
             if not largest.all():
                 raise ValueError(
                     f'{name} must have a direction each for metric "cosine". Found a '
                     "point of zeros."
                 )
-            found = found / largest
-            return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
-        return found
+            vectors = vectors / largest
+            return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        return vectors
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
         if self.metric == "haversine":
@@ -280,13 +266,13 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             f"longitudes, in degrees. Found {places.shape[1]}."
         )
     limits = (("latitudes", MOST_LATITUDE), ("longitudes", MOST_LONGITUDE))
-    for column, (what, most) in enumerate(limits):
-        beyond = np.abs(places[:, column]) > most
+    for column, (what, end) in enumerate(limits):
+        beyond = np.abs(places[:, column]) > end
         if beyond.any():
             # A trace is private, and so are the values in it.
             value = "one" if name == "trace" else f"{places[beyond][0, column]:g}"
             raise ValueError(
-                f'{name} must have {what} in [-{most}, {most}] for metric "haversine", '
+                f'{name} must have {what} in [-{end}, {end}] for metric "haversine", '
                 f"in column {column + 1} of 2. Found {value} beyond."
             )
     latitudes, longitudes = np.radians(places).T
@@ -382,36 +368,31 @@ class GraphCost(TransportCost):
             ValueError: If shapes do not match, or values are out of range.
         """
         pairs = checks.edges(edges)
-        found = checks.amounts("lengths", lengths, is_positive=True)
-        if found.shape != (len(pairs),):
+        numbers = checks.amounts("lengths", lengths, is_positive=True)
+        if numbers.shape != (len(pairs),):
             raise ValueError(
                 f"lengths must have an entry for each of the {len(pairs)} edges. "
-                f"Found shape {found.shape}."
+                f"Found shape {numbers.shape}."
             )
         # Sparse matrices add up parallel edges, so that only the shortest is kept.
-        shortest = np.argsort(found, kind="stable")
+        shortest = np.argsort(numbers, kind="stable")
         ends, first = np.unique(
             np.sort(pairs, axis=1)[shortest], axis=0, return_index=True
         )
         size = int(pairs.max()) + 1
-        table = found[shortest[first]], (ends[:, 0], ends[:, 1])
+        table = numbers[shortest[first]], (ends[:, 0], ends[:, 1])
         return cls(sparse.csr_matrix(table, shape=(size, size)), order=order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = np.asarray(inputs, dtype=np.intp)
-        found = np.atleast_2d(self._paths(chosen))
-        return found if self._order == 1 else np.asarray(found**self._order)
+        distances = np.atleast_2d(self._paths(chosen))
+        return distances if self._order == 1 else np.asarray(distances**self._order)
 
     def largest(self) -> float:
         return self._largest
 
     def between_inputs(self, place: int) -> FloatArray:
         return np.asarray(self._paths(np.array([place]))[0])
-
-    def near_order(self) -> IndexArray:
-        table = (self._graph + self._graph.T).tocsr()
-        found = csgraph.breadth_first_order(table, 0, return_predecessors=False)
-        return np.asarray(found, dtype=np.intp)
 
     def _paths(self, starts: IndexArray) -> FloatArray:
         return np.asarray(csgraph.dijkstra(self._graph, directed=False, indices=starts))

@@ -101,8 +101,7 @@ def average_of_draws(
         confidence: The probability of the error's bound, over the draws.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Appendix M (the average, without bounds).
@@ -131,22 +130,21 @@ def debiased_average(
         confidence: The probability of the error's bound, over the draws.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     channel = _channel(mechanism)
     shares, order = _shares(draws, mechanism), _order(mechanism)
-    least = _least(mechanism)
-    free = 1 - math.fsum(least)
+    always = _least(mechanism)
+    free = 1 - math.fsum(always)
     if free < _ROUNDING:
         raise ValueError(
             "mechanism must have a base measure whose least masses leave room for what "
             f"users have. Found a room of {free:.3g}; take a smaller measure."
         )
     paid = mechanism.cost.matrix() ** (1 / order)
-    bias = float((np.maximum(channel - least, 0.0) * paid).sum(axis=1).max()) / free
+    bias = float((np.maximum(channel - always, 0.0) * paid).sum(axis=1).max()) / free
     spread = _spread(mechanism, np.size(draws), confidence) / free
-    return _estimate((shares - least) / free, bias, spread, confidence)
+    return _estimate((shares - always) / free, bias, spread, confidence)
 
 
 def likeliest_population(
@@ -168,19 +166,18 @@ def likeliest_population(
         (k,) masses of the inputs, which sum to one.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     channel, shares = _channel(mechanism), _shares(draws, mechanism)
-    found = np.full(len(channel), 1 / len(channel))
+    population = np.full(len(channel), 1 / len(channel))
     drawn = shares > 0
     enough = (np.count_nonzero(drawn) - 1) / (2 * np.size(draws))
     for _ in range(_MOST_STEPS):
-        ratios = shares[drawn] / (found @ channel[:, drawn])
+        ratios = shares[drawn] / (population @ channel[:, drawn])
         if float(shares[drawn] @ np.log(ratios)) <= enough:
             break
-        found *= channel[:, drawn] @ ratios
-    return np.asarray(found / found.sum())
+        population *= channel[:, drawn] @ ratios
+    return np.asarray(population / population.sum())
 
 
 def estimate_mean(
@@ -203,8 +200,7 @@ def estimate_mean(
         confidence: The probability 1 − δ of the error's bound, over the draws.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
         SolverError: If the linear program fails.
     """
     channel, shares = _channel(mechanism), _shares(draws, mechanism)
@@ -219,17 +215,19 @@ def estimate_mean(
     rate = math.sqrt(math.log(2 / chance) / (2 * np.size(draws)))
     # Variables are w, a bound on the bias, the largest w, minus the least one, and the
     # mean of w under the least masses, without which the channel is sparse.
-    least = _least(mechanism)
-    above, eye = np.maximum(channel - least, 0.0), np.eye(outputs)
+    always = _least(mechanism)
+    above, eye = np.maximum(channel - always, 0.0), np.eye(outputs)
     rows = [
         (above, -1, 0, 0, 1),
         (-above, -1, 0, 0, -1),
         (eye, 0, -1, 0, 0),
         (-eye, 0, 0, -1, 0),
-        (least[np.newaxis], 0, 0, 0, -1),
-        (-least[np.newaxis], 0, 0, 0, 1),
+        (always[np.newaxis], 0, 0, 0, -1),
+        (-always[np.newaxis], 0, 0, 0, 1),
     ]
-    table = [np.hstack([part, np.tile(ends, (len(part), 1))]) for part, *ends in rows]
+    table = [
+        np.hstack([block, np.tile(ends, (len(block), 1))]) for block, *ends in rows
+    ]
     middle, scale = float(values.mean()), float(np.ptp(values)) or 1.0
     aim = (values - middle) / scale
     variables, _ = linear_programs.solve(
@@ -258,25 +256,25 @@ def _shares(
     draws: Any, mechanism: mechanisms.WassersteinProjectionMechanism
 ) -> FloatArray:
     """Returns the (k_v,) shares of the outputs among draws, which may be drawn."""
-    found, size = fields.number_array("draws", draws), mechanism.cost.shape[1]
-    if found.dtype.kind not in "iu":
-        raise TypeError(f"draws must be integers. Found dtype {found.dtype}.")
-    if found.ndim != 1 or not found.size:
+    places, size = fields.number_array("draws", draws), mechanism.cost.shape[1]
+    if places.dtype.kind not in "iu":
+        raise TypeError(f"draws must be integers. Found dtype {places.dtype}.")
+    if places.ndim != 1 or not places.size:
         raise ValueError(
-            f"draws must be a list of a draw for each user. Found shape {found.shape}."
+            f"draws must be a list of a draw for each user. Found shape {places.shape}."
         )
-    wrong = (found < 0) | (found >= size)
+    wrong = (places < 0) | (places >= size)
     if wrong.any():
         raise ValueError(
-            f"draws must be indices of the {size} outputs. Found {found[wrong][0]}."
+            f"draws must be indices of the {size} outputs. Found {places[wrong][0]}."
         )
-    never = mechanism.base_measure[found] == 0
+    never = mechanism.base_measure[places] == 0
     if never.any():
         raise ValueError(
             "draws must be of outputs with a base measure, as those of the mechanism "
-            f"are. Found {found[never].min()}, which has none."
+            f"are. Found {places[never].min()}, which has none."
         )
-    return np.asarray(np.bincount(found, minlength=size) / found.size)
+    return np.asarray(np.bincount(places, minlength=size) / places.size)
 
 
 def _channel(mechanism: mechanisms.WassersteinProjectionMechanism) -> FloatArray:
@@ -330,7 +328,7 @@ def _spread(
     chance = 1 - fields.inner_probability("confidence", confidence)
     cells = mechanism.cost.output_cells()
     widest = cells[0][0]
-    found = widest * math.sqrt(math.log(1 / chance) / (2 * count))
+    bound = widest * math.sqrt(math.log(1 / chance) / (2 * count))
     for (wide, _), (narrow, number) in itertools.pairwise(cells):
-        found += (wide - narrow) * min(1.0, math.sqrt((number - 1) / count) / 2)
-    return found
+        bound += (wide - narrow) * min(1.0, math.sqrt((number - 1) / count) / 2)
+    return bound

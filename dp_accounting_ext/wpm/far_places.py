@@ -76,18 +76,18 @@ def distance_to_points(
 
 def warning_of_points(points: npt.ArrayLike, metric: str | None) -> str:
     """Returns a warning if points seem swapped, or to be degrees in a plane; or ""."""
-    found = np.asarray(points, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != 2:
+    pairs = np.asarray(points, dtype=np.float64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
         return ""
     if metric is None:
-        inside = (np.abs(found) <= (90, 180)).all() and (found != np.rint(found)).any()
-        apart, size = np.ptp(found, axis=0).max(), np.abs(found).max()
+        inside = (np.abs(pairs) <= (90, 180)).all() and (pairs != np.rint(pairs)).any()
+        apart, size = np.ptp(pairs, axis=0).max(), np.abs(pairs).max()
         return _DEGREES * bool(inside and size > 1 and apart < size / 2)
     if metric != "haversine":
         return ""
-    middle = np.median(found, axis=0)
+    middle = np.median(pairs, axis=0)
     lengths, if_swapped = (
-        np.abs(each - middle).max(axis=1) for each in (found, found[:, ::-1])
+        np.abs(columns - middle).max(axis=1) for columns in (pairs, pairs[:, ::-1])
     )
     typical = float(np.median(lengths))
     swapped = np.flatnonzero(
@@ -97,6 +97,6 @@ def warning_of_points(points: npt.ArrayLike, metric: str | None) -> str:
         return ""
     return (
         "points must be latitudes before longitudes, each of them. Found "
-        f"{swapped.size} of {len(found)} that are far from the others, and near to "
+        f"{swapped.size} of {len(pairs)} that are far from the others, and near to "
         f"them if swapped, the first at index {swapped[0]}."
     )

@@ -75,28 +75,33 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
     bits = _bits_needed(polytope, epsilon)
     total = 1 << bits
     up, down = exponential_bounds(Fraction(epsilon))[0].as_integer_ratio()
-    # Products have more bits than an int64, so that these are Python integers.
-    held = (polytope.upper > 0).astype(np.int64).astype(object)
-    lower = np.maximum(_scaled(polytope.lower, bits).astype(object), 1) * held
-    if lower.sum() > total:
-        lower = np.maximum(lower * total // lower.sum(), 1) * held
+    whole = np.maximum(_scaled(polytope.lower, bits), 1) * (polytope.upper > 0)
+    # Products have more bits than an int64: they are Python integers, each mass once.
+    masses, owners, counts = np.unique(whole, return_inverse=True, return_counts=True)
+    lower, counts = masses.astype(object), counts.astype(object)
+    held = lower > 0
+    if lower @ counts > total:
+        lower = np.maximum(lower * total // (lower @ counts), 1) * held
     # Least weights are raised until the greatest ones can reach the total.
-    while (reached := (lower * up // down).sum()) < total and lower.sum() <= total:
+    while (
+        reached := (lower * up // down) @ counts
+    ) < total and lower @ counts <= total:
         lower = lower + (1 + lower * (total - reached) // reached) * held
     upper = np.minimum(lower * up // down, total)
-    if not lower.sum() <= total <= upper.sum():
+    if not lower @ counts <= total <= upper @ counts:
         raise ValueError(
             "epsilon must leave room between the least and the greatest weights of "
-            f"{lower.size} outputs. Found {epsilon}."
+            f"{owners.size} outputs. Found {epsilon}."
         )
     # All are at the same share of the way between their bounds, up to rounding.
-    share = Fraction(total - lower.sum(), max((upper - lower).sum(), 1))
+    rest, room = int(total - lower @ counts), int((upper - lower) @ counts)
+    share = Fraction(rest, max(room, 1))
     public = lower + (upper - lower) * share.numerator // share.denominator
     kind = np.int64 if bits <= FEWEST_BITS else object
-    lower, upper, public = (part.astype(kind) for part in (lower, upper, public))
-    bounds = IntegerBounds(bits, lower, upper, public)
-    _repair(public[np.newaxis], bounds)
-    for weights in (lower, upper, public):
+    of_outputs = [weights.astype(kind)[owners] for weights in (lower, upper, public)]
+    bounds = IntegerBounds(bits, *of_outputs)
+    _repair(bounds.public_weights[np.newaxis], bounds)
+    for weights in of_outputs:
         weights.flags.writeable = False
     return bounds
 
@@ -160,9 +165,9 @@ def exact_sums(weights: IntegerArray) -> IntegerArray:
 
 def _bits_needed(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> int:
     relevant = polytope.upper >= _IRRELEVANT_SHARE
-    least = float(polytope.lower[relevant].min())
+    smallest = float(polytope.lower[relevant].min())
     # Computed from ε itself if the bound underflows.
-    needed = -math.log2(least) if least > 0 else epsilon / math.log(2) + 40
+    needed = -math.log2(smallest) if smallest > 0 else epsilon / math.log(2) + 40
     bits = max(FEWEST_BITS, _PRECISION_BITS + math.ceil(needed))
     if bits > MOST_BITS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The Wasserstein Projection Mechanism."""
+"""The Wasserstein Projection Mechanism, and two others to compare it with."""
 
 import functools
 import math
@@ -20,14 +20,18 @@ from dp_accounting_ext.wpm import integer_weights
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import entropic
-from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 BaseMeasure = str | npt.ArrayLike
 
 # The bits of the number that chooses a place of a user: those of a float.
 _BITS = 53
+# For KL projections: a share of the base measure in place of no mass, with which
+# outputs without mass are the last to get more than their least mass, all of them
+# together; and far more steps than Newton's method takes.
+_NEXT_TO_NOTHING, _STEPS = 1e-150, 300
 
 
 class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -122,16 +126,16 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
         if self._entropic is not None:
             return super()._point_costs(inputs)
-        most = self._polytope.upper
-        return worst_cases.point_costs(most, self._cost, self._epsilon, inputs)
+        upper = self._polytope.upper
+        return worst_cases.point_costs(upper, self._cost, self._epsilon, inputs)
 
     def _excess(self, cost: float) -> float:
         is_solved = self._entropic is None and not self._is_linear
         return cost * self._gap / (1 - self._gap) if is_solved else 0.0
 
     @functools.cached_property
-    def _exact(self) -> exact_projection.ExactSolver:
-        return exact_projection.ExactSolver(self._cost, self._polytope, self._gap)
+    def _exact(self) -> certified_projection.ExactSolver:
+        return certified_projection.ExactSolver(self._cost, self._polytope, self._gap)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         if self._entropic is not None:
@@ -145,7 +149,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def _mixed(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         """Returns the mixture of the nearest laws of single inputs."""
         rows = self._cost.rows(inputs)
-        return masses @ [ldp_polytope.cheapest(row, self._polytope) for row in rows]
+        return masses @ ldp_polytope.cheapest(rows, self._polytope)
 
     def _draws(
         self, users: private_rows.PrivateRows, source: np.random.Generator | None
@@ -189,10 +193,7 @@ def from_points(
     base_measure: BaseMeasure = "uniform",
     *,
     outputs: npt.ArrayLike | None = None,
-    relative_gap: float = 1e-6,
-    regularization: float | None = None,
-    iterations: int = 40,
-    linear: bool = False,
+    **options: Any,
 ) -> WassersteinProjectionMechanism:
     """Returns the mechanism for distances between points, without a matrix.
 
@@ -204,32 +205,104 @@ def from_points(
         order: The order p ≥ 1 of the Wasserstein distance.
         base_measure: As for `WassersteinProjectionMechanism`.
         outputs: (k_v, dimensions) points that may be released; None for `points`.
-        relative_gap: As for `WassersteinProjectionMechanism`.
-        regularization: As for `WassersteinProjectionMechanism`, in the unit of
-            distances to the power p.
-        iterations: As for `WassersteinProjectionMechanism`.
-        linear: As for `WassersteinProjectionMechanism`.
+        **options: Other arguments of `WassersteinProjectionMechanism`. λ is in the unit
+            of distances to the power p.
 
     Warnings, which depend on public values alone, are issued if points look like
     degrees and no metric is named, if some points seem to have latitude and longitude
     swapped, and if outputs are far from all points.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
     cost = costs.PointCost(points, outputs, metric=metric or "euclidean", order=order)
-    found = [far_places.warning_of_points(points, metric)]
+    warned = [far_places.warning_of_points(points, metric)]
     if outputs is not None:
-        found.append(far_places.distance_to_points(cost, "outputs", outputs)[1])
-    for words in filter(None, found):
+        warned.append(far_places.distance_to_points(cost, "outputs", outputs)[1])
+    for words in filter(None, warned):
         warnings.warn(words, stacklevel=2)
-    return WassersteinProjectionMechanism(
-        cost,
-        epsilon,
-        base_measure,
-        relative_gap=relative_gap,
-        regularization=regularization,
-        iterations=iterations,
-        linear=linear,
-    )
+    return WassersteinProjectionMechanism(cost, epsilon, base_measure, **options)
+
+
+class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
+    """Represents a draw from the private law of least KL divergence from the input.
+
+    Args:
+        cost: (k, k) costs between inputs and outputs, which are the same points. They
+            are used only by `worst_case_cost`, and for "minimax".
+        epsilon: The privacy parameter ε of one draw.
+        base_measure: "uniform" for the uniform measure with the scale that is optimal
+            for every f-divergence, "minimax", or (k,) masses.
+
+    Raises:
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Section 2.2, after Park et al. 2024.
+    """
+
+    def __init__(
+        self,
+        cost: Any,
+        epsilon: float,
+        base_measure: BaseMeasure = "uniform",
+    ) -> None:
+        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        size = paid.shape[1]
+        if paid.shape[0] != size:
+            raise ValueError(
+                "cost must be square, as inputs and outputs must be the same points "
+                f"for a divergence. Found shape {paid.shape}."
+            )
+        if isinstance(base_measure, str) and base_measure == "uniform":
+            scale = math.exp(privacy / 2) / (math.exp(privacy) + size - 1)
+            measure = np.full(size, scale)
+        else:
+            measure = resolve_base_measure(base_measure, paid, privacy)
+        super().__init__(paid, privacy, measure)
+
+    def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
+        weights = np.tile(_NEXT_TO_NOTHING * self._base_measure, (len(users), 1))
+        for user, row in enumerate(weights):
+            inputs, masses = users.row(user)
+            row[inputs] = np.maximum(masses, row[inputs])
+        ones = np.ones(len(users))
+        return ldp_polytope.kl_projection(weights, ones, self._polytope, _STEPS)[0]
+
+
+class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
+    """Represents a draw that favours outputs of small mean cost.
+
+    An output's probability is proportional to exp(−ε (μC)_j / (2Δ)), Δ the largest
+    range of a column of costs. Its base measure is the smallest one that covers all of
+    its laws. The least probability of every output is attained by a single-point input.
+
+    Args:
+        cost: (k, k_v) costs.
+        epsilon: The privacy parameter ε of one draw.
+
+    Raises:
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Section 5.2.
+    """
+
+    def __init__(self, cost: Any, epsilon: float) -> None:
+        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        rows = paid.matrix()
+        sensitivity = float(np.ptp(rows, axis=0).max())
+        self._rate = privacy / (2 * sensitivity) if sensitivity > 0 else 0.0
+        # The logarithm of a probability is concave in the input, so that it is least at
+        # a single point.
+        minima = self._laws(rows).min(axis=0)
+        super().__init__(paid, privacy, math.exp(privacy / 2) * minima)
+
+    def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
+        rows = map(users.row, range(len(users)))
+        return self._laws(np.stack([mass @ self._cost.rows(at) for at, mass in rows]))
+
+    def _laws(self, mean_costs: FloatArray) -> FloatArray:
+        logs = -self._rate * mean_costs
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -46,8 +46,8 @@ class PrivateRows:
 
     def row(self, user: int) -> tuple[IndexArray, FloatArray]:
         """Returns the inputs that hold mass, increasing, and the masses of one user."""
-        part = slice(*self.table.indptr[user : user + 2])
-        return self.table.indices[part].astype(np.intp), self.table.data[part]
+        place = slice(*self.table.indptr[user : user + 2])
+        return self.table.indices[place].astype(np.intp), self.table.data[place]
 
     def part(self, begin: int, end: int) -> "PrivateRows":
         """Returns some consecutive users, as a batch; `end` may be beyond the last."""
@@ -55,33 +55,24 @@ class PrivateRows:
 
 
 def read(name: str, value: Any, size: int) -> PrivateRows:
-    """Returns the distributions of an argument.
+    """Returns the distributions of an argument, of which errors show the name alone.
 
-    Args:
-        name: The argument's name, for errors.
-        value: (k,) masses or counts of one user, or (n, k) for a batch, as an array
-            or as a SciPy sparse matrix. Integers are counts, which are divided
-            by their sum. Other numbers are masses, which must sum to one.
-        size: The number k of inputs.
-
-    Raises:
-        TypeError: If they are not real numbers.
-        ValueError: If the shape is wrong, an entry is negative or not finite, or a
-            row of counts sums to zero, or the sum of a row of masses is further than
-            `SUM_TOLERANCE` from one.
+    It has (k,) masses or counts of one user, or (n, k) for a batch, as an array or as a
+    SciPy sparse matrix. Integers are counts, which are divided by their sum. Other
+    numbers are masses, which must sum to one.
     """
     is_sparse: bool = sparse.issparse(value)
     if not is_sparse and isinstance(value, Mapping | Set | str | None):
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise TypeError(f"{name} must be an array of real numbers. Found {kind}.")
-    found: Any = value if is_sparse else fields.number_array(name, value)
-    if found.dtype.kind not in "fiu":
+    array: Any = value if is_sparse else fields.number_array(name, value)
+    if array.dtype.kind not in "fiu":
         raise TypeError(
-            f"{name} must be an array of real numbers. Found dtype {found.dtype}."
+            f"{name} must be an array of real numbers. Found dtype {array.dtype}."
         )
-    if not is_sparse and found.dtype.kind == "f":
-        found = found.astype(np.float64)
-    shape = found.shape
+    if not is_sparse and array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    shape = array.shape
     if len(shape) not in (1, 2) or shape[-1] != size:
         raise ValueError(
             f"{name} must have a mass for each of the {size} inputs: shape ({size},), "
@@ -89,7 +80,7 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
         )
     # This is a copy. Zeros are dropped, and entries that are stored twice are added, as
     # numbers that do not overflow.
-    given = sparse.coo_matrix(found if len(shape) == 2 else found.reshape((1, size)))
+    given = sparse.coo_matrix(array if len(shape) == 2 else array.reshape((1, size)))
     entries = given.data.astype(np.float64)
     table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
     table.eliminate_zeros()
@@ -102,7 +93,7 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
         raise ValueError(f"{name} must have some mass in each row. Found none.")
     owners = np.repeat(np.arange(counts.size), counts)
     sums = np.bincount(owners, table.data, minlength=counts.size)
-    if found.dtype.kind in "iu":
+    if array.dtype.kind in "iu":
         # Floats cannot hold all integers above 2^53.
         if (sums >= 2.0**53).any():
             raise ValueError(f"{name} must sum to less than 2^53. Found more.")

@@ -42,21 +42,21 @@ NOTHING: Outcomes = ((1.0, 1.0),)
 class _Factors:
     """Rational lower and upper bounds on α, β and e^ε."""
 
-    least: tuple[Fraction, Fraction]
-    most: tuple[Fraction, Fraction]
+    alpha: tuple[Fraction, Fraction]
+    beta: tuple[Fraction, Fraction]
     ratio: tuple[Fraction, Fraction]
 
     @classmethod
     def of(cls, epsilon: float) -> "_Factors":
-        most = integer_weights.exponential_bounds(Fraction(epsilon) / 2)
+        beta = integer_weights.exponential_bounds(Fraction(epsilon) / 2)
         ratio = integer_weights.exponential_bounds(Fraction(epsilon))
-        return cls((1 / most[1], 1 / most[0]), most, ratio)
+        return cls((1 / beta[1], 1 / beta[0]), beta, ratio)
 
     def best_sum(self, light: Fraction, heavy: Fraction) -> tuple[Fraction, Fraction]:
         """Returns a lower and an upper bound on A, given bounds on M."""
-        (least, least_high), (most, most_high) = self.least, self.most
-        high = min(1 - least * light, most_high * heavy - 1) / (most - least_high)
-        low = min(1 - least_high * heavy, most * light - 1) / (most_high - least)
+        (alpha, alpha_high), (beta, beta_high) = self.alpha, self.beta
+        high = min(1 - alpha * light, beta_high * heavy - 1) / (beta - alpha_high)
+        low = min(1 - alpha_high * heavy, beta * light - 1) / (beta_high - alpha)
         return max(low, Fraction(0)), max(high, Fraction(0))
 
 
@@ -88,11 +88,11 @@ def dominating(
     ends = _next_sums(float(best), total_mass, np.array(largest_masses, dtype=float))
     ratio = factors.ratio[1]
     if ends is None:
-        return _response(factors.least[1] * best, ratio)
-    low = factors.least[1] * min(Fraction(ends[0]), best)
+        return _response(factors.alpha[1] * best, ratio)
+    low = factors.alpha[1] * min(Fraction(ends[0]), best)
     mass = max(Fraction(ends[1]), best)
-    high = min(factors.most[1] * mass, 1 - factors.least[0] * (lightest - mass))
-    rest = max(factors.least[0] * mass, 1 - factors.most[1] * (heaviest - mass))
+    high = min(factors.beta[1] * mass, 1 - factors.alpha[0] * (lightest - mass))
+    rest = max(factors.alpha[0] * mass, 1 - factors.beta[1] * (heaviest - mass))
     if high - rest <= low * (ratio - 1):
         return _response(low, ratio)
     if rest <= low or high >= ratio * rest or high + rest > 1:
@@ -112,15 +112,12 @@ def dominating(
 
 def attained(
     epsilon: float, total_mass: float, largest_masses: Sequence[float] = ()
-) -> tuple[Outcomes, ...]:
-    """Returns pairs of laws between the bounds, as lower bounds on the divergence.
+) -> Outcomes:
+    """Returns a pair of laws between the bounds, as a lower bound on the divergence.
 
     One law fills the outputs from the first to the last, the other from the last to the
-    first. An order that begins with a set next to A attains the divergences of that
-    set; which of the two sets is better depends on the order of the divergence.
-
-    The pairs are those of the best order for the set below A and of that for the set
-    above, if these differ.
+    first. The order begins with a set whose measure is next below A, and so attains the
+    divergences of that set.
 
     Guarantees:
         Before they are rounded to floats, they are probabilities under two laws
@@ -129,21 +126,20 @@ def attained(
     factors = _Factors.of(epsilon)
     if not largest_masses:
         best, _ = factors.best_sum(*_about(total_mass))
-        return (_symmetric(factors.most[0] * best, factors.least[1] * best),)
+        return _symmetric(factors.beta[0] * best, factors.alpha[1] * best)
     masses = [Fraction(mass) for mass in largest_masses]
     left = Fraction(total_mass) - sum(masses)
-    small = _of_small_outputs(factors, total_mass, left, min(masses))
-    known = masses + ([left] if left > 0 else [])
-    total = sum(known, Fraction(0))
+    laws = [_of_small_outputs(factors, total_mass, left, min(masses))]
+    outputs = masses + ([left] if left > 0 else [])
+    total = sum(outputs, Fraction(0))
     middle = float(factors.best_sum(total, total)[0])
-    sizes, found = np.array([float(mass) for mass in known]), []
-    for first in _sets_next_to(middle, sizes, np.arange(sizes.size)):
-        others, laws = np.setdiff1d(np.arange(sizes.size), first), [small]
-        for last in _sets_next_to(middle, sizes, others):
-            order = [*first, *np.setdiff1d(others, last), *last]
-            laws.append(_laws_of(factors, [known[place] for place in order]))
-        found.append(max(laws, key=_distance))
-    return tuple(dict.fromkeys(found))
+    sizes = np.array([float(mass) for mass in outputs])
+    first, _ = _sets_next_to(middle, sizes, np.arange(sizes.size))
+    others = np.setdiff1d(np.arange(sizes.size), first)
+    for last in _sets_next_to(middle, sizes, others):
+        order = [*first, *np.setdiff1d(others, last), *last]
+        laws.append(_laws_of(factors, [outputs[place] for place in order]))
+    return max(laws, key=_distance)
 
 
 def _about(total_mass: float) -> tuple[Fraction, Fraction]:
@@ -162,14 +158,14 @@ def _of_small_outputs(
     α(x + grain) to the other, and the second law exchanges the two. Both laws agree on
     all other outputs. x is so small that they are within the bounds.
     """
-    (least, least_high), (most, most_high) = factors.least, factors.most
+    (alpha, alpha_high), (beta, beta_high) = factors.alpha, factors.beta
     light, heavy = _about(total_mass)
     room = min(
-        1 - least_high * (heavy + grain),
-        most * light - 1 - (2 * most_high - least) * grain,
-    ) / (most_high - least)
+        1 - alpha_high * (heavy + grain),
+        beta * light - 1 - (2 * beta_high - alpha) * grain,
+    ) / (beta_high - alpha)
     held = min(room, small / 2 - grain) * (1 - _MASS_ERROR)
-    truth, lie = most * held, least_high * (held + grain)
+    truth, lie = beta * held, alpha_high * (held + grain)
     if held <= 0 or truth <= lie:
         return NOTHING
     return _symmetric(truth, lie)
@@ -236,7 +232,7 @@ def _sets_next_to(
         sums = np.append(sums, sums + size)
     filled = np.append(0.0, np.cumsum(sizes[small]))
     counts = np.searchsorted(filled, (best - sums) * (1 + 1e-12), side="right") - 1
-    found = []
+    sets = []
     for extra in (0, 1):
         taken = np.clip(counts + extra, 0, small.size)
         apart = np.where(counts < 0, np.inf, np.abs(sums + filled[taken] - best))
@@ -245,8 +241,8 @@ def _sets_next_to(
             apart = np.where(counts < 0, sums - best, apart)
         choice = int(apart.argmin())
         inside = (choice >> np.arange(large.size)) & 1 == 1
-        found.append(np.append(large[inside], small[: taken[choice]]))
-    return found
+        sets.append(np.append(large[inside], small[: taken[choice]]))
+    return sets
 
 
 def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
@@ -256,21 +252,21 @@ def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
     both laws are merged.
     """
     unit = max(mass.denominator for mass in masses) << integer_weights.EXPONENTIAL_BITS
-    least, most = np.array(
+    lower, upper = np.array(
         [
             (
-                math.ceil(mass * factors.least[1] * unit),
-                math.floor(mass * factors.most[0] * unit),
+                math.ceil(mass * factors.alpha[1] * unit),
+                math.floor(mass * factors.beta[0] * unit),
             )
             for mass in masses
         ],
         dtype=object,
     ).T
-    if not least.sum() <= unit <= most.sum():
+    if not lower.sum() <= unit <= upper.sum():
         return NOTHING
-    one = _filled(least, most, unit)
-    other = _filled(least[::-1], most[::-1], unit)[::-1]
-    are_equal = [one == least, one == most, other == least, other == most]
+    one = _filled(lower, upper, unit)
+    other = _filled(lower[::-1], upper[::-1], unit)[::-1]
+    are_equal = [one == lower, one == upper, other == lower, other == upper]
     kinds = (np.array([1, 2, 4, 8]) @ np.array(are_equal)).astype(np.intp)
     merged = [(one[kinds == kind], other[kinds == kind]) for kind in np.unique(kinds)]
     return _as_floats(
@@ -278,8 +274,8 @@ def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
     )
 
 
-def _filled(least: IntegerArray, most: IntegerArray, unit: int) -> IntegerArray:
+def _filled(lower: IntegerArray, upper: IntegerArray, unit: int) -> IntegerArray:
     """Returns the law of sum `unit` with as much as possible on the first outputs."""
-    widths = most - least
-    left = unit - least.sum() - (np.cumsum(widths) - widths)
-    return np.asarray(least + np.minimum(np.maximum(left, 0), widths))
+    widths = upper - lower
+    left = unit - lower.sum() - (np.cumsum(widths) - widths)
+    return np.asarray(lower + np.minimum(np.maximum(left, 0), widths))

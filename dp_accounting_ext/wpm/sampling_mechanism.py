@@ -136,12 +136,12 @@ class SamplingMechanism(displays.Displayed):
     def _point_costs(self, inputs: IndexArray) -> FloatArray:
         """Returns the (n,) expected costs of draws of users with a single input."""
         points = private_rows.PrivateRows.of_points(inputs, self._cost.shape[0])
-        found = []
+        blocks = []
         for begin in range(0, inputs.size, self._at_once):
             laws = self._propose(points.part(begin, begin + self._at_once))
             rows = self._cost.rows(inputs[begin : begin + self._at_once])
-            found.append((laws * rows).sum(axis=1))
-        return np.concatenate(found)
+            blocks.append((laws * rows).sum(axis=1))
+        return np.concatenate(blocks)
 
     @functools.cached_property
     def dp_event(self) -> sampling_event.PrivateSamplingEvent:
@@ -177,8 +177,8 @@ class SamplingMechanism(displays.Displayed):
         users = private_rows.read("mu", mu, self._cost.shape[0])
         none = np.empty((0, self._cost.shape[1]), dtype=self._bounds.lower.dtype)
         weights = np.concatenate([none, *self._weights(users)])
-        found = weights if users.is_batch else weights[0]
-        return np.asarray(found).view(NotForRelease)
+        answer = weights if users.is_batch else weights[0]
+        return np.asarray(answer).view(NotForRelease)
 
     def sample(self, mu: Any, *, rng: int | np.random.Generator | None = None) -> Any:
         """Returns the index of one private draw, or one for each row of a batch.
@@ -233,9 +233,9 @@ class SamplingMechanism(displays.Displayed):
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = np.asarray(self._propose(users), dtype=np.float64)
-            if found.shape == shape:
-                return found
+                laws = np.asarray(self._propose(users), dtype=np.float64)
+            if laws.shape == shape:
+                return laws
         except Exception:
             pass
         if len(users) == 1:

@@ -174,9 +174,9 @@ class SphereMechanism(displays.Displayed):
     def _directions(self, source: np.random.Generator | None) -> FloatArray:
         """Returns (N, d + 1) directions, which depend on no input."""
         made = source or np.random.default_rng(secrets.randbits(128))
-        found = made.standard_normal((self.candidates, round(2 * self._half) + 1))
-        found /= np.linalg.norm(found, axis=1, keepdims=True)
-        return found
+        directions = made.standard_normal((self.candidates, round(2 * self._half) + 1))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        return directions
 
     def _weights(self, directions: FloatArray, vector: FloatArray) -> Any:
         """Returns (N,) checked integer weights, the greatest for the nearest ones."""
@@ -226,10 +226,10 @@ def _best_cap(half: float, epsilon: float, power: float) -> float:
         inside = whole * special.betainc(half + power, half, place)
         return float(math.expm1(epsilon) * (cost * cap - inside) - (whole - cost))
 
-    least = -1.0
-    while condition(least) > 0:
-        least *= 2
-    root = optimize.brentq(condition, least, 0.0, xtol=1e-16, rtol=1e-15)
+    low = -1.0
+    while condition(low) > 0:
+        low *= 2
+    root = optimize.brentq(condition, low, 0.0, xtol=1e-16, rtol=1e-15)
     return float(special.betainc(half, half, math.exp(root)))
 
 
@@ -246,8 +246,7 @@ def sphere_scale(dimension: int, epsilon: float, order: float) -> float:
         α* such that α* times the uniform probability is optimal. It decreases in p.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
 
     Source:
         https://arxiv.org/abs/2605.10015, Proposition H.1.

@@ -6,7 +6,6 @@ there are too many pairs of inputs and outputs, only some inputs, the landmarks,
 examined.
 """
 
-from collections.abc import Iterator
 import math
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Tuning: the largest number of pairs of inputs and outputs for which all inputs are
 # examined, which takes about a second for points; and the fewest and the most
@@ -37,12 +37,12 @@ def choose_landmarks(cost: costs.TransportCost) -> tuple[IndexArray, float]:
         return np.linspace(0, inputs - 1, count).astype(np.intp), math.inf
     # The input that is furthest from any given one is at the rim.
     place = int(cost.between_inputs(0).argmax())
-    found, nearest = [], np.full(inputs, np.inf)
+    places, nearest = [], np.full(inputs, np.inf)
     for _ in range(count):
-        found.append(place)
+        places.append(place)
         nearest = np.minimum(nearest, cost.between_inputs(place))
         place = int(nearest.argmax())
-    return np.unique(found), float(nearest.max())
+    return np.unique(places), float(nearest.max())
 
 
 def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> float:
@@ -56,7 +56,7 @@ def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> floa
 
 
 def point_costs(
-    most: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
+    upper: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
 ) -> FloatArray:
     """Returns the costs φ_i of some inputs, for (k_v,) most masses y = βm.
 
@@ -66,49 +66,30 @@ def point_costs(
     Source:
         https://arxiv.org/abs/2605.10015, Theorem 3.5.
     """
-    least = math.exp(-epsilon)
-    return np.concatenate(
-        [
-            least * (rows @ most) + (filled * ordered).sum(axis=1)
-            for rows, ordered, filled, _ in _filled(most, cost, epsilon, inputs)
-        ]
-    )
+    allowed = ldp_polytope.LdpPolytope(math.exp(-epsilon) * upper, upper)
+    step, blocks = max(1, costs.TOGETHER // upper.size), []
+    for begin in range(0, inputs.size, step):
+        rows = cost.rows(inputs[begin : begin + step])
+        blocks.append((rows * ldp_polytope.cheapest(rows, allowed)).sum(axis=1))
+    return np.concatenate(blocks)
 
 
 def tangents(
-    most: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
+    prices: FloatArray, upper: FloatArray, epsilon: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns (n,) τ and (n, k_v) slopes of tangents at a measure.
+    """Returns τ and slopes of tangents of the least g·q, for (…, k_v) prices g.
 
-    φ_i is at least τ + Σ_j [e^{−ε}(C_ij − τ)₊ − (τ − C_ij)₊] y_j for any τ, which is
-    linear in y; it is equal where τ is the cost of the last output that gets more than
-    its least mass.
+    The least g·q of the laws q with e^{−ε}y ≤ q ≤ y is at least
+    τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j for any τ, which is linear in y. It is
+    equal where τ is the price of the last output that holds more than its least mass.
+    If the prices are the costs of an input i, the least g·q is φ_i.
     """
-    least, thresholds, slopes = math.exp(-epsilon), [], []
-    for rows, ordered, _, last in _filled(most, cost, epsilon, inputs):
-        thresholds.append(ordered[np.arange(last.size), last])
-        excess = rows - thresholds[-1][:, np.newaxis]
-        slopes.append(np.where(excess > 0, least * excess, excess))
-    return np.concatenate(thresholds), np.concatenate(slopes)
-
-
-def _filled(
-    most: FloatArray, cost: costs.TransportCost, epsilon: float, inputs: IndexArray
-) -> Iterator[tuple[FloatArray, FloatArray, FloatArray, IndexArray]]:
-    """Yields costs, the same from the least on, what fills those outputs, and the last.
-
-    They are of a few inputs at a time.
-    """
-    left = 1 - math.exp(-epsilon) * most.sum()
-    step = max(1, costs.TOGETHER // cost.shape[1])
-    for begin in range(0, inputs.size, step):
-        rows = cost.rows(inputs[begin : begin + step])
-        order = np.argsort(rows, axis=1, kind="stable")
-        widths = -math.expm1(-epsilon) * most[order]
-        before = np.cumsum(widths, axis=1) - widths
-        last = np.maximum((before < left).sum(axis=1) - 1, 0)
-        ordered = np.take_along_axis(rows, order, axis=1)
-        yield rows, ordered, np.clip(left - before, 0.0, widths), last
+    ratio = math.exp(-epsilon)
+    allowed = ldp_polytope.LdpPolytope(ratio * upper, upper)
+    held = ldp_polytope.cheapest(prices, allowed)
+    thresholds = ldp_polytope.level(prices, held, allowed)
+    excess = prices - thresholds[..., np.newaxis]
+    return thresholds, np.where(excess > 0, ratio * excess, excess)
 
 
 def worst_case_cost(
@@ -127,6 +108,6 @@ def worst_case_cost(
     inputs, radius = choose_landmarks(cost)
     if math.isinf(radius):
         inputs, radius = np.arange(cost.shape[0]), 0.0
-    most = math.exp(epsilon / 2) * base_measure
-    worst = float(point_costs(most, cost, epsilon, inputs).max())
+    upper = math.exp(epsilon / 2) * base_measure
+    worst = float(point_costs(upper, cost, epsilon, inputs).max())
     return bound_nearby(worst, radius, cost)

@@ -44,13 +44,19 @@ def test_blocks_of_rows_give_the_same(monkeypatch):
     generator = np.random.default_rng(0)
     cost = costs.DenseCost(generator.random((9, 7)))
     arguments = generator.random(7), cost, 1.0, np.array([5, 2, 8, 0])
-    functions = worst_cases.point_costs, worst_cases.tangents
-    whole = [function(*arguments) for function in functions]
+    whole = worst_cases.point_costs(*arguments)
     monkeypatch.setattr(costs, "TOGETHER", 20)
-    values, (thresholds, slopes) = [function(*arguments) for function in functions]
-    np.testing.assert_array_equal(values, whole[0])
-    np.testing.assert_array_equal(thresholds, whole[1][0])
-    np.testing.assert_array_equal(slopes, whole[1][1])
+    np.testing.assert_array_equal(worst_cases.point_costs(*arguments), whole)
+
+
+def test_tangents_are_below_and_touch():
+    generator = np.random.default_rng(1)
+    cost = costs.DenseCost(generator.random((9, 7)))
+    most, other = generator.dirichlet(np.ones(7), size=2) * 2
+    thresholds, slopes = worst_cases.tangents(cost.matrix(), most, 1.0)
+    values = point_costs(most, cost, 1.0)
+    np.testing.assert_allclose(thresholds + slopes @ most, values, rtol=1e-14)
+    assert (thresholds + slopes @ other <= point_costs(other, cost, 1.0) + 1e-15).all()
 
 
 @settings(max_examples=40, deadline=None)

@@ -135,18 +135,15 @@ def bounds_of(epsilon, total, masses, order):
     """What the two pairs say of δ at an order, all allowances counted."""
     attained = attained_laws(epsilon, total, tuple(masses))
     dominating = dominating_laws(epsilon, total, tuple(masses))
-    lows = []
-    for laws in attained:
-        mechanism = discrete_outputs.PrivateDraw(dominating, laws)
-        for direction in Direction:
-            pair = interface.pairs_of(
-                mechanism, Bound.LOWER, accuracy.Accuracy(1e-14)
-            ).of(direction)
-            lows.append(pair.delta(order, direction))
-            pair = interface.pairs_of(
-                mechanism, Bound.UPPER, accuracy.Accuracy(1e-14)
-            ).of(direction)
-            high = pair.delta(order, direction)
+    mechanism, lows = discrete_outputs.PrivateDraw(dominating, attained), []
+    for direction in Direction:
+        low, high = (
+            interface.pairs_of(mechanism, bound, accuracy.Accuracy(1e-14))
+            .of(direction)
+            .delta(order, direction)
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        lows.append(low)
     return max(lows), high
 
 
@@ -198,7 +195,7 @@ def test_the_truth_of_a_known_measure_is_between_both_and_near(seed):
         low, high = bounds_of(epsilon, math.fsum(masses), masses, order)
         truth = truth_of(epsilon, masses, order)
         assert Fraction(low) <= truth <= Fraction(high)
-        assert high <= low + 1e-11 * math.exp(epsilon)
+        assert high <= truth + Fraction(1e-11 * math.exp(epsilon))
 
 
 @settings(max_examples=30, deadline=None)

@@ -8,7 +8,7 @@ from scipy import sparse
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import linear_programs
 
 
@@ -107,13 +107,13 @@ USERS = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
 @pytest.fixture
 def weights_after(monkeypatch):
     """The weights of users where a function changes what the solver finds."""
-    mechanism, solve = mechanism_of("uniform"), exact_projection.ExactSolver.solve
+    mechanism, solve = mechanism_of("uniform"), certified_projection.ExactSolver.solve
 
     def weights(change):
         def solved(*arguments):
             return change(solve(*arguments), arguments[-1])
 
-        monkeypatch.setattr(exact_projection.ExactSolver, "solve", solved)
+        monkeypatch.setattr(certified_projection.ExactSolver, "solve", solved)
         mechanism.sample(USERS)
         return mechanism.integer_weights(USERS), mechanism.integer_bounds
 

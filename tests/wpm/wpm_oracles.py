@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 EPSILONS = [0.01, 0.3, 1.0, 4.0, 10.0, 40.0]
@@ -226,7 +226,7 @@ def assert_private(weights, total, epsilon):
 def exact(masses, cost, polytope):
     """The exact projection of one user, zeros among the masses and all."""
     rows = np.flatnonzero(masses)
-    solver = exact_projection.ExactSolver(costs.DenseCost(cost), polytope, 1e-6)
+    solver = certified_projection.ExactSolver(costs.DenseCost(cost), polytope, 1e-6)
     return solver.solve(rows, masses[rows])
 
 

@@ -1,4 +1,21 @@
-"""Projections with certificates, for one user or for a batch of users."""
+"""Projections with certificates, for one user or for a batch of users.
+
+The exact projection of a user is a sweep of a line (`line_sweep`) if costs are
+distances on a line. Otherwise the dual prices f of the inputs determine it. Output j
+receives its mass from the input with the least C_ij − f_i. It holds its least mass if
+this number is positive, and its most mass if it is negative. The dual objective is
+concave in f, and is computed for all outputs in one pass.
+
+Each linear program is for groups of outputs, with their mean costs. Its plan, divided
+among the members of the groups in proportion to their bounds, is a plan for all
+outputs. So it gives an upper bound on the cost, and its prices a lower bound. The
+search ends when the bounds meet. Otherwise groups are divided by the prices, into
+outputs that have the same input and are at the same bound.
+
+Each program is solved by column generation. An arc is a variable: the mass moved from
+an input to an output. The first program has only the arcs between near inputs and
+outputs, and those of one feasible plan. Each round adds arcs of negative reduced cost.
+"""
 
 import dataclasses
 from typing import Any
@@ -9,6 +26,7 @@ import numpy.typing as npt
 from dp_accounting_ext import displays
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.validation import fields
@@ -16,14 +34,22 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import entropic
-from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import line_sweep
+from dp_accounting_ext.wpm.projections import linear_programs
 
+# All of these are tuning, as the prices of a solution prove its lower bound. They are
+# the number of groups in the first program, for each input and at least; the number of
+# first arcs of each output or input, the number that a round may add for each input and
+# output, and the number of rounds.
+_GROUPS_OF_INPUT, _FEWEST_GROUPS = 4, 500
+_EACH, _ADDED, _MOST_ROUNDS = 6, 3, 20
+_ROUNDING = 1e-14
 # A gap of at most this share of the largest cost is attributed to rounding.
 _SMALL = 1e-13
 # Certified: a bound on the rounding error of two scalar products, whose weights sum to
 # about one.
-_ROUNDING = 8 * floats.UNIT_ROUNDOFF
+_ERROR = 8 * floats.UNIT_ROUNDOFF
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -111,25 +137,27 @@ def project(
     allowed = ldp_polytope.from_base_measure(measure, privacy)
     passes = fields.positive_integer("iterations", iterations)
     if regularization is None:
-        exact = exact_projection.ExactSolver(paid, allowed, gap)
-        parts = [exact.solve(*users.row(user)) for user in range(len(users))]
+        exact = ExactSolver(paid, allowed, gap)
+        solutions = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
         fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
-        parts = fast.certified(users)
-    values, bounds, met = np.zeros(len(parts)), np.zeros(len(parts)), []
-    for user, part in enumerate(parts):
+        solutions = fast.certified(users)
+    values, bounds, met = np.zeros(len(solutions)), np.zeros(len(solutions)), []
+    for user, solution in enumerate(solutions):
         inputs, masses = users.row(user)
         rows = paid.rows(inputs)
-        values[user] = part.value
-        bounds[user] = _lower_bound(part.prices, masses, rows, allowed)
-        slack = gap * part.value + _SMALL * float(rows.max())
-        met.append(part.value - bounds[user] <= slack)
-    laws = np.array([part.distribution for part in parts]).reshape(len(parts), size)
-    rounds = np.array([part.rounds for part in parts], dtype=np.int64)
-    found = values, bounds, rounds, np.array(met, dtype=np.bool_)
+        values[user] = solution.value
+        bounds[user] = _lower_bound(solution.prices, masses, rows, allowed)
+        slack = gap * solution.value + _SMALL * float(rows.max())
+        met.append(solution.value - bounds[user] <= slack)
+    laws = np.array([solution.distribution for solution in solutions]).reshape(
+        len(solutions), size
+    )
+    rounds = np.array([solution.rounds for solution in solutions], dtype=np.int64)
+    certificates = values, bounds, rounds, np.array(met, dtype=np.bool_)
     if users.is_batch:
-        return ProjectionResult(laws, *found)
-    return ProjectionResult(laws[0], *(each[0].item() for each in found))
+        return ProjectionResult(laws, *certificates)
+    return ProjectionResult(laws[0], *(numbers[0].item() for numbers in certificates))
 
 
 def _lower_bound(
@@ -142,4 +170,179 @@ def _lower_bound(
     bound = ldp_polytope.lower_bound(masses, prices, rows, polytope)
     # Large prices cancel up to rounding, and no cost is negative.
     excess = max(float(np.abs(prices).max()) - float(rows.max()), 0.0)
-    return max(bound - _ROUNDING * (prices.size + masses.size) * excess, 0.0)
+    return max(bound - _ERROR * (prices.size + masses.size) * excess, 0.0)
+
+
+class ExactSolver:
+    """Projects users exactly, for one cost and polytope.
+
+    The relative gap is the largest allowed one between the cost of a plan and the lower
+    bound by its prices, as a share of the cost.
+    """
+
+    def __init__(
+        self,
+        cost: costs.TransportCost,
+        polytope: ldp_polytope.LdpPolytope,
+        relative_gap: float,
+    ) -> None:
+        self._cost, self._gap, self._polytope = cost, relative_gap, polytope.capped()
+        self._places = cost.places_on_line()
+        self._outputs = np.flatnonzero(polytope.upper > 0)
+
+    def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
+        """Returns the exact projection of one user: (s,) inputs, and their masses."""
+        if self._places is not None:
+            here, there = self._places
+            return line_sweep.solve(
+                here[inputs], masses, there, self._polytope, self._gap
+            )
+        inner = self._polytope.of(self._outputs)
+        whole = self._cost.rows(inputs)
+        rows = whole[:, self._outputs]
+        solution = by_groups(masses, rows, inner, self._gap)
+        distribution = np.zeros(whole.shape[1])
+        distribution[self._outputs] = solution.distribution
+        prices = ldp_polytope.largest_prices(whole, rows, solution.prices)
+        return dataclasses.replace(solution, distribution=distribution, prices=prices)
+
+
+def by_groups(
+    masses: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
+) -> ldp_polytope.Solution:
+    """Returns the projection of a user with (s,) masses, by programs of groups.
+
+    Costs are (s, n). Upper bounds of the polytope are positive, and the smaller of one
+    and a common multiple of the lower bounds. If no group can be divided further, the
+    gap may be larger.
+    """
+    size, rounding = cost.shape[1], _ROUNDING * (float(cost.max()) or 1.0)
+    # All outputs of a group have bounds in the same proportion.
+    capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
+    unlike = np.unique(capped, return_inverse=True)[1]
+    # The first groups are rings around inputs.
+    ranks = np.empty(size, dtype=np.intp)
+    ranks[np.lexsort((cost.min(axis=0), cost.argmin(axis=0)))] = np.arange(size)
+    first = min(max(_GROUPS_OF_INPUT * masses.size, _FEWEST_GROUPS), size)
+    numbers = unlike * size + ranks * first // size
+    best, bound, guess, rounds = np.inf, -np.inf, np.zeros(masses.size), 0
+    gap = np.inf
+    while True:
+        rounds += 1
+        groups = np.unique(numbers, return_inverse=True)[1]
+        means, inner = _means(cost, polytope, groups)
+        solution = by_columns(masses, means, inner, relative_gap / 2, guess)
+        if solution.value < best:
+            shares = polytope.upper / inner.upper[groups]
+            best, law = solution.value, solution.distribution[groups] * shares
+        guess = (means - solution.prices).min(axis=1)
+        reduced = cost - guess[:, np.newaxis]
+        owners, dual = reduced.argmin(axis=0), reduced.min(axis=0)
+        cheapest = ldp_polytope.cheapest(dual, polytope)
+        proven = float(masses @ guess + dual @ cheapest)
+        if proven > bound:
+            bound, prices = proven, dual
+        before, gap = gap, best - bound
+        if inner.upper.size == size or gap <= relative_gap * best + rounding:
+            break
+        is_above = dual > ldp_polytope.level(dual, cheapest, polytope)
+        numbers = 2 * (groups * masses.size + owners) + is_above
+        if gap > before / 2 or np.unique(numbers).size == inner.upper.size:
+            numbers = np.arange(size)
+    law = ldp_polytope.nearest(law, polytope)
+    return ldp_polytope.Solution(law, prices, best, rounds)
+
+
+def _means(
+    cost: FloatArray, polytope: ldp_polytope.LdpPolytope, groups: IndexArray
+) -> tuple[FloatArray, ldp_polytope.LdpPolytope]:
+    """Returns the (s, g) mean costs of groups of outputs, and the sums of bounds."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    weights = polytope.upper[order]
+    lower = np.add.reduceat(polytope.lower[order], starts)
+    upper = np.add.reduceat(weights, starts)
+    means = np.empty((len(cost), starts.size))
+    for row, mean in zip(cost, means, strict=True):
+        np.divide(np.add.reduceat(row[order] * weights, starts), upper, out=mean)
+    return means, ldp_polytope.LdpPolytope(lower, upper)
+
+
+def by_columns(
+    masses: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
+    guess: FloatArray | float = 0.0,
+) -> ldp_polytope.Solution:
+    """Returns the projection of a user with (s,) masses and (s, n) costs.
+
+    The first arcs are chosen by a guess of the (s,) prices of the inputs. If no arc is
+    left to add, or the limit of rounds is reached, the gap may be larger.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Appendix I; the demand edges are variables
+        with bounds.
+    """
+    arcs = _first_arcs(masses, cost - np.reshape(guess, (-1, 1)), polytope)
+    rounding, bound = _ROUNDING * float(cost.max()), -np.inf
+    limit, rounds = _ADDED * sum(cost.shape), 0
+    while rounds < _MOST_ROUNDS:
+        rounds += 1
+        plan, potentials = linear_programs.cheapest_plan(arcs, masses, cost, polytope)
+        reduced = cost - plan.prices
+        held = ldp_polytope.cheapest(plan.prices, polytope)
+        proven = float(masses @ reduced.min(axis=1) + plan.prices @ held)
+        if proven > bound:
+            bound, prices = proven, plan.prices
+        if plan.value - bound <= relative_gap * plan.value + rounding:
+            break
+        reduced -= potentials[:, np.newaxis]
+        grown = np.union1d(arcs, _wanted(reduced.ravel(), limit))
+        if grown.size == arcs.size:
+            break
+        arcs = grown
+    law = ldp_polytope.nearest(plan.distribution, polytope)
+    return ldp_polytope.Solution(law, prices, plan.value, rounds)
+
+
+def _wanted(reduced: FloatArray, limit: int) -> IndexArray:
+    """Returns arcs whose reduced cost is below the absolute value of the least one."""
+    arcs = np.flatnonzero(reduced < -float(reduced.min()))
+    if arcs.size <= limit:
+        return arcs
+    return np.asarray(arcs[np.argpartition(reduced[arcs], limit)[:limit]])
+
+
+def _first_arcs(
+    masses: FloatArray, reduced: FloatArray, polytope: ldp_polytope.LdpPolytope
+) -> IndexArray:
+    """Returns arcs i·n + j of a feasible plan, and those of near inputs and outputs.
+
+    Each output has some, or each input, whichever are more.
+    """
+    axis = int(reduced.shape[0] > reduced.shape[1])
+    last = min(_EACH, np.size(reduced, axis)) - 1
+    near = np.take(np.argpartition(reduced, last, axis), np.arange(last + 1), axis)
+    every = np.arange(reduced.size).reshape(reduced.shape)
+    middle = ldp_polytope.nearest(
+        np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
+    )
+    return np.union1d(
+        np.take_along_axis(every, near, axis), _corner_arcs(masses, middle)
+    )
+
+
+def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:
+    """Returns the arcs of the north-west corner plan, a feasible plan."""
+    left, right = np.cumsum(masses), np.cumsum(demands)
+    starts = np.sort(np.concatenate([[0.0], left[:-1], right[:-1]]))
+    inputs = np.minimum(np.searchsorted(left, starts, side="right"), left.size - 1)
+    outputs = np.minimum(np.searchsorted(right, starts, side="right"), right.size - 1)
+    # Rounding at a tie may skip an arc, which its neighbors replace.
+    inputs = np.concatenate([inputs, inputs[1:]])
+    outputs = np.concatenate([outputs, outputs[:-1]])
+    return np.asarray(inputs * demands.size + outputs)

@@ -8,6 +8,7 @@ alone, or on nothing, so that not even its rounding differs.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 import functools
 
 import numpy as np
@@ -41,37 +42,27 @@ def _one_for_all(masses: FloatArray, kernel: FloatArray) -> _Block:
     return masses, lambda v: v @ kernel.T, lambda u: u @ kernel
 
 
-def _one_for_each(masses: list[FloatArray], kernels: list[FloatArray]) -> _Block:
+def _one_for_each(
+    masses: Sequence[FloatArray], kernels: Sequence[FloatArray]
+) -> _Block:
     """Returns the block of users with masses of their own inputs, one by one."""
-    ends = np.cumsum([part.size for part in masses]).tolist()
-    parts = list(map(slice, [0, *ends], ends))
+    starts = np.cumsum([row_masses.size for row_masses in masses])[:-1]
 
     def sums(v: FloatArray) -> FloatArray:
-        found = np.empty(ends[-1])
-        for part, kernel, row in zip(parts, kernels, v, strict=True):
-            np.dot(kernel, row, out=found[part])
-        return found
+        pairs = zip(kernels, v, strict=True)
+        return np.concatenate([kernel @ row for kernel, row in pairs])
 
     def held(u: FloatArray) -> FloatArray:
-        found = np.empty((len(parts), kernels[0].shape[1]))
-        for part, kernel, row in zip(parts, kernels, found, strict=True):
-            np.dot(u[part], kernel, out=row)
-        return found
+        pairs = zip(np.split(u, starts), kernels, strict=True)
+        return np.stack([row_masses @ kernel for row_masses, kernel in pairs])
 
     return np.concatenate(masses), sums, held
 
 
 class EntropicSolver:
-    """Projects users with regularization, by a number of passes.
+    """Projects users with the regularization λ > 0, by a number of passes.
 
-    Args:
-        cost: The cost of moving mass.
-        polytope: The allowed distributions.
-        regularization: λ > 0, in the unit of costs.
-        iterations: The number of passes.
-
-    Raises:
-        ValueError: If λ is so small that entries of the kernel would underflow.
+    Entries of the kernel must not underflow: a smaller λ is refused.
 
     Source:
         https://arxiv.org/abs/2605.10015, Algorithm 1.
@@ -100,15 +91,15 @@ class EntropicSolver:
     def certified(self, users: private_rows.PrivateRows) -> list[ldp_polytope.Solution]:
         """Returns the projections of users, each with the cost of a plan and prices."""
         laws, prices = self.solve(users)
-        found = []
+        solutions = []
         for user, (law, price) in enumerate(zip(laws, prices, strict=True)):
             inputs, masses = users.row(user)
             rows = self._cost.rows(inputs)
             inner, at = rows[:, self._outputs], self._outputs
             value = _plan_cost(masses, inner, law[at], price[at], self.regularization)
             best = ldp_polytope.largest_prices(rows, inner, price[at])
-            found.append(ldp_polytope.Solution(law, best, value, self._iterations))
-        return found
+            solutions.append(ldp_polytope.Solution(law, best, value, self._iterations))
+        return solutions
 
     def solve(self, users: private_rows.PrivateRows) -> tuple[FloatArray, FloatArray]:
         """Returns (n, k_v) laws in the polytope, up to rounding, and (n, k_v) prices.
@@ -123,44 +114,35 @@ class EntropicSolver:
             prices[place] = self.regularization * np.log(scales[: rows.size])
         return laws, prices
 
-    @functools.cached_property
-    def _kernel(self) -> FloatArray | None:
-        """The kernel of all inputs, if it is small enough."""
-        inputs = self._cost.shape[0]
-        is_small = inputs * self._outputs.size <= _KEPT
-        return self._make_kernel(np.arange(inputs)) if is_small else None
-
-    def _make_kernel(self, inputs: IndexArray) -> FloatArray:
+    def _kernel(self, inputs: IndexArray) -> FloatArray:
         """Returns e^{−C/λ}, over the largest entry of each row."""
-        rows = self._cost.rows_to(inputs, self._outputs)
-        least = rows.min(axis=1, keepdims=True)
-        return np.asarray(np.exp((least - rows) / self.regularization))
+        rows = self._cost.rows(inputs)[:, self._outputs]
+        minima = rows.min(axis=1, keepdims=True)
+        return np.asarray(np.exp((minima - rows) / self.regularization))
+
+    @functools.cached_property
+    def _whole_kernel(self) -> FloatArray:
+        return self._kernel(np.arange(self._cost.shape[0]))
 
     def _blocks(
         self, users: private_rows.PrivateRows
     ) -> Iterator[tuple[IndexArray, _Block]]:
         """Yields which users are projected together, and their kernels."""
-        kernel, counts = self._kernel, np.diff(users.table.indptr)
-        shared = counts * _SHARE > users.table.shape[1]
-        if kernel is not None:
-            many = np.flatnonzero(shared)
-            for begin in range(0, many.size, _ROWS):
-                rows = many[begin : begin + _ROWS]
-                masses = np.zeros((_ROWS, users.table.shape[1]))
-                for place, user in enumerate(rows.tolist()):
-                    inputs, entries = users.row(user)
-                    masses[place, inputs] = entries
-                yield rows, _one_for_all(masses, kernel)
-        few = np.flatnonzero(~shared | (kernel is None))
+        size, counts = users.table.shape[1], np.diff(users.table.indptr)
+        is_small = size * self._outputs.size <= _KEPT
+        shared = (counts * _SHARE > size) & is_small
+        many = np.flatnonzero(shared)
+        for begin in range(0, many.size, _ROWS):
+            rows = many[begin : begin + _ROWS]
+            masses = np.zeros((_ROWS, size))
+            masses[: rows.size] = users.table[rows].toarray()
+            yield rows, _one_for_all(masses, self._whole_kernel)
+        few = np.flatnonzero(~shared)
         numbers = np.cumsum(counts[few]) * self._outputs.size // _ENTRIES
         for rows in np.split(few, np.flatnonzero(np.diff(numbers)) + 1):
-            found = [users.row(user) for user in rows.tolist()]
-            if kernel is None:
-                own = [self._make_kernel(inputs) for inputs, _ in found]
-            else:
-                own = [kernel[inputs] for inputs, _ in found]
-            if own:
-                yield rows, _one_for_each([masses for _, masses in found], own)
+            if rows.size:
+                inputs, own = zip(*map(users.row, rows.tolist()), strict=True)
+                yield rows, _one_for_each(own, [*map(self._kernel, inputs)])
 
     def _scale(
         self,

@@ -13,8 +13,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 
 _TINY = float(np.finfo(float).tiny)
-# Tuning: the number of costs in a block, which stays in the cache.
-_TOGETHER = 1 << 15
 # The error of the sum with which Newton's method ends.
 _ENOUGH = 1e-10
 
@@ -69,18 +67,18 @@ def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
 
 
 def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns the q of the polytope with the least g·q, for (k_v,) prices g.
+    """Returns the q of the polytope with the least g·q, for (…, k_v) prices g.
 
     A fractional knapsack: outputs are filled in the order of their prices.
     """
-    order = np.argsort(prices, kind="stable")
+    order = np.argsort(prices, axis=-1, kind="stable")
     room = max(1 - float(polytope.lower.sum()), 0.0)
     # With bounds far above one, all digits of the difference would cancel.
     widths = np.minimum(polytope.upper - polytope.lower, room)[order]
-    left = room - (np.cumsum(widths) - widths)
-    found = polytope.lower.copy()
-    found[order] += np.minimum(np.maximum(left, 0.0), widths)
-    return np.minimum(found, polytope.upper)
+    left = room - (np.cumsum(widths, axis=-1) - widths)
+    added = np.empty(order.shape)
+    np.put_along_axis(added, order, np.clip(left, 0.0, widths), axis=-1)
+    return np.minimum(polytope.lower + added, polytope.upper)
 
 
 def lower_bound(
@@ -97,12 +95,9 @@ def lower_bound(
     Guarantees:
         No plan costs less, by weak duality, whatever the prices.
     """
-    step = max(1, _TOGETHER // prices.size)
-    bound = float(prices @ cheapest(prices, polytope))
-    for begin in range(0, len(cost), step):
-        rows = slice(begin, begin + step)
-        bound += float(masses[rows] @ (cost[rows] - prices).min(axis=1))
-    return bound
+    # Row by row, as a second matrix of this size would take much memory.
+    nearest = [(row - prices).min() for row in cost]
+    return float(masses @ nearest + prices @ cheapest(prices, polytope))
 
 
 def largest_prices(
@@ -117,10 +112,12 @@ def largest_prices(
     return np.asarray((cost - nearest).min(axis=0))
 
 
-def level(prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope) -> float:
+def level(
+    prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope
+) -> FloatArray:
     """Returns the price up to which `cheapest` holds more than the least masses."""
-    filled = cheapest > polytope.lower
-    return float(prices[filled].max() if filled.any() else prices.min())
+    filled = np.where(cheapest > polytope.lower, prices, -np.inf)
+    return np.asarray(np.maximum(filled.max(axis=-1), prices.min(axis=-1)))
 
 
 def nearest(distributions: FloatArray, polytope: LdpPolytope) -> FloatArray:
@@ -146,16 +143,9 @@ def kl_projection(
     """Returns the distributions q of the polytope with the least KL(q | s).
 
     They are q = clip(z s, αm, βm) with a sum of one, which is piecewise linear in z: by
-    Newton's method within brackets. A row whose sum is reached stays as it is.
-
-    Args:
-        weights: (n, k_v) positive weights s.
-        factors: (n,) positive factors z to begin with.
-        polytope: The polytope.
-        steps: The largest number of steps, after which sums may differ from one.
-
-    Returns:
-        (n, k_v) distributions, and their (n,) factors z.
+    Newton's method within brackets, from (n,) factors z on. A row whose sum is reached
+    stays as it is; sums may differ from one after the last step. Weights s are positive
+    and (n, k_v). The new factors are returned, too.
 
     Source:
         https://arxiv.org/abs/2605.10015, Lemma 4.2.

@@ -1,9 +1,9 @@
 """The exact projection for distances on a line, without a linear program.
 
 Along the line, the cost is the integral of |F_μ − F_q|. As a function of F_q it is
-convex and piecewise linear place by place; its breakpoints are kept in two heaps on
-either side of its minimum (the slope trick), shifted where an output adds its least
-and most mass. This takes O((k + k_v) log(k + k_v)).
+convex and piecewise linear place by place; its breakpoints are kept in order on either
+side of its minimum (the slope trick), shifted where an output adds its least and most
+mass. This takes O((k + k_v) log(k + k_v)).
 """
 
 import heapq
@@ -16,6 +16,8 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Bounds on the rounding error of sums along a line: a constant, and a term per place.
 _ROUNDING, _ROUNDING_EACH = 1e-12, 1e-16
+# Tuning: the number of outputs from which several are swept together, in as many cells.
+_CELLS = 1 << 13
 
 
 def solve(
@@ -23,82 +25,145 @@ def solve(
     masses: FloatArray,
     outputs: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
 ) -> ldp_polytope.Solution:
     """Returns the exact projection of one user, for p = 1.
 
     The user has (s,) masses at places of a line; outputs are at (k_v,) places. Bounds
-    of the polytope are at most one.
+    of the polytope are at most one. Many outputs are swept in cells of neighbors with
+    no input among them, whose distances from an input are that of their mean place, on
+    average. By the prices, parts of a cell may be at their least and their most mass,
+    or get it from the left and the right. Such cells are divided, until the prices
+    prove the gap.
     """
+    order = np.argsort(outputs, kind="stable")
+    order = order[polytope.upper[order] > 0]
+    places, inner, size = outputs[order], polytope.of(order), order.size
+    # Bounds of one are out of proportion with the others.
+    kinds = 2 * np.searchsorted(np.sort(inputs), places) + (inner.upper >= 1)
+    begins = np.arange(size) % max(size // _CELLS, 1) == 0
+    begins |= (np.diff(kinds, prepend=0) != 0) | (inner.upper >= 1)
+    rounds = 0
+    while True:
+        rounds += 1
+        starts, cell = np.flatnonzero(begins), np.cumsum(begins) - 1
+        lower, upper, moments = (
+            np.add.reduceat(numbers, starts)
+            for numbers in (inner.lower, inner.upper, inner.upper * places)
+        )
+        bounds = ldp_polytope.LdpPolytope(lower, upper).capped()
+        held, potentials, value = _sweep(inputs, masses, moments / upper, bounds)
+        from_sides = _nearest(inputs, potentials, outputs)
+        prices = from_sides.min(axis=0)
+        if starts.size == size:
+            break
+        own = prices[order]
+        cheapest = ldp_polytope.cheapest(own, inner)
+        bound = float(masses @ potentials + own @ cheapest)
+        if value - bound <= relative_gap * value:
+            break
+        treated = from_sides.argmin(axis=0)[order]
+        treated += 2 * (own > ldp_polytope.level(own, cheapest, inner))
+        low, high = (by.reduceat(treated, starts) for by in (np.minimum, np.maximum))
+        begins |= (low < high)[cell] | (low == high).all()
+    law = np.zeros(outputs.size)
+    law[order] = ldp_polytope.nearest(inner.upper * (held / upper)[cell], inner)
+    return ldp_polytope.Solution(law, prices, value, rounds)
+
+
+def _nearest(
+    inputs: FloatArray, potentials: FloatArray, outputs: FloatArray
+) -> FloatArray:
+    """Returns the least |x_i − v_j| − f_i over places x_i left of v_j, and right of it.
+
+    The smaller of the two is the largest price of each output.
+    """
+    order = np.argsort(inputs, kind="stable")
+    places, far = inputs[order], np.array([np.inf])
+    left = np.minimum.accumulate(-potentials[order] - places)
+    right = np.minimum.accumulate((places - potentials[order])[::-1])[::-1]
+    after = np.searchsorted(places, outputs)
+    return np.array(
+        [np.append(far, left)[after] + outputs, np.append(right, far)[after] - outputs]
+    )
+
+
+def _sweep(
+    inputs: FloatArray,
+    masses: FloatArray,
+    outputs: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns the law, the dual prices of the inputs, and the cost, by one sweep."""
     places = np.concatenate([inputs, outputs])
     order = np.argsort(places, kind="stable")
     steps = np.append(np.diff(places[order]), 0.0)
     none = np.zeros(masses.size)
-    least = np.append(none, polytope.lower)[order]
-    most = np.append(none, polytope.upper)[order]
+    lower = np.append(none, polytope.lower)[order]
+    upper = np.append(none, polytope.upper)[order]
     given = np.cumsum(np.append(masses, np.zeros(outputs.size))[order])
-    taken = _cumulated(_minima(given, least, most, steps), least, most)
+    taken = _cumulated(_minima(given, lower, upper, steps), lower, upper)
     held = np.diff(taken, prepend=0.0)
-    prices = _prices(taken - given, held, least, most, steps)
+    prices = _prices(taken - given, held, lower, upper, steps)
+    in_order = np.empty((2, order.size))
+    in_order[:, order] = held, -prices
     value = float(steps @ np.abs(taken - given))
-    found = np.empty((2, order.size))
-    found[:, order] = held, prices
-    law, prices = found[:, masses.size :]
-    law = ldp_polytope.nearest(law, polytope)
-    return ldp_polytope.Solution(law, prices, value, 1)
+    return in_order[0, masses.size :], in_order[1, : masses.size], value
 
 
 def _minima(
-    given: FloatArray, least: FloatArray, most: FloatArray, steps: FloatArray
+    given: FloatArray, lower: FloatArray, upper: FloatArray, steps: FloatArray
 ) -> list[float]:
     """Returns, before each place, where the cost of all earlier places is least.
 
-    Two heaps hold the breakpoints left and right of the minimum, with their changes of
-    slope. An output shifts the left breakpoints by its least mass and the right ones by
-    its most. A step along the line adds its length times the distance from the mass
-    given so far.
+    On either side of the minimum, a stack and a heap hold the breakpoints with their
+    changes of slope. Those that come to be next to the minimum are on the stack, which
+    most of them are, and a heap would be slow. An output shifts the left breakpoints by
+    its least mass and the right ones by its most. A step along the line adds its length
+    times the distance from the mass given so far.
     """
-    # A heap has its least element first. So the left heap holds shift − place, and the
-    # right one place − shift.
+    # The least element is the first one of a heap and the last one of a stack. So the
+    # left side holds shift − place, and the right one place − shift.
+    left_heap, right_heap = [(math.inf, 0.0)], [(math.inf, 0.0)]
     left, right = [(0.0, math.inf)], [(0.0, math.inf)]
     push, pop = heapq.heappush, heapq.heappop
     left_shift = right_shift = 0.0
     minima = []
-    rows = given.tolist(), least.tolist(), most.tolist(), steps.tolist()
+    rows = given.tolist(), lower.tolist(), upper.tolist(), steps.tolist()
     for mass, low, high, step in zip(*rows, strict=True):
-        minima.append(left_shift - left[0][0])
+        end = min(left[-1], left_heap[0])[0]
+        minima.append(left_shift - end)
         left_shift += low
         right_shift += high
         if step <= 0:
             continue
-        if mass < left_shift - left[0][0]:
-            source, target, place = left, right, left_shift - mass
-        elif mass > right_shift + right[0][0]:
-            source, target, place = right, left, mass - right_shift
+        if mass < left_shift - end:
+            heap, stack, other, place = left_heap, left, right, left_shift - mass
+        elif mass > right_shift + min(right[-1], right_heap[0])[0]:
+            heap, stack, other, place = right_heap, right, left, mass - right_shift
         else:
-            push(left, (left_shift - mass, step))
-            push(right, (mass - right_shift, step))
+            left.append((left_shift - mass, step))
+            right.append((mass - right_shift, step))
             continue
         # The minimum moves by as much weight as the step adds beyond it.
-        push(source, (place, 2 * step))
+        push(heap, (place, 2 * step))
         shift, moving = left_shift - right_shift, step
         while moving > 0:
-            place, weight = source[0]
+            place, weight = stack.pop() if stack[-1] < heap[0] else pop(heap)
             if weight > moving:
-                source[0] = place, weight - moving  # It is still the least element.
+                stack.append((place, weight - moving))
                 weight = moving
-            else:
-                pop(source)
-            push(target, (shift - place, weight))
+            other.append((shift - place, weight))
             moving -= weight
     return minima
 
 
-def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:
+def _cumulated(minima: list[float], lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Returns F_q at each place, computed backwards from one, as near the minima as
     allowed.
     """
     taken, current = [], 1.0
-    rows = minima[::-1], least[::-1].tolist(), most[::-1].tolist()
+    rows = minima[::-1], lower[::-1].tolist(), upper[::-1].tolist()
     for minimum, low, high in zip(*rows, strict=True):
         taken.append(current)
         current = min(max(minimum, current - high), current - low)
@@ -108,8 +173,8 @@ def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> Floa
 def _prices(
     excess: FloatArray,
     held: FloatArray,
-    least: FloatArray,
-    most: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
     steps: FloatArray,
 ) -> FloatArray:
     """Returns dual prices that agree with a plan, relative to a common threshold.
@@ -121,10 +186,10 @@ def _prices(
     constant.
     """
     rounding = _ROUNDING + _ROUNDING_EACH * steps.size
-    low = np.where(held < most - rounding, 0.0, -math.inf)
-    high = np.where(held > least + rounding, 0.0, math.inf)
-    low = np.where(most > 0, low, -math.inf)
-    high = np.where(most > 0, high, math.inf)
+    low = np.where(held < upper - rounding, 0.0, -math.inf)
+    high = np.where(held > lower + rounding, 0.0, math.inf)
+    low = np.where(upper > 0, low, -math.inf)
+    high = np.where(upper > 0, high, math.inf)
     # On each stretch where mass flows, prices are known up to a constant.
     flows = np.abs(excess) > rounding
     slopes = np.where(flows, -np.sign(excess) * steps, 0.0)

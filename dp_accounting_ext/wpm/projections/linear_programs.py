@@ -1,6 +1,5 @@
 """Linear programs by SciPy's HiGHS, and those of transport, which POT solves, too."""
 
-import dataclasses
 import importlib
 from typing import Any
 import warnings
@@ -14,13 +13,8 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # The method, presolve and tolerance of each attempt. The first is the fastest one on
-# programs whose arcs were chosen well. If it fails, the default tolerances and another
-# method are tried.
-_ATTEMPTS = (
-    ("highs-ds", False, 1e-10),
-    ("highs-ds", True, 1e-7),
-    ("highs-ipm", True, 1e-9),
-)
+# programs whose arcs were chosen well. If it fails, the other is tried.
+_ATTEMPTS = (("highs-ds", False, 1e-10), ("highs-ipm", True, 1e-9))
 
 
 class SolverError(RuntimeError):
@@ -41,9 +35,6 @@ def solve(
     It also returns the derivative of the minimum by each entry of b. The costs are c,
     the sparse matrix is A, and the sides are b. The interior-point method may be tried
     first: it is faster for programs of many dense rows.
-
-    Raises:
-        SolverError: If no attempt succeeds.
     """
     rows = {"A_eq": matrix, "b_eq": sides} if equal else {"A_ub": matrix, "b_ub": sides}
     # SciPy's type stubs have one signature for each method.
@@ -55,11 +46,11 @@ def solve(
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
         }
-        found = linprog(costs, bounds=bounds, method=method, options=options, **rows)
-        if found.status == 0:
-            duals = found.eqlin if equal else found.ineqlin
-            return np.asarray(found.x), np.asarray(duals.marginals)
-    raise SolverError(f"The linear program could not be solved: {found.message}")
+        answer = linprog(costs, bounds=bounds, method=method, options=options, **rows)
+        if answer.status == 0:
+            duals = answer.eqlin if equal else answer.ineqlin
+            return np.asarray(answer.x), np.asarray(duals.marginals)
+    raise SolverError(f"The linear program could not be solved: {answer.message}")
 
 
 # HiGHS has absolute tolerances, which are negligible for masses in units of 1e-5 and
@@ -70,37 +61,17 @@ _COST_SCALE = 1e2
 _MOST_PIVOTS = 10**7
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Plan:
-    """An optimal plan on some arcs, with the dual prices of the program.
-
-    Attributes:
-        amounts: (arcs,) masses moved, up to the solver's tolerance.
-        potentials: (s,) duals f of the inputs.
-        prices: (n,) duals g of the outputs.
-        value: The cost of a plan that moves the masses of the inputs exactly.
-        held: (n,) the masses of the outputs under that plan.
-    """
-
-    amounts: FloatArray
-    potentials: FloatArray
-    prices: FloatArray
-    value: float
-    held: FloatArray
-
-
 def cheapest_plan(
     arcs: IndexArray,
     masses: FloatArray,
     cost: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
-) -> Plan:
-    """Returns the cheapest plan that empties (s,) inputs into n outputs, and prices.
+) -> tuple[ldp_polytope.Solution, FloatArray]:
+    """Returns the cheapest plan from (s,) inputs to n outputs, and the inputs' duals.
 
-    Mass may move on the given arcs, i·n + j from the input i to the output j.
-
-    Raises:
-        SolverError: If the solvers fail.
+    Mass may move on the given arcs, i·n + j from the input i to the output j. The plan
+    moves the masses exactly, so that what outputs hold may be outside of the polytope,
+    up to the tolerance of the solver.
     """
     rows, columns = cost.shape
     inputs, outputs = np.divmod(arcs, columns)
@@ -118,7 +89,7 @@ def cheapest_plan(
     nearest = cost[empty].argmin(axis=1)
     np.add.at(held, nearest, masses[empty])
     value = float(moved @ program[2] + masses[empty] @ cost[empty, nearest])
-    return Plan(amounts, potentials, prices, value, held)
+    return ldp_polytope.Solution(held, prices, value, 1), potentials
 
 
 def _by_simplex(
@@ -155,7 +126,7 @@ def _by_simplex(
         # POT's compiled code carry none.
         warnings.simplefilter("ignore")
         ot: Any = importlib.import_module("ot")
-        flows, found = ot.emd(
+        flows, report = ot.emd(
             sent * (taken.sum() / sent.sum()),
             taken,
             table,
@@ -164,14 +135,14 @@ def _by_simplex(
             center_dual=False,
             check_marginals=False,
         )
-    if found["result_code"] != 1:
+    if report["result_code"] != 1:
         raise SolverError("The network simplex found no plan.")
     moved = flows.col < rest
     keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
     places = np.searchsorted(inputs * size + outputs, keys)
     amounts = np.zeros(paid.size)
     np.add.at(amounts, places, flows.data[moved])
-    potentials = largest * found["v"][:rest]
+    potentials = largest * report["v"][:rest]
     prices = np.full(size, np.inf)
     np.minimum.at(prices, outputs, paid - potentials[inputs])
     return amounts, potentials, prices

@@ -14,18 +14,16 @@ import wpm_oracles
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm.projections import entropic
 
-PATHS = {"own rows": 0, "all rows": 10**9, "each": 2, "no kernel kept": -1}
+PATHS = {"own rows": 0, "all rows": 10**9, "each": 2}
 
 
 @contextlib.contextmanager
 def by_path(name):
     """Products by a path; blocks of few users."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entropic, "_SHARE", max(PATHS[name], 0))
+        patch.setattr(entropic, "_SHARE", PATHS[name])
         patch.setattr(entropic, "_ENTRIES", 40)
         patch.setattr(entropic, "_ROWS", 4)
-        if PATHS[name] < 0:
-            patch.setattr(entropic, "_KEPT", 0)
         yield
 
 

@@ -13,8 +13,9 @@ import wpm_oracles
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import line_sweep
 from dp_accounting_ext.wpm.projections import linear_programs
 
 GAP = 1e-6
@@ -29,7 +30,7 @@ def solved_by(way, alone=4):
     with pytest.MonkeyPatch.context() as patch:
         if way == "HiGHS":
             patch.setattr(linear_programs, "_by_simplex", None)
-        patch.setattr(exact_projection, "_ALONE", alone)
+        patch.setattr(certified_projection, "_FEWEST_GROUPS", alone)
         yield
 
 
@@ -51,7 +52,7 @@ def scene(name, generator, inputs, outputs):
 def solve(masses, cost, polytope, gap=GAP):
     """The projection of one user, of all outputs in their order."""
     rows = np.flatnonzero(masses)
-    solver = exact_projection.ExactSolver(costs.as_cost(cost), polytope, gap)
+    solver = certified_projection.ExactSolver(costs.as_cost(cost), polytope, gap)
     return solver.solve(rows, masses[rows])
 
 
@@ -134,7 +135,7 @@ def test_many_outputs_of_every_kind_of_user(kind):
         found = wpm.project(masses, cost, measure, 2.0)
         assert found.converged and found.gap <= GAP * found.value
         rows = np.flatnonzero(masses)
-        other = exact_projection.by_columns(
+        other = certified_projection.by_columns(
             masses[rows], cost.rows(rows), wpm_oracles.polytope_of(measure, 2.0), GAP
         )
         assert found.value == pytest.approx(other.value, rel=2 * GAP)
@@ -192,9 +193,11 @@ def test_what_no_program_can_solve_has_no_plan():
         solve(np.array([1.0]), np.ones((1, 2)), polytope)
 
 
+@pytest.mark.parametrize("cells", [3, 1 << 13])
 @settings(max_examples=60, deadline=None)
-@given(wpm_oracles.seeds)
-def test_the_sweep_of_a_line_is_exact(seed):
+@given(seed=wpm_oracles.seeds)
+def test_the_sweep_of_a_line_is_exact(cells, seed):
+    """Also with cells, of outputs with any bounds."""
     generator = np.random.default_rng(seed)
     inputs, outputs = generator.integers(1, 30, 2)
     places = [np.round(generator.random(n), 1 + seed % 3) for n in (inputs, outputs)]
@@ -208,8 +211,10 @@ def test_the_sweep_of_a_line_is_exact(seed):
     truth = wpm_oracles.transport_program(
         masses, cost.matrix(), polytope.lower, polytope.upper
     )
-    solver = exact_projection.ExactSolver(cost, polytope, GAP)
-    found = solver.solve(rows, masses[rows])
+    solver = certified_projection.ExactSolver(cost, polytope, 1e-10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_sweep, "_CELLS", cells)
+        found = solver.solve(rows, masses[rows])
     assert found.value == pytest.approx(truth, rel=1e-7, abs=1e-12)
     bound = wpm_oracles.rational_lower_bound(
         masses, found.prices, cost.matrix(), polytope.lower, polytope.upper
