@@ -11,7 +11,6 @@ import numpy as np
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import kinds
 from dp_accounting_ext.verify import mechanisms
-from dp_accounting_ext.verify import noises
 from dp_accounting_ext.verify import sampling
 
 NeighborRel = mechanisms.NeighborRel
@@ -66,7 +65,6 @@ def opinion(
                 lower = [*map(max, lower, drawn)]
             except channels.NoTheoremError as error:
                 reason = str(error)
-    noises.cached.cache_clear()
     return lower, upper, reason, any(drawn)
 
 
