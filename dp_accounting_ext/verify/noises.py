@@ -51,14 +51,11 @@ def noise(
         tuple((shift, w) for shift, w in law if isinstance(w, arb) or w)
         for law in (p, q)
     )
-    widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
-    # Large shifts need finer cells, because ratios change faster.
-    cells = min(int(sizes.cells * (1 + widest / 3)), 4 * sizes.cells)
     # A normal variable exceeds this number with probability below `rare`.
     reach = math.ceil(math.sqrt(-2 * math.log(sizes.rare)))
-    cells = cells * max(reach, 12) // 12
     # The time for each cell grows with the number of shifts.
-    cells = min(cells, max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS))
+    most = max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS)
+    cells = min(sizes.cells, most)
     # Ratios of adjacent cells may differ as little as the smallest weight or shift.
     more = 0
     if sizes.side is Side.HIGH:
