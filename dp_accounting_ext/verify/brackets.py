@@ -120,11 +120,15 @@ def sampled(
     replaced = relation is NeighborRel.REPLACE_ONE
     if any(g.num_removed not in (None, 0, members) for g in kinds.groups(event)):
         raise channels.NoTheoremError("no draws where some leave and others join")
-    if not mechanism.is_drawn(several=replaced or members > 1):
+    several = replaced or members > 1
+    if not mechanism.is_drawn(several=several):
         return [0.0] * len(questions)
-    single = NeighborRel.REPLACE_SPECIAL if replaced else relation
+    laws = mechanisms.certain(members), mechanisms.certain(members * replaced)
+    reading = mechanisms.Reading(relation, sizes, laws)
     return sampling.lower_bounds(
-        mechanism.drawable(mechanisms.Reading(single, sizes)),
+        mechanisms.drawable(
+            mechanism, reading, lowest=-1.0 * replaced, several=several
+        ),
         members if mechanism.takes_groups() else 1,
         replaced=replaced,
         questions=questions,

@@ -88,14 +88,17 @@ class Reading:
             return found
         if self.is_high or not self.split[0]:
             return []
-        relation, added = self.relation, 0
-        if relation is NeighborRel.REPLACE_ONE:
-            if self.split == (1, 1):
-                relation = NeighborRel.REPLACE_SPECIAL
-            else:
-                added = 1
-        laws = certain(1), certain(added)
-        return Reading(relation, self.sizes, laws).cases(mechanism)
+        if self.relation is NeighborRel.REPLACE_ONE and self.split != (1, 1):
+            one = dataclasses.replace(self, laws=(certain(1), certain(1)))
+            return one.cases(mechanism)
+        return self.absent.cases(mechanism)
+
+    @property
+    def absent(self) -> "Reading":
+        """That of a single member that contributes nothing in the second dataset."""
+        if self.relation is NeighborRel.REPLACE_ONE:
+            return Reading(NeighborRel.REPLACE_SPECIAL, self.sizes)
+        return Reading(self.relation, self.sizes)
 
 
 class Mechanism:
@@ -122,16 +125,17 @@ class Mechanism:
         """Returns whether there is no upper bound, or none for several values."""
         return any(inner.is_drawn(several=several) for inner in self.inner_mechanisms)
 
-    def drawable(self, reading: Reading) -> "Mechanism":
+    def drawable(self, reading: Reading, lowest: float) -> "Mechanism":
         """Returns a mechanism of which outputs can be drawn; a table by default.
 
         Args:
             reading: A single member that contributes something or nothing, from below.
+            lowest: The value of the members in the second dataset; 0 if there are none.
 
         Raises:
             NoTheoremError: If there is none.
         """
-        return Table.of(reading.cases(self))
+        return Table.of(reading.cases(self), lowest)
 
     def everywhere(self) -> "Mechanism":
         """Returns the same if members take part in every step."""
@@ -189,7 +193,7 @@ class Noise(Mechanism):
         )
         return [noises.noise(self.kind, self.scale, p, q, reading.sizes)]
 
-    def drawable(self, reading: Reading) -> Mechanism:
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
         if not self.scale:
             raise channels.NoTheoremError("no theorem for a part without noise")
         return self
@@ -219,8 +223,8 @@ class AtLeast(Mechanism):
     def cases(self, reading: Reading) -> Cases | None:
         return [] if reading.is_high else self.inner.cases(reading)
 
-    def drawable(self, reading: Reading) -> Mechanism:
-        return self.inner.drawable(reading)
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
+        return self.inner.drawable(reading, lowest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,8 +254,8 @@ class Runs(Mechanism):
             found = [lattices.product(a, b, reading.sizes) for a, b in pairs]
         return found
 
-    def drawable(self, reading: Reading) -> Mechanism:
-        parts = [(part.drawable(reading), count) for part, count in self.parts]
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
+        parts = [(part.drawable(reading, lowest), count) for part, count in self.parts]
         return dataclasses.replace(self, parts=parts)
 
     def everywhere(self) -> Mechanism:
@@ -298,8 +302,9 @@ class Sampled(Mechanism):
         inside = dataclasses.replace(reading, laws=(first, second))
         return self.inner.cases(inside)
 
-    def drawable(self, reading: Reading) -> Mechanism:
-        return dataclasses.replace(self, inner=self.inner.drawable(reading))
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
+        inner = self.inner.drawable(reading, lowest)
+        return dataclasses.replace(self, inner=inner)
 
     def everywhere(self) -> Mechanism:
         return self.inner.everywhere()
@@ -516,7 +521,7 @@ class Correlated(Mechanism):
     def is_drawn(self, *, several: bool) -> bool:
         return True
 
-    def drawable(self, reading: Reading) -> Mechanism:
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
         return self
 
     def everywhere(self) -> Mechanism:
@@ -578,20 +583,21 @@ def products(strategy: Array, number: int, deviation: float) -> Array:
 class Table(Mechanism):
     """A mechanism of few outputs, by their masses in two datasets.
 
-    The value 1 stands for the one with the record, −1 and no member for the other, and
-    other values for laws whose logarithms lie on the line through those of the two. Any
-    number of members is as one.
+    Other values than those in the two stand for laws whose logarithms lie on the line
+    through those of the two datasets. Any number of members is as one.
 
     Attributes:
         losses: The logarithm of the ratio of each output's masses.
-        q: The masses without the record.
+        q: The masses in the second dataset.
+        lowest: The value of the members in the second dataset; 0 if there are none.
     """
 
     losses: Array
     q: Array
+    lowest: float
 
     @classmethod
-    def of(cls, cases: Cases | None) -> "Table":
+    def of(cls, cases: Cases, lowest: float) -> "Table":
         """Returns the table of the case that is the least private at ε = 1.
 
         Outputs that are impossible in one dataset are merged with those of the next
@@ -613,11 +619,11 @@ class Table(Mechanism):
             row[ratios.argmax()] += law[q <= 0].sum()
             row[ratios.argmin()] += law[(p <= 0) & (q > 0)].sum()
             row[kept_q.argmax()] += max(1 - row.sum(), 0.0)
-        return cls(np.log(kept_p / kept_q), kept_q)
+        return cls(np.log(kept_p / kept_q), kept_q, lowest)
 
     def _tilted(self, members: int, value: float) -> tuple[Array, float, float]:
         """Returns masses under a law, its share of P, and the log of their total."""
-        share = (value + 1) / 2 if members else 0.0
+        share = (value - self.lowest) / (1 - self.lowest) if members else 0.0
         logs = np.log(self.q) + share * self.losses
         total = float(special.logsumexp(logs))
         return np.exp(logs - total), share, total
@@ -634,3 +640,26 @@ class Table(Mechanism):
     def loss(self, outputs: Any, members: int, value: float) -> Array:
         _, share, total = self._tilted(members, value)
         return np.asarray(share * self.losses[outputs] - total)
+
+
+def drawable(
+    mechanism: Mechanism, reading: Reading, *, lowest: float, several: bool
+) -> Mechanism:
+    """Returns a mechanism of which outputs can be drawn, from tables where possible.
+
+    Args:
+        mechanism: The mechanism.
+        reading: All members of the group, in both datasets, from below.
+        lowest: The value of the members in the second dataset; 0 if there are none.
+        several: Whether members are replaced, or there are several of them.
+    """
+    if not mechanism.is_drawn(several=several):
+        return Table.of(reading.cases(mechanism), lowest)
+    if type(mechanism) is not Runs:
+        return mechanism.drawable(reading.absent, lowest)
+    return Runs(
+        [
+            (drawable(part, reading, lowest=lowest, several=several), count)
+            for part, count in mechanism.parts
+        ]
+    )

@@ -27,7 +27,7 @@ def mechanism_of(event):
     reading = mechanisms.Reading(
         dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, sizes
     )
-    return mechanism.drawable(reading)
+    return mechanism.drawable(reading, 0.0)
 
 
 def products(law, count):
@@ -263,16 +263,16 @@ def test_draws_have_the_density_that_losses_say(name, everywhere):
 
 def test_tables_merge_what_only_one_law_has():
     law = channels.exact([0.5, 0.3, 0.2, 0.0], [0, 0.3, 0.5, 0.2])
-    table = mechanisms.Table.of([law])
+    table = mechanisms.Table.of([law], -1.0)
     np.testing.assert_allclose(table.q, [0.8, 0.2])
     np.testing.assert_allclose(np.exp(table.losses) * table.q, [0.3, 0.7])
     with pytest.raises(channels.NoTheoremError, match="reveals all"):
-        mechanisms.Table.of([channels.EVERYTHING])
+        mechanisms.Table.of([channels.EVERYTHING], 0.0)
 
 
 def test_tables_are_drawn_as_their_losses_say():
     law = channels.exact([0.7, 0.2, 0.1], [0.1, 0.5, 0.4])
-    table = mechanisms.Table.of([law])
+    table = mechanisms.Table.of([law], -1.0)
     rng, size = np.random.default_rng(3), 50_000
     for value in (-1.0, 0.3, 1.0):
         outputs = table.draw(rng, np.ones(size, int), value)
