@@ -164,11 +164,14 @@ class Known(Mechanism):
         make: Returns the cases.
         is_replaced: Whether it does so for a record that is replaced, too.
         of_group: Returns the cases for any members that are added or removed.
+        is_reversible: Whether the roles of the record and of the other records can be
+            exchanged.
     """
 
     make: Callable[[Reading], Cases]
     is_replaced: bool = False
     of_group: Callable[[Reading], Cases] | None = None
+    is_reversible: bool = False
 
     def cases(self, reading: Reading) -> Cases | None:
         replaced = self.is_replaced and reading.relation is NeighborRel.REPLACE_ONE
@@ -413,6 +416,10 @@ class Batch(Mechanism):
             laws = certain(1), certain(1)
             inside = Reading(NeighborRel.REPLACE_ONE, reading.sizes, laws)
         found = inside.cases(self.inner)
+        if isinstance(self.inner, Known) and self.inner.is_reversible:
+            # The other records contribute and this one does not, so that the rows of
+            # the inner mechanism are exchanged.
+            found = found + [channels.Channel(c.rows[::-1], c.blur) for c in found]
         return [channels.sampled(self.batch / self.size, case) for case in found]
 
 

@@ -14,6 +14,6 @@ event_table.register_stock_events(newer_events.MODULE)
 _NEWER = "RandomAllocationDpEvent"
 kinds.KINDS[f"newer_events.{_NEWER}"] = kinds.KINDS[_NEWER]
 kinds.KINDS["registered.DiscreteEvent"] = lambda event: mechanisms.Known(
-    lambda reading: [channels.exact(*registered.laws(event))]
+    lambda reading: [channels.exact(*registered.laws(event))], is_reversible=True
 )
 kinds.KINDS["registered.SingleShiftEvent"] = lambda event: mechanisms.NOTHING
