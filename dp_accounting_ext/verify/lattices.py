@@ -31,8 +31,8 @@ _CELLS = 8192  # The largest number of cells of a lattice of losses.
 # deviation; and the most cells of ratios per output that a channel may have.
 _FINE, _COARSE, _NODES = 16, 8, 64
 # Tuning: the most products of masses in one allocation, and the fewest outputs to which
-# channels are reduced for that.
-_MOST_PRODUCTS, _FEWEST = 4_000_000, 8
+# channels are reduced for that; and the most outputs that are listed.
+_MOST_PRODUCTS, _FEWEST, _LISTED = 4_000_000, 8, 60_000
 
 
 def power(channel: Channel, count: int, sizes: Sizes) -> Channel:
@@ -82,11 +82,15 @@ def allocated(
     try:
         return _by_blocks(steps, selected, channels.MOST_LISTED)
     except channels.TooLargeError:
-        # Channels of more than two rows cannot be split.
-        if sizes.side is Side.HIGH and selected > 1:
-            raise
-    if selected == 1 and (line := _one_of(steps, total, sizes)):
-        return line
+        if selected == 1 and (line := _one_of(steps, total, sizes)):
+            return line
+    if sizes.side is Side.HIGH and selected > 1:
+        # Channels of more than two rows cannot be split: all outputs are listed.
+        few = max(int(_LISTED ** (1 / total) / 2), 2)
+        steps = [(channels.reduced(c, sizes.side, few), n) for c, n in steps]
+        if math.prod(channel.size**number for channel, number in steps) > _LISTED:
+            raise channels.TooLargeError
+        return _by_blocks(steps, selected, _LISTED)
     # Joining two blocks multiplies every two outputs, for each pair of row indices.
     pairs = (selected + 1) * (selected + 2) * total.bit_length()
     most = min(sizes.most, max(math.isqrt(_MOST_PRODUCTS // pairs), _FEWEST))

@@ -86,11 +86,8 @@ def test_channels_hold_exact_fractions(is_listed, one, other, count, rate, kappa
         found = {
             "runs": lattices.power(start, count, sizes),
             "sample": channels.sampled(rate, start),
+            "steps": lattices.allocated([(start, count)], selected, sizes),
         }
-        # From above, outputs of k of t are not split: all are listed, or there is none.
-        if is_listed or side is Side.LOW or selected in (1, count):
-            steps_of = [(start, count)], selected, sizes
-            found["steps"] = lattices.allocated(*steps_of)
         for name, remove in itertools.product(found, (True, False)):
             truth = channels.ball(excess(expected[name], kappa, remove=remove))
             low, high = found[name].delta(channels.ball(kappa).log(), remove=remove)
