@@ -106,7 +106,8 @@ def test_every_command_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(explore_command, "serve", lambda *run, show: None)
     # Nobody reads the bounds: wide ones will do, and one process for a sweep.
     monkeypatch.setattr(accuracy, "CELLS", accuracy.FEWEST_CELLS)
-    monkeypatch.setattr(brackets, "_ATTEMPTS", ((150, 120),))
+    monkeypatch.setattr(brackets, "_CELLS", 150)
+    monkeypatch.setattr(brackets, "_OUTPUTS", 120)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     lines = f"{COMMANDS[command]}\n{command}"
     ((status, out, err),) = command_runner.run_as_shown(capsys, lines, tmp_path)

@@ -225,13 +225,10 @@ def sampled(rate: Any, channel: Channel) -> Channel:
 def reduced(channel: Channel, side: Side, most: int) -> Channel:
     """Returns a channel on the same side with about `most` outputs, or fewer.
 
-    Raises:
-        TooLargeError: If a `HIGH` channel of more than two rows has more outputs.
+    On the side `HIGH` it has two rows.
     """
     if channel.size <= most:
         return channel
-    if side is Side.HIGH and len(channel.rows) > 2:
-        raise TooLargeError
     apart = Apart.of(channel, side)
     losses = apart.losses
     if losses.size <= 2:
@@ -255,14 +252,12 @@ def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> list[int]:
     """
     shares = np.cumsum(np.cbrt(weights)) / np.cbrt(weights).sum()
     third = np.linspace(0.0, 1.0, most // 3)[1:-1]
-    marks = np.concatenate(
-        [
-            np.searchsorted(shares, third),
-            (losses.size * third).astype(int),
-            np.searchsorted(losses, losses[0] + third * np.ptp(losses)),
-        ]
+    marks = (
+        np.searchsorted(shares, third),
+        (losses.size * third).astype(int),
+        np.searchsorted(losses, losses[0] + third * np.ptp(losses)),
     )
-    return [*map(int, np.unique(marks[(marks > 0) & (marks < losses.size)]))]
+    return sorted({*np.concatenate(marks).tolist()} - {0, losses.size})
 
 
 def _spread(nodes: Sequence[float]) -> list[float]:

@@ -18,6 +18,7 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import lattices
 from dp_accounting_ext.verify import mechanisms
+from dp_accounting_ext.verify import noises
 from dp_accounting_ext.verify import schemes
 
 Cases = list[channels.Channel]
@@ -30,6 +31,7 @@ Side = channels.Side
 ball = channels.ball
 _BITS = 2400  # For differences of two probabilities that are as small as floats can be.
 _LARGEST_GROUP = 64
+UNSHIFTED = mechanisms.UNSHIFTED
 
 
 def cases(event: Any, relation: NeighborRel, sizes: Sizes) -> Cases:
@@ -40,8 +42,9 @@ def cases(event: Any, relation: NeighborRel, sizes: Sizes) -> Cases:
     """
     mechanism = mechanism_of(event)
     found: Cases = []
-    for split in _splits(event, relation):
-        of_split = Reading(relation, sizes, split).cases(mechanism)
+    for first, second in _splits(event, relation):
+        laws = mechanisms.certain(first), mechanisms.certain(second)
+        of_split = Reading(relation, sizes, laws).cases(mechanism)
         if sizes.side is Side.HIGH and len(of_split) != 1:
             return []
         found += of_split
@@ -188,9 +191,9 @@ def _noise(kind: str) -> Callable[[Any], Mechanism]:
 
 
 def _known(
-    make: Callable[[Any, Reading], Cases], **options: Any
+    make: Callable[[Any, Reading], Cases], *, is_replaced: bool = False
 ) -> Callable[[Any], Mechanism]:
-    return lambda event: Known(functools.partial(make, event), **options)
+    return lambda event: Known(functools.partial(make, event), is_replaced)
 
 
 def _discrete_laplace(event: Any, reading: Reading) -> Cases:
@@ -213,16 +216,19 @@ def _discrete_laplace(event: Any, reading: Reading) -> Cases:
     return [channels.exact(law(0), law(sensitivity))]
 
 
+def _randomized_response(event: Any) -> Mechanism:
+    of_group = functools.partial(_response_to_group, event)
+    return Known(functools.partial(_response_to_record, event), True, of_group)
+
+
 def _response_to_record(event: Any, reading: Reading) -> Cases:
     """Returns the channel of randomized response over a number of buckets.
 
     The record is in the first bucket. Without it the answer is uniform, or, if it is
     replaced, that of a record in the last bucket.
     """
-    number, lie = (
-        int(event.num_buckets),
-        fractions.Fraction(float(event.noise_parameter)),
-    )
+    number = int(event.num_buckets)
+    lie = fractions.Fraction(float(event.noise_parameter))
     honest = [lie / number] * number
     honest[0] += 1 - lie
     without = [fractions.Fraction(1, number)] * number
@@ -230,32 +236,22 @@ def _response_to_record(event: Any, reading: Reading) -> Cases:
     return [channels.exact(honest[::-1] if replaced else without, honest)]
 
 
-def _response_to_group(
-    event: Any, reading: Reading, laws: Sequence[mechanisms.Members]
-) -> Cases | None:
+def _response_to_group(event: Any, reading: Reading) -> Cases:
     """Returns cases of randomized response to whether the batch has a member.
 
     There is one case for removed members and one for added members.
     """
-    if reading.relation is not NeighborRel.ADD_OR_REMOVE_ONE:
-        return None
-    if reading.is_high and 0 not in reading.split:
-        return []
     lie = fractions.Fraction(float(event.noise_parameter)) / 2
     found = []
-    for law, way in zip(laws, (1, -1), strict=True):
+    for law, way in zip(reading.laws, (1, -1), strict=True):
         probability = sum(weight for number, weight in law if number)
         if probability:
             yes = probability * (1 - lie) + (1 - probability) * lie
             bits = [[lie, 1 - lie], [yes, 1 - yes]]
             found.append(channels.exact(*bits[::way]))
+    if reading.is_high and len(found) > 1:
+        return []
     return found or [channels.NO_OP]
-
-
-def _randomized_response(event: Any) -> Mechanism:
-    of_groups = functools.partial(_response_to_group, event)
-    make = functools.partial(_response_to_record, event)
-    return Known(make, is_replaced=True, of_groups=of_groups)
 
 
 def _mixture(event: Any, reading: Reading) -> Cases:
@@ -265,7 +261,7 @@ def _mixture(event: Any, reading: Reading) -> Cases:
         together[float(shift)] = together.get(float(shift), 0) + weight / sum(weights)
     p = tuple(sorted(together.items()))
     deviation = float(event.standard_deviation)
-    return [reading.noise("gaussian", deviation, p, mechanisms.UNSHIFTED)]
+    return [noises.noise("gaussian", deviation, p, UNSHIFTED, reading.sizes)]
 
 
 def _truncated(event: Any, reading: Reading) -> Cases:
@@ -313,7 +309,8 @@ def _truncated(event: Any, reading: Reading) -> Cases:
             if value == 0:
                 q = ((0.0, channels.ONE),)
         deviation = float(event.noise_multiplier)
-        found.append(reading.noise("gaussian", deviation, law(value, 1), q))
+        p = law(value, 1)
+        found.append(noises.noise("gaussian", deviation, p, q, reading.sizes))
     return found
 
 
@@ -454,42 +451,32 @@ def _shifted_integers(sigma: float, shift: int, sizes: Sizes) -> channels.Channe
     return channels.reduced(channels.exact(*laws), sizes.side, sizes.most)
 
 
-def _zero_concentrated(event: Any, reading: Reading) -> Cases:
+def _zero_concentrated(event: Any) -> Mechanism:
     """Returns Gaussian noise, of Rényi divergence ρα, composed with ξ-private response.
 
     The divergence of their composition is at most ξ + ρα at every order α.
     """
     rho, xi = float(event.rho), float(event.xi)
-    if reading.is_high:
-        return []
-    parts = [channels.NO_OP]
+    parts: list[Mechanism] = []
     if rho:
-        parts.append(_gaussian(1 / math.sqrt(2 * rho), reading))
+        parts.append(_gaussian(1 / math.sqrt(2 * rho)))
     if xi:
-        parts.append(_response(xi, 0.0))
-    found = parts[0]
-    for part in parts[1:]:
-        found = lattices.product(found, part, reading.sizes)
-    return [found]
+        parts.append(Known(lambda reading: [_response(xi, 0.0)]))
+    return mechanisms.AtLeast(mechanisms.Runs([(part, 1) for part in parts]))
 
 
-def _tree_aggregation(event: Any, reading: Reading) -> Cases:
+def _tree_aggregation(event: Any) -> Mechanism:
     """Returns the noisy sums on a path from a leaf to the root of the tallest tree."""
-    if reading.is_high:
-        return []
-    if float(event.noise_multiplier) == 0:
-        return [channels.EVERYTHING]
     steps = event.step_counts
     tallest = max(steps) if isinstance(steps, list | tuple) else steps
     depth = math.ceil(math.log2(int(tallest) + 1))
-    return [_gaussian(float(event.noise_multiplier) / math.sqrt(depth), reading)]
+    scale = float(event.noise_multiplier) / math.sqrt(depth)
+    return mechanisms.AtLeast(_gaussian(scale))
 
 
-def _gaussian(noise_multiplier: float, reading: Reading) -> channels.Channel:
+def _gaussian(noise_multiplier: float) -> Mechanism:
     """Returns Gaussian noise, slightly increased to cover a rounded square root."""
-    one = ((1.0, mechanisms.ONE),)
-    scale = noise_multiplier * (1 + 1e-12)
-    return reading.noise("gaussian", scale, one, mechanisms.UNSHIFTED)
+    return mechanisms.Noise("gaussian", noise_multiplier * (1 + 1e-12))
 
 
 @functools.lru_cache(maxsize=64)
@@ -592,8 +579,8 @@ KINDS: dict[str, Callable[[Any], Mechanism]] = {
     "ExponentialMechanismDpEvent": _known(_exponential),
     "PermuteAndFlipDpEvent": _known(_permute_and_flip),
     "DiscreteGaussianDpEvent": _known(_discrete_gaussian),
-    "ZCDpEvent": _known(_zero_concentrated),
-    "SingleEpochTreeAggregationDpEvent": _known(_tree_aggregation),
+    "ZCDpEvent": _zero_concentrated,
+    "SingleEpochTreeAggregationDpEvent": _tree_aggregation,
     "RepeatAndSelectDpEvent": _known(_selection),
     "PrivateSamplingEvent": _known(_private_sampling, is_replaced=True),
 }

@@ -82,9 +82,8 @@ def allocated(
     try:
         return _by_blocks(steps, selected, channels.MOST_LISTED)
     except channels.TooLargeError:
-        line = _one_of(steps, total, sizes) if selected == 1 else None
-    if line is not None:
-        return line
+        if selected == 1 and (line := _one_of(steps, total, sizes)):
+            return line
     if sizes.side is Side.HIGH and selected > 1:
         # Channels of more than two rows cannot be split: all outputs are listed.
         few = max(int(_LISTED ** (1 / total) / 2), 2)

@@ -9,8 +9,7 @@ it from above. An empty list means that no bound is known.
 Outputs are *drawn* where there is no upper bound. A law is that of the outputs if some
 members of a group of records are in the dataset, each of which contributes the same
 value where it takes part: 1, −1, or any other. The loss of an output under a law is the
-logarithm of its density over that without any member. The laws of larger values, and of
-more participations than the event has, are those from which rare outputs can be drawn.
+logarithm of its density over that without any member.
 """
 
 from collections.abc import Callable
@@ -36,13 +35,15 @@ NeighborRel = privacy_accountant.NeighboringRelation
 Array = np.ndarray
 Cases = list[channels.Channel]
 Shifts = noises.Shifts
-Side = channels.Side
 # The law of a number of members.
 Members = Sequence[tuple[int, fractions.Fraction]]
-ONE = fractions.Fraction(1)
-UNSHIFTED: Shifts = ((0.0, ONE),)
+UNSHIFTED: Shifts = ((0.0, fractions.Fraction(1)),)
 _MOST_CASES = 6  # Of compositions, so many choices of cases are looked at.
-_MOST_BANDS = 32  # Tuning: more are applied by Fourier transforms.
+
+
+def certain(number: int) -> Members:
+    """Returns the law of a number of members that is not random."""
+    return ((number, fractions.Fraction(1)),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,19 +53,26 @@ class Reading:
     Attributes:
         relation: The neighboring relation.
         sizes: The side and the sizes of channels.
-        split: The number of members of the group that the first dataset has, with the
-            value 1, and that the second one has, with the value −1. A single record
-            that is removed is a group of one.
+        laws: The laws of the number of members of a group that the first dataset has,
+            with the value 1, and that the second one has, with the value −1. A single
+            record that is removed is a group of one.
     """
 
     relation: NeighborRel
     sizes: channels.Sizes
-    split: tuple[int, int] = (1, 0)
+    laws: tuple[Members, Members] = (certain(1), certain(0))
 
     @property
     def is_high(self) -> bool:
         """Whether the channels are upper bounds."""
-        return self.sizes.side is Side.HIGH
+        return self.sizes.side is channels.Side.HIGH
+
+    @property
+    def split(self) -> tuple[int, ...]:
+        """The two numbers of members; empty if they are random."""
+        if any(len(law) > 1 for law in self.laws):
+            return ()
+        return tuple(number for ((number, _),) in self.laws)
 
     def cases(self, mechanism: "Mechanism") -> Cases:
         """Returns the cases of a mechanism; a single member's where no more is known.
@@ -80,92 +88,98 @@ class Reading:
             return found
         if self.is_high or not self.split[0]:
             return []
-        relation, split = self.relation, (1, 0)
-        if relation is NeighborRel.REPLACE_ONE and self.split != (1, 1):
-            split = (1, 1)
-        elif relation is NeighborRel.REPLACE_ONE:
-            relation = NeighborRel.ADD_OR_REMOVE_ONE
-        return Reading(relation, self.sizes, split).cases(mechanism)
+        if self.relation is NeighborRel.REPLACE_ONE and self.split != (1, 1):
+            one = dataclasses.replace(self, laws=(certain(1), certain(1)))
+            return one.cases(mechanism)
+        return self.absent.cases(mechanism)
 
-    def noise(self, kind: str, scale: float, p: Shifts, q: Shifts) -> channels.Channel:
-        """Returns the channel of noise around random sums."""
-        return noises.noise(kind, scale, p, q, self.sizes)
+    @property
+    def absent(self) -> "Reading":
+        """That of a single member that contributes nothing in the second dataset."""
+        if self.relation is NeighborRel.REPLACE_ONE:
+            return Reading(NeighborRel.REPLACE_SPECIAL, self.sizes)
+        return Reading(self.relation, self.sizes)
 
 
 class Mechanism:
     """What an event runs on a set of records."""
 
-    def takes_groups(self) -> bool:
-        """Returns whether outputs can be drawn for several members."""
-        return True
+    @property
+    def inner_mechanisms(self) -> Sequence["Mechanism"]:
+        """The mechanisms that this one is made of."""
+        return ()
 
     def cases(self, reading: Reading) -> Cases | None:
-        """Returns the channels of the cases; None if a split is not known."""
-        return self.of_members(reading, [((n, ONE),) for n in reading.split])
+        """Returns the channels of the cases; None if the laws of a group are unknown.
 
-    def of_members(self, reading: Reading, laws: Sequence[Members]) -> Cases | None:
-        """Returns the cases if the numbers of removed and added members are random."""
-        return None
+        Raises:
+            NoTheoremError: If there is no bound at all.
+        """
+        raise NotImplementedError
+
+    def takes_groups(self) -> bool:
+        """Returns whether outputs can be drawn for several members."""
+        return all(inner.takes_groups() for inner in self.inner_mechanisms)
 
     def is_drawn(self, *, several: bool) -> bool:
         """Returns whether there is no upper bound, or none for several values."""
-        return False
+        return any(inner.is_drawn(several=several) for inner in self.inner_mechanisms)
 
-    def drawable(self, table: Callable[["Mechanism", bool], "Table"]) -> "Mechanism":
-        """Returns a mechanism of which outputs can be drawn.
+    def drawable(self, reading: Reading, lowest: float) -> "Mechanism":
+        """Returns a mechanism of which outputs can be drawn; a table by default.
 
         Args:
-            table: Returns the table of a mechanism's outputs, for all members of the
-                group, or for any of them that contributes something or nothing.
-        """
-        return table(self, False)
+            reading: A single member that contributes something or nothing, from below.
+            lowest: The value of the members in the second dataset; 0 if there are none.
 
-    def draw(
-        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
-    ) -> Any:
+        Raises:
+            NoTheoremError: If there is none.
+        """
+        return Table.of(reading.cases(self), lowest)
+
+    def everywhere(self) -> "Mechanism":
+        """Returns the same if members take part in every step."""
+        return self
+
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
         """Returns an output for each number of members.
 
         Args:
             rng: The source of randomness.
             members: The number of members in the dataset, for each output.
             value: What each member contributes where it takes part.
-            everywhere: Whether members take part in every step.
-
-        Raises:
-            NoTheoremError: If outputs are drawn from the table of `drawable` alone.
         """
-        raise channels.NoTheoremError("no theorem and no draws for a part")
+        raise NotImplementedError
 
-    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
         """Returns the loss of each output under the law of these arguments."""
-        raise channels.NoTheoremError("no theorem and no draws for a part")
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Known(Mechanism):
-    """A mechanism with cases of its own.
+    """A mechanism with cases of its own for one record.
 
     Attributes:
-        make: Returns the cases for one record.
+        make: Returns the cases.
         is_replaced: Whether it does so for a record that is replaced, too.
+        of_group: Returns the cases for any members that are added or removed.
         is_reversible: Whether the roles of the record and of the other records can be
             exchanged.
-        of_groups: As `Mechanism.of_members`; returns None if there are none.
     """
 
     make: Callable[[Reading], Cases]
     is_replaced: bool = False
+    of_group: Callable[[Reading], Cases] | None = None
     is_reversible: bool = False
-    of_groups: Callable[[Reading, Sequence[Members]], Cases | None] | None = None
 
     def cases(self, reading: Reading) -> Cases | None:
         replaced = self.is_replaced and reading.relation is NeighborRel.REPLACE_ONE
         if reading.split == (1, 0) or (replaced and reading.split == (1, 1)):
             return self.make(reading)
-        return super().cases(reading)
-
-    def of_members(self, reading: Reading, laws: Sequence[Members]) -> Cases | None:
-        return self.of_groups(reading, laws) if self.of_groups else None
+        if self.of_group and reading.relation is NeighborRel.ADD_OR_REMOVE_ONE:
+            return self.of_group(reading)
+        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,30 +189,45 @@ class Noise(Mechanism):
     kind: str
     scale: float
 
-    def of_members(self, reading: Reading, laws: Sequence[Members]) -> Cases | None:
+    def cases(self, reading: Reading) -> Cases | None:
         p, q = (
             tuple((float(sign * number), weight) for number, weight in law)
-            for sign, law in zip((1, -1), laws, strict=True)
+            for sign, law in zip((1, -1), reading.laws, strict=True)
         )
-        return [reading.noise(self.kind, self.scale, p, q)]
+        return [noises.noise(self.kind, self.scale, p, q, reading.sizes)]
 
-    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
         if not self.scale:
             raise channels.NoTheoremError("no theorem for a part without noise")
         return self
 
-    def draw(
-        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
-    ) -> Any:
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
         drawn = rng.laplace if self.kind == "laplace" else rng.normal
         return drawn(members * value, self.scale)
 
-    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
         shift = members * value
         if self.kind == "laplace":
             further = np.abs(outputs) - np.abs(outputs - shift)
             return np.asarray(further / self.scale)
         return np.asarray((outputs - shift / 2) * (shift / self.scale**2))
+
+
+@dataclasses.dataclass(frozen=True)
+class AtLeast(Mechanism):
+    """A mechanism of which a less private one is known, and no upper bound.
+
+    Attributes:
+        inner: A mechanism that the event allows.
+    """
+
+    inner: Mechanism
+
+    def cases(self, reading: Reading) -> Cases | None:
+        return [] if reading.is_high else self.inner.cases(reading)
+
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
+        return self.inner.drawable(reading, lowest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,10 +240,13 @@ class Runs(Mechanism):
 
     parts: Sequence[tuple[Mechanism, int]]
 
-    def takes_groups(self) -> bool:
-        return all(part.takes_groups() for part, _ in self.parts)
+    @property
+    def inner_mechanisms(self) -> Sequence[Mechanism]:
+        return [part for part, _ in self.parts]
 
     def cases(self, reading: Reading) -> Cases | None:
+        if not reading.split:
+            return None
         found = [channels.NO_OP]
         for part, count in self.parts:
             cases = [
@@ -225,24 +257,22 @@ class Runs(Mechanism):
             found = [lattices.product(a, b, reading.sizes) for a, b in pairs]
         return found
 
-    def is_drawn(self, *, several: bool) -> bool:
-        return any(part.is_drawn(several=several) for part, _ in self.parts)
-
-    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
-        parts = [(part.drawable(table), count) for part, count in self.parts]
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
+        parts = [(part.drawable(reading, lowest), count) for part, count in self.parts]
         return dataclasses.replace(self, parts=parts)
 
-    def draw(
-        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
-    ) -> Any:
+    def everywhere(self) -> Mechanism:
+        return Runs([(part.everywhere(), count) for part, count in self.parts])
+
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
         return [
-            part.draw(rng, np.repeat(members, count), value, everywhere)
+            part.draw(rng, np.repeat(members, count), value)
             for part, count in self.parts
         ]
 
-    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
         found = [
-            part.loss(each, members, value, everywhere).reshape(-1, count).sum(axis=1)
+            part.loss(each, members, value).reshape(-1, count).sum(axis=1)
             for each, (part, count) in zip(outputs, self.parts, strict=True)
         ]
         return np.asarray(np.sum(found, axis=0))
@@ -258,37 +288,37 @@ class Sampled(Mechanism):
     rate: float
     inner: Mechanism
 
-    def takes_groups(self) -> bool:
-        return self.inner.takes_groups()
+    @property
+    def inner_mechanisms(self) -> Sequence[Mechanism]:
+        return [self.inner]
 
     def cases(self, reading: Reading) -> Cases | None:
         if reading.split == (1, 0):
             return [channels.sampled(self.rate, c) for c in reading.cases(self.inner)]
-        laws = [_binomial(n, fractions.Fraction(self.rate)) for n in reading.split]
-        return self.inner.of_members(
-            reading, [[(i, w) for i, w in enumerate(law) if w] for law in laws]
+        if not reading.split:
+            return None
+        rate = fractions.Fraction(self.rate)
+        first, second = (
+            [(i, w) for i, w in enumerate(_binomial(number, rate)) if w]
+            for number in reading.split
         )
+        inside = dataclasses.replace(reading, laws=(first, second))
+        return self.inner.cases(inside)
 
-    def is_drawn(self, *, several: bool) -> bool:
-        return self.inner.is_drawn(several=several)
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
+        inner = self.inner.drawable(reading, lowest)
+        return dataclasses.replace(self, inner=inner)
 
-    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
-        return dataclasses.replace(self, inner=self.inner.drawable(table))
+    def everywhere(self) -> Mechanism:
+        return self.inner.everywhere()
 
-    def draw(
-        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
-    ) -> Any:
-        inside = members if everywhere else rng.binomial(members, self.rate)
-        return self.inner.draw(rng, inside, value, everywhere)
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
+        return self.inner.draw(rng, rng.binomial(members, self.rate), value)
 
-    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
-        if everywhere:
-            return self.inner.loss(outputs, members, value, everywhere)
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
         weights = np.array(_binomial(members, self.rate))
-        losses = [
-            self.inner.loss(outputs, number, value, everywhere)
-            for number in range(members + 1)
-        ]
+        numbers = range(members + 1)
+        losses = [self.inner.loss(outputs, number, value) for number in numbers]
         return schemes.log_mean(np.stack(losses, axis=-1), weights)
 
 
@@ -325,16 +355,17 @@ class Batch(Mechanism):
         """
         if not isinstance(self.inner, Noise):
             return self._of_any(reading)
-        special = reading.relation is NeighborRel.REPLACE_SPECIAL
         split = reading.split
-        if special and split != (1, 0):
+        special = reading.relation is NeighborRel.REPLACE_SPECIAL
+        if not split or (special and split != (1, 0)):
             return None
         if reading.is_high and (special or 0 not in split):
             return []
+        noise = functools.partial(noises.noise, self.inner.kind, self.inner.scale)
         if special:
             law = self._members(self.size, self.batch, 1)
             p = tuple((float(number), weight) for number, weight in law)
-            return [reading.noise(self.inner.kind, self.inner.scale, p, UNSHIFTED)]
+            return [noise(p, UNSHIFTED, reading.sizes)]
         others = self.size - split[0]
         if reading.relation is not NeighborRel.REPLACE_ONE:
             others -= split[1]
@@ -349,8 +380,8 @@ class Batch(Mechanism):
             law = self._members(others + members, own, members)
             sign = -1.0 if found or not split[0] else 1.0
             shifts = tuple((sign * (2.0 * i - own + other), w) for i, w in law)
-            pair = (shifts, UNSHIFTED) if sign > 0 else (UNSHIFTED, shifts)
-            found.append(reading.noise(self.inner.kind, self.inner.scale, *pair))
+            p, q = (shifts, UNSHIFTED) if sign > 0 else (UNSHIFTED, shifts)
+            found.append(noise(p, q, reading.sizes))
         return found
 
     def _members(self, size: int, batch: int, members: int) -> Members:
@@ -373,15 +404,17 @@ class Batch(Mechanism):
 
         With the batch's share of all records, the record takes the place of another.
         """
+        replaced = reading.relation is NeighborRel.REPLACE_ONE
         if reading.is_high:
             return []
-        if sum(reading.split) > 1:
-            is_one = reading.relation is NeighborRel.REPLACE_ONE
-            if not is_one or reading.split != (1, 1):
-                return None
+        if reading.split not in [(1, 0), (0, 1)] and not (
+            replaced and reading.split == (1, 1)
+        ):
+            return None
         inside = reading
         if reading.relation is NeighborRel.ADD_OR_REMOVE_ONE:
-            inside = Reading(NeighborRel.REPLACE_ONE, reading.sizes, (1, 1))
+            laws = certain(1), certain(1)
+            inside = Reading(NeighborRel.REPLACE_ONE, reading.sizes, laws)
         found = inside.cases(self.inner)
         if isinstance(self.inner, Known) and self.inner.is_reversible:
             # The other records contribute and this one does not, so that the rows of
@@ -403,6 +436,11 @@ class Allocated(Runs):
     selected: int
     total: int
 
+    @functools.cached_property
+    def _number(self) -> int:
+        """The number of steps that are run."""
+        return sum(count for _, count in self.parts)
+
     def takes_groups(self) -> bool:
         return self.selected == 1 and super().takes_groups()
 
@@ -416,9 +454,8 @@ class Allocated(Runs):
                 return []
             steps.append((cases[0], count))
         # Steps that did not run release nothing, even of records allocated to them.
-        rest = self.total - sum(count for _, count in steps)
-        if rest:
-            steps.append((channels.NO_OP, rest))
+        if self.total > self._number:
+            steps.append((channels.NO_OP, self.total - self._number))
         try:
             return [lattices.allocated(steps, self.selected, reading.sizes)]
         except channels.TooLargeError:
@@ -429,36 +466,30 @@ class Allocated(Runs):
 
     @functools.cached_property
     def _scheme(self) -> Callable[[int], schemes.Scheme]:
-        steps = sum(count for _, count in self.parts)
+        return functools.cache(
+            lambda members: schemes.selected(
+                self._number, self.total, self.selected, members
+            )
+        )
 
-        @functools.cache
-        def scheme(members: int) -> schemes.Scheme:
-            return schemes.selected(steps, self.total, self.selected, members)
-
-        return scheme
-
-    def draw(
-        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
-    ) -> Any:
-        steps = sum(count for _, count in self.parts)
-        takes = np.repeat(members[:, None], steps, axis=1)
-        if not everywhere:
-            for number in np.unique(members[members > 0]).tolist():
-                rows = np.flatnonzero(members == number)
-                takes[rows] = self._scheme(number).draw(rng, rows.size)
-        ends = np.cumsum([0, *(count for _, count in self.parts)])
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
+        takes = np.zeros((members.size, self._number), dtype=np.int64)
+        for number in np.unique(members[members > 0]).tolist():
+            rows = np.flatnonzero(members == number)
+            takes[rows] = self._scheme(number).draw(rng, rows.size)
+        stops = np.cumsum([count for _, count in self.parts])[:-1]
         return [
-            part.draw(rng, takes[:, start:stop].ravel(), value, everywhere)
-            for (part, _), (start, stop) in zip(
-                self.parts, itertools.pairwise(ends), strict=True
+            part.draw(rng, of_part.ravel(), value)
+            for (part, _), of_part in zip(
+                self.parts, np.split(takes, stops, axis=1), strict=True
             )
         ]
 
-    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
         gains = [
             np.concatenate(
                 [
-                    part.loss(each, number, value, everywhere).reshape(-1, count)
+                    part.loss(each, number, value).reshape(-1, count)
                     for each, (part, count) in zip(outputs, self.parts, strict=True)
                 ],
                 axis=1,
@@ -467,8 +498,6 @@ class Allocated(Runs):
         ]
         if not members:
             return np.zeros(len(outputs[0]) // self.parts[0][1])
-        if everywhere:
-            return np.asarray(gains[-1].sum(axis=0))
         return self._scheme(members).log_mean(
             lambda stage: [gain[stage.step] for gain in gains], gains[0].shape[1]
         )
@@ -490,27 +519,27 @@ class Correlated(Mechanism):
     deviation: float
     scheme: schemes.Scheme
 
-    def takes_groups(self) -> bool:
-        return False
-
     def cases(self, reading: Reading) -> Cases | None:
         raise channels.NoTheoremError("no theorem for correlated noise")
+
+    def takes_groups(self) -> bool:
+        return False
 
     def is_drawn(self, *, several: bool) -> bool:
         return True
 
-    def drawable(self, table: Callable[[Mechanism, bool], "Table"]) -> Mechanism:
+    def drawable(self, reading: Reading, lowest: float) -> Mechanism:
         return self
 
-    def draw(
-        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
-    ) -> Any:
+    def everywhere(self) -> Mechanism:
+        number, products = self.scheme.number, self.scheme.products
+        scheme = schemes.independent(number, 1.0, 1, products)
+        return dataclasses.replace(self, scheme=scheme)
+
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
         takes = np.zeros((members.size, self.scheme.number))
         rows = np.flatnonzero(members)
-        if everywhere:
-            takes[rows] = value
-        else:
-            takes[rows] = value * self.scheme.draw(rng, rows.size)
+        takes[rows] = value * self.scheme.draw(rng, rows.size)
         outputs = _applied(self.strategy, takes)
         outputs += self.deviation * rng.standard_normal(outputs.shape)
         # The transpose of a Toeplitz matrix is the matrix itself, in reversed time.
@@ -520,13 +549,9 @@ class Correlated(Mechanism):
             outputs = outputs @ self.strategy
         return outputs / self.deviation**2
 
-    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
         if not members:
             return np.zeros(outputs.shape[0])
-        if everywhere:
-            row = _applied(self.strategy, np.ones((1, self.scheme.number)))
-            square = float((row**2).sum()) / self.deviation**2
-            return np.asarray(value * outputs.sum(axis=1) - value**2 * square / 2)
 
         def gains(stage: schemes.Stage) -> list[Array]:
             own = value * outputs[:, stage.step]
@@ -540,13 +565,8 @@ def _applied(strategy: Array, rows: Array) -> Array:
     if strategy.ndim == 2:
         return np.asarray(rows @ strategy.T)
     size = rows.shape[1]
-    if strategy.size > _MOST_BANDS:
-        found = signal.oaconvolve(rows, strategy[None, :size], axes=1)
-        return np.array(found[:, :size])
-    result = np.asarray(strategy[0] * rows)
-    for lag in range(1, min(strategy.size, size)):
-        result[:, lag:] += strategy[lag] * rows[:, :-lag]
-    return result
+    found = signal.oaconvolve(rows, strategy[None, :size], axes=1)
+    return np.array(found[:, :size])
 
 
 def products(strategy: Array, number: int, deviation: float) -> Array:
@@ -570,13 +590,13 @@ def products(strategy: Array, number: int, deviation: float) -> Array:
 class Table(Mechanism):
     """A mechanism of few outputs, by their masses in two datasets.
 
-    Other values stand for laws whose logarithms lie on the line through those of the
-    two datasets. Any number of members is as one.
+    Other values than those in the two stand for laws whose logarithms lie on the line
+    through those of the two datasets. Any number of members is as one.
 
     Attributes:
         losses: The logarithm of the ratio of each output's masses.
         q: The masses in the second dataset.
-        lowest: The value of the members in the second dataset: 0 if there are none.
+        lowest: The value of the members in the second dataset; 0 if there are none.
     """
 
     losses: Array
@@ -584,12 +604,18 @@ class Table(Mechanism):
     lowest: float
 
     @classmethod
-    def of(cls, channel: channels.Channel, lowest: float) -> "Table":
-        """Returns the table of a channel, of which outputs may be impossible.
+    def of(cls, cases: Cases, lowest: float) -> "Table":
+        """Returns the table of the case that is the least private at ε = 1.
 
-        Such outputs are merged with those of the next ratio, and all missing mass with
-        the likeliest output: a post-processing of the mechanism.
+        Outputs that are impossible in one dataset are merged with those of the next
+        ratio, and all missing mass with the likeliest output: a post-processing.
+
+        Raises:
+            NoTheoremError: If there is none.
         """
+        if not cases:
+            raise channels.NoTheoremError("no theorem for a part")
+        channel = max(cases, key=lambda case: float(case.delta(1, remove=True)[0]))
         q, p = (np.array([float(x.mid()) for x in row]) for row in channel.rows)
         finite = (q > 0) & (p > 0)
         kept_q, kept_p = q[finite], p[finite]
@@ -609,35 +635,38 @@ class Table(Mechanism):
         total = float(special.logsumexp(logs))
         return np.exp(logs - total), share, total
 
-    def draw(
-        self, rng: np.random.Generator, members: Array, value: float, everywhere: bool
-    ) -> Any:
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
         outputs = np.empty(members.shape, dtype=np.intp)
         for inside in (True, False):
             chosen = (members > 0) == inside
-            ends = np.cumsum(self._tilted(inside, value)[0])
-            drawn = rng.random(np.count_nonzero(chosen)) * ends[-1]
-            outputs[chosen] = np.searchsorted(ends, drawn, side="right")
-        return np.minimum(outputs, self.q.size - 1)
+            masses = self._tilted(inside, value)[0]
+            number = np.count_nonzero(chosen)
+            outputs[chosen] = rng.choice(masses.size, number, p=masses / masses.sum())
+        return outputs
 
-    def loss(self, outputs: Any, members: int, value: float, everywhere: bool) -> Array:
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
         _, share, total = self._tilted(members, value)
         return np.asarray(share * self.losses[outputs] - total)
 
 
 def drawable(
-    mechanism: Mechanism, table: Callable[[Mechanism, bool], Table], *, several: bool
+    mechanism: Mechanism, reading: Reading, *, lowest: float, several: bool
 ) -> Mechanism:
     """Returns a mechanism of which outputs can be drawn, from tables where possible.
 
     Args:
         mechanism: The mechanism.
-        table: As for `Mechanism.drawable`.
+        reading: All members of the group, in both datasets, from below.
+        lowest: The value of the members in the second dataset; 0 if there are none.
         several: Whether members are replaced, or there are several of them.
     """
     if not mechanism.is_drawn(several=several):
-        return table(mechanism, True)
-    if type(mechanism) is Runs:
-        parts = [(drawable(p, table, several=several), n) for p, n in mechanism.parts]
-        return Runs(parts)
-    return mechanism.drawable(table)
+        return Table.of(reading.cases(mechanism), lowest)
+    if type(mechanism) is not Runs:
+        return mechanism.drawable(reading.absent, lowest)
+    return Runs(
+        [
+            (drawable(part, reading, lowest=lowest, several=several), count)
+            for part, count in mechanism.parts
+        ]
+    )

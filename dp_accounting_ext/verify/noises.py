@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 import fractions
-import functools
 import itertools
 import math
 from typing import Any
@@ -52,31 +51,14 @@ def noise(
         tuple((shift, w) for shift, w in law if isinstance(w, arb) or w)
         for law in (p, q)
     )
-    widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
-    # Large shifts need finer cells, because ratios change faster.
-    cells = min(int(sizes.cells * (1 + widest / 3)), 4 * sizes.cells)
     # A normal variable exceeds this number with probability below `rare`.
     reach = math.ceil(math.sqrt(-2 * math.log(sizes.rare)))
-    cells = cells * max(reach, 12) // 12
     # The time for each cell grows with the number of shifts.
-    cells = min(cells, max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS))
-    # Balls cannot be looked up.
-    balls = any(isinstance(w, arb) for law in (p, q) for _, w in law)
-    make = cached.__wrapped__ if balls else cached
-    return make(kind, scale, p, q, sizes.side, cells, reach)
-
-
-@functools.lru_cache(maxsize=128)
-def cached(
-    kind: str, scale: float, p: Shifts, q: Shifts, side: Side, cells: int, reach: int
-) -> channels.Channel:
-    """Returns the channel of `noise`, of about as many cells.
-
-    They extend beyond the shifts by `reach` scales of the noise.
-    """
+    most = max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS)
+    cells = min(sizes.cells, most)
     # Ratios of adjacent cells may differ as little as the smallest weight or shift.
     more = 0
-    if side is Side.HIGH:
+    if sizes.side is Side.HIGH:
         weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
         weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
         bits = [w.denominator.bit_length() - w.numerator.bit_length() for w in weights]
@@ -99,9 +81,9 @@ def cached(
             each = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
             masses.append([sum(column, ZERO) for column in zip(*each, strict=True)])
         columns, blur = [*zip(*masses, strict=True)], ZERO
-        if side is Side.HIGH:
+        if sizes.side is Side.HIGH:
             columns, blur = _split(kind, laws, edges, columns)
-    kept = [(a, b) for a, b in columns if a > 0 or b > 0 or side is Side.HIGH]
+    kept = [(a, b) for a, b in columns if a > 0 or b > 0 or sizes.side is Side.HIGH]
     return channels.Channel([[column[i] for column in kept] for i in (0, 1)], blur)
 
 

@@ -14,8 +14,8 @@ least m − √(2 v ln(2/η) / n) − 7 c ln(2/η) / (3 (n − 1)) with probabil
 (Maurer and Pontil, https://arxiv.org/abs/0907.3740, Theorem 4).
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
-import dataclasses
 import math
 import time
 from typing import Any
@@ -31,7 +31,8 @@ FAILURE = 1e-6
 _EVALUATIONS = 200  # The failure probability is shared among so many bounds.
 _LOG = math.log(2 * _EVALUATIONS / FAILURE)
 _SLACK = 1e-9  # Losses are rounded by much less.
-_LARGEST = 1e3  # No law is for larger losses.
+LARGEST = 1e6  # The search for ε ends here.
+_LARGEST_LOSS = 1e3  # No law is for larger losses.
 # Tuning: draws for the mean loss of a law; the most draws; the share of P among them;
 # the mean losses of others, relative to ε; the share of the first draws.
 _FEW, _MOST = 200, 3_000_000
@@ -60,30 +61,25 @@ class Question(NamedTuple):
 
 
 class Law(NamedTuple):
-    """The arguments of a mechanism's draws and losses."""
+    """The law of a mechanism's outputs.
 
-    members: int
-    value: float
-    everywhere: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    """A mechanism and two laws of its outputs, P and Q."""
+    Attributes:
+        mechanism: The mechanism.
+        members: The number of members that are in the dataset.
+        value: What each of them contributes where it takes part.
+    """
 
     mechanism: mechanisms.Mechanism
-    p: Law
-    q: Law
+    members: int
+    value: float
 
-    def draw(self, rng: np.random.Generator, law: Law, size: int) -> Any:
-        """Returns outputs of a law."""
-        members = np.full(size, law.members)
-        return self.mechanism.draw(rng, members, law.value, law.everywhere)
+    def draw(self, rng: np.random.Generator, size: int) -> Any:
+        """Returns outputs."""
+        return self.mechanism.draw(rng, np.full(size, self.members), self.value)
 
     def loss(self, outputs: Any) -> Array:
-        """Returns ln(p/q) of each output."""
-        loss = self.mechanism.loss
-        return np.asarray(loss(outputs, *self.p) - loss(outputs, *self.q))
+        """Returns the logarithm of the density over that without any member."""
+        return self.mechanism.loss(outputs, self.members, self.value)
 
 
 def lower_bounds(
@@ -109,15 +105,14 @@ def lower_bounds(
         seed: The seed of the draws.
     """
     rng = np.random.default_rng(seed)
-    with_record = Law(members, 1.0)
-    without = Law(members, -1.0) if replaced else Law(0, 0.0)
+    with_record = Law(mechanism, members, 1.0)
+    without = Law(mechanism, members * replaced, -1.0)
     found = [0.0] * len(questions)
-    ways = [(with_record, without, 1.0), (without, with_record, -1.0)]
-    for p, q, sign in ways:
-        pair = Pair(mechanism, p, q)
-        end = time.process_time() + seconds / len(ways)
-        laws = _laws(rng, pair, members, sign, min(questions[0].claimed, _LARGEST))
-        delta = _Delta(*_drawn(rng, pair, laws, end))
+    for p, q, value in ((with_record, without, 1.0), (without, with_record, -1.0)):
+        end = time.process_time() + seconds / 2
+        far = Law(mechanism, members, value)
+        laws = _laws(rng, p, q, far, min(questions[0].claimed, _LARGEST_LOSS))
+        delta = _Delta(*_drawn(rng, laws, q, end))
         for i, (kind, at, claimed) in enumerate(questions):
             if kind == "ε":
                 value = delta.epsilon(at, claimed)
@@ -140,59 +135,56 @@ class _Weighted(NamedTuple):
 
 
 def _laws(
-    rng: np.random.Generator, pair: Pair, members: int, sign: float, epsilon: float
+    rng: np.random.Generator, p: Law, q: Law, far: Law, epsilon: float
 ) -> list[Law]:
-    """Returns P, and laws under which the mean loss is about a share of ε."""
-    laws = [pair.p]
-    for everywhere in (False, True):
-        means = _means(rng, pair, members, sign, everywhere)
-        for share in _GOALS:
-            if 0 < share * epsilon < means[-1]:
-                size = float(np.interp(share * epsilon, means, _VALUES))
-                laws.append(Law(members, sign * size, everywhere))
+    """Returns P, and laws under which the mean of ln(p/q) is about a share of ε.
+
+    These are multiples of a law, also with members that take part in every step.
+    """
+    laws = [p]
+    for mechanism in (far.mechanism, far.mechanism.everywhere()):
+        tried = [Law(mechanism, far.members, far.value * size) for size in _VALUES]
+        means = []
+        for law in tried:
+            outputs = law.draw(rng, _FEW)
+            losses = p.loss(outputs) - q.loss(outputs)
+            means.append(float(np.clip(losses, -1e6, 1e6).mean()))
+        means = np.maximum.accumulate(means).tolist()
+        goals = [share * epsilon for share in _GOALS if 0 < share * epsilon < means[-1]]
+        values = np.interp(goals, means, [law.value for law in tried]).tolist()
+        laws += [Law(mechanism, far.members, value) for value in values]
     return laws
 
 
-def _means(
-    rng: np.random.Generator, pair: Pair, members: int, sign: float, everywhere: bool
-) -> Array:
-    """Returns the mean loss under the laws of each of `_VALUES`, made increasing."""
-    found = []
-    for size in _VALUES:
-        losses = pair.loss(pair.draw(rng, Law(members, sign * size, everywhere), _FEW))
-        found.append(float(np.clip(losses, -1e6, 1e6).mean()))
-    return np.asarray(np.maximum.accumulate(found))
-
-
 def _mixture(
-    rng: np.random.Generator, pair: Pair, laws: Sequence[Law], shares: Array, size: int
+    rng: np.random.Generator, laws: Sequence[Law], q: Law, shares: Array, size: int
 ) -> tuple[Array, Array]:
-    """Returns losses of outputs drawn from a mixture of laws, and ln dP/dR of them."""
+    """Returns ln(p/q) of outputs drawn from a mixture of laws, and ln dP/dR of them."""
     numbers = rng.multinomial(size, shares).tolist()
     losses, logs = [], []
     for law, number in zip(laws, numbers, strict=True):
         if number:
-            outputs = pair.draw(rng, law, number)
-            of_laws = [pair.mechanism.loss(outputs, *each) for each in laws]
+            outputs = law.draw(rng, number)
+            of_laws = [each.loss(outputs) for each in laws]
             every = np.stack(np.broadcast_arrays(*of_laws, np.zeros(number))[:-1])
-            losses.append(every[0] - pair.mechanism.loss(outputs, *pair.q))
+            losses.append(every[0] - q.loss(outputs))
             logs.append(every[0] - special.logsumexp(every, axis=0, b=shares[:, None]))
     return np.concatenate(losses), np.concatenate(logs)
 
 
 def _drawn(
-    rng: np.random.Generator, pair: Pair, laws: Sequence[Law], end: float
+    rng: np.random.Generator, laws: Sequence[Law], q: Law, end: float
 ) -> tuple[_Weighted, _Weighted]:
     """Returns the first draws, and all others until the time is over."""
     shares = np.full(len(laws), (1 - _OWN) / max(len(laws) - 1, 1))
     shares[0] = 1 - shares[1:].sum()
-    entries = _entries(pair.draw(rng, pair.p, 8))
+    entries = _entries(laws[0].draw(rng, 8))
     size = int(np.clip(8 * _ENTRIES // entries, 50, 20_000))
     parts: list[list[tuple[Array, Array]]] = [[], []]
     begin, done = time.process_time(), 0.0
     while done < 1 or not all(parts):
         is_other = bool(parts[0]) and done > _FIRST
-        parts[is_other].append(_mixture(rng, pair, laws, shares, size))
+        parts[is_other].append(_mixture(rng, laws, q, shares, size))
         # The share of the time, or of the draws, that is used up.
         done = max(
             (time.process_time() - begin) / max(end - begin, 1e-9),
@@ -230,7 +222,7 @@ class _Delta:
             delta: δ.
             claimed: The claimed upper bound on ε, which is one of the few.
         """
-        about = _about(self._first, delta)
+        about = crossing(lambda each: _values(self._first, each).mean() > delta)
         asked = [about * (1 - margin) for margin in _MARGINS]
         asked.append(math.nextafter(claimed, math.inf))
         sure = [each for each in asked if 0 < each < math.inf and self(each) > delta]
@@ -270,13 +262,19 @@ def _at_least(values: Array, cut: float, size: int) -> float:
     return max((float(cut_off.mean()) - error) * (1 - _SLACK), 0.0)
 
 
-def _about(drawn: _Weighted, delta: float) -> float:
-    """Returns an estimate of ε at δ."""
+def crossing(exceeds: Callable[[float], bool]) -> float:
+    """Returns about the largest number of which something that decreases is true.
+
+    It is 0 if it is true of none, and at least `LARGEST` if it is true of that.
+    """
     low, high = 0.0, 1.0
-    while _values(drawn, high).mean() > delta and high < 1e6:
+    if not exceeds(0.0):
+        return 0.0
+    while exceeds(high):
         low, high = high, 2 * high
-    for _ in range(30):
+        if high > LARGEST:
+            return high
+    for _ in range(60):
         middle = (low + high) / 2
-        exceeds = _values(drawn, middle).mean() > delta
-        low, high = (middle, high) if exceeds else (low, middle)
-    return low
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
+    return high

@@ -149,8 +149,7 @@ def verify_epsilon(
         accountant: An accountant of this package, or any other that has a ledger and
             whose `get_epsilon` is meant to return an upper bound.
         target_delta: δ, in [1e-250, 1).
-        seconds: CPU time, in seconds, after which no finer attempt is begun, and no
-            more outputs are drawn.
+        seconds: CPU time, in seconds, after which no more outputs are drawn.
         seed: The seed of the draws. How many are drawn depends on the time.
 
     Raises:

@@ -36,7 +36,7 @@ mixed = relations.flatmap(
 
 
 @settings(
-    max_examples=lawful.EXAMPLES or 40,
+    max_examples=lawful.EXAMPLES or 20,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

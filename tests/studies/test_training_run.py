@@ -88,15 +88,15 @@ def test_a_rate_and_steps_are_exact():
 
 def test_records_in_several_steps_of_an_epoch_that_ends_early():
     run = training_run.TrainingRun(
-        1.0, 100, batches_per_record=3, epochs=2.5, sampling="random allocation"
+        1.0, 8, batches_per_record=2, epochs=2.5, sampling="random allocation"
     )
     step = dp_accounting.GaussianDpEvent(1.0)
-    whole = ext.RandomAllocationEvent(step, 3, 100)
+    whole = ext.RandomAllocationEvent(step, 2, 8)
     epochs = dp_accounting.SelfComposedDpEvent(whole, 2)
-    last = ext.ScheduledAllocationEvent([step], [50], 100, 3)
+    last = ext.ScheduledAllocationEvent([step], [4], 8, 2)
     assert run.event == dp_accounting.ComposedDpEvent([epochs, last])
     known = dataclasses.replace(run, sampling="no amplification")
-    assert known.event == dp_accounting.SelfComposedDpEvent(step, 9)
+    assert known.event == dp_accounting.SelfComposedDpEvent(step, 6)
     less, more = (
         dataclasses.replace(run, epochs=number).accountant().get_epsilon_bounds(1e-6)
         for number in (2, 3)

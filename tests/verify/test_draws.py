@@ -22,11 +22,12 @@ ROWS = ((1.0, 0, 0, 0), (0.5, 0.9, 0, 0), (0, 0.4, 1.0, 0), (0, 0, 0.2, 0.7))
 
 
 def mechanism_of(event):
-    def table(part, of_all):
-        raise AssertionError(part)
-
     mechanism = kinds.mechanism_of(event)
-    return mechanisms.drawable(mechanism, table, several=True)
+    sizes = channels.Sizes(channels.Side.LOW)
+    reading = mechanisms.Reading(
+        dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, sizes
+    )
+    return mechanism.drawable(reading, 0.0)
 
 
 def products(law, count):
@@ -135,13 +136,12 @@ def matrix(strategy, number):
 
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("value", [1.0, -0.7, 2.5])
-def test_losses_are_sums_over_all_sets(name, value, monkeypatch):
+def test_losses_are_sums_over_all_sets(name, value):
     event, law, number = SCHEMES[name]
-    monkeypatch.setattr(mechanisms, "_MOST_BANDS", 2)  # By transforms, too.
     mechanism = mechanism_of(event)
     outputs = np.random.default_rng(0).normal(0.5, 2.0, (5, number))
     c, variance = matrix(event.strategy, number), 1.1**2
-    found = mechanism.loss(outputs @ c / variance, 1, value, False)
+    found = mechanism.loss(outputs @ c / variance, 1, value)
     ratios = np.zeros(5)
     for steps, probability in law.items():
         mean = value * c[:, sorted(steps)].sum(axis=1)
@@ -210,7 +210,7 @@ def test_losses_of_allocations_are_sums_over_all_ways(event, members, value):
     x = np.random.default_rng(1).normal(0.3, 2.0, (4, sum(counts)))
     ends = np.cumsum([0, *counts])
     outputs = [x[:, a:b].ravel() for a, b in itertools.pairwise(ends)]
-    found = mechanism.loss(outputs, members, value, False)
+    found = mechanism.loss(outputs, members, value)
     expected = [math.log(direct(event, row, members, value)) for row in x]
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
@@ -249,33 +249,34 @@ def test_draws_have_the_density_that_losses_say(name, everywhere):
     """E e^{−loss} is 1 under each law, and its own mean that of a function of Q."""
     event, members = MECHANISMS[name]
     mechanism = mechanism_of(event)
+    drawn = mechanism.everywhere() if everywhere else mechanism
     rng, size = np.random.default_rng(2), 20_000
     value = -0.3
-    outputs = mechanism.draw(rng, np.full(size, members), value, everywhere)
-    weights = np.exp(-mechanism.loss(outputs, members, value, everywhere))
+    outputs = drawn.draw(rng, np.full(size, members), value)
+    weights = np.exp(-drawn.loss(outputs, members, value))
     error = 5 * weights.std() / math.sqrt(size)
     assert abs(weights.mean() - 1) < error < 0.15
     # The law of 0.3 has the same total, by draws from the first.
-    other = np.exp(mechanism.loss(outputs, members, 0.3, False)) * weights
+    other = np.exp(mechanism.loss(outputs, members, 0.3)) * weights
     assert abs(other.mean() - 1) < 5 * other.std() / math.sqrt(size)
 
 
 def test_tables_merge_what_only_one_law_has():
     law = channels.exact([0.5, 0.3, 0.2, 0.0], [0, 0.3, 0.5, 0.2])
-    table = mechanisms.Table.of(law, 0)
+    table = mechanisms.Table.of([law], -1.0)
     np.testing.assert_allclose(table.q, [0.8, 0.2])
     np.testing.assert_allclose(np.exp(table.losses) * table.q, [0.3, 0.7])
     with pytest.raises(channels.NoTheoremError, match="reveals all"):
-        mechanisms.Table.of(channels.EVERYTHING, 0)
+        mechanisms.Table.of([channels.EVERYTHING], 0.0)
 
 
 def test_tables_are_drawn_as_their_losses_say():
     law = channels.exact([0.7, 0.2, 0.1], [0.1, 0.5, 0.4])
-    table = mechanisms.Table.of(law, -1.0)
+    table = mechanisms.Table.of([law], -1.0)
     rng, size = np.random.default_rng(3), 50_000
     for value in (-1.0, 0.3, 1.0):
-        outputs = table.draw(rng, np.ones(size, int), value, False)
-        weights = np.exp(-table.loss(outputs, 1, value, False))
+        outputs = table.draw(rng, np.ones(size, int), value)
+        weights = np.exp(-table.loss(outputs, 1, value))
         assert abs(weights.mean() - 1) < 5 * weights.std() / math.sqrt(size) + 1e-12
 
 

@@ -50,7 +50,8 @@ def few_cells(request, monkeypatch):
     """Brackets of half a percent are enough where nobody asks for their width."""
     monkeypatch.setitem(verify.verify_epsilon.__kwdefaults__, "seconds", SECONDS)
     if "slow" not in request.keywords:
-        monkeypatch.setattr(brackets, "_ATTEMPTS", ((150, 120),))
+        monkeypatch.setattr(brackets, "_CELLS", 150)
+        monkeypatch.setattr(brackets, "_OUTPUTS", 120)
         monkeypatch.setattr(brackets, "brackets", BRACKET)
 
 
@@ -213,8 +214,13 @@ def test_what_has_no_theorem_is_not_refuted(name):
     assert seen.verdict is verify.Verdict.DISAGREES
 
 
-@pytest.mark.parametrize("at", [-0.5, 0.0, "half", "rate"])
-@pytest.mark.parametrize("event", [SAMPLE, BINS])
+@pytest.mark.parametrize(
+    ("event", "at"),
+    [
+        *((SAMPLE, at) for at in (-0.5, 0.0, "half", "rate")),
+        *((BINS, at) for at in (-0.5, "half", "rate")),
+    ],
+)
 def test_every_other_answer_is_looked_at(event, at):
     """ε is right, and one answer beside it is wrong."""
 
