@@ -51,8 +51,9 @@ _INTERPOLATED, _ROUNDS = 1e-3, 6
 # Programs are solved at no more values of κ than this number divided by the number of
 # pairs of classes.
 _MOST_SOLVED = 1 << 17
-# The first κ − 1 as a share of the total variation; the ratio of the next.
-_FIRST, _RATIO = 1e-3, 1.3
+# The first κ − 1 as a share of the total variation; the ratio of the next; and how many
+# of them are solved before it is known whether others are of interest.
+_FIRST, _RATIO, _AT_ONCE = 1e-3, 1.3, 16
 # The logarithm of the factor from value to value of the pair.
 _STEP = 0.006
 _TAIL = 1e-250
@@ -390,7 +391,10 @@ class _Nodes:
         first = _FIRST * min(scale, width)
         number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
         number = min(number, max(self._room() // 2, 8))
-        self._solve(np.unique(np.geomspace(first, width, number)))
+        gaps = np.unique(np.geomspace(first, width, number))
+        for few in np.array_split(gaps, math.ceil(gaps.size / _AT_ONCE)):
+            if self.values[-1] > self.tail_mass:
+                self._solve(few)
         new = self.gaps
         for _ in range(_ROUNDS):
             at = np.flatnonzero(np.isin(self.gaps[2:-1], new)) + 2

@@ -269,7 +269,8 @@ def _newton(
     slope = (duals * point.slopes).sum(axis=(1, 3)) - barrier.b
     slope += size / u - size / (1 - u)
     weights = sharp.sum(axis=(2, 3))
-    matrix = -np.einsum("kij,kil->kjl", cross / weights[..., np.newaxis], cross)
+    shared = cross / weights[..., np.newaxis]
+    matrix = -np.matmul(shared.transpose(0, 2, 1), cross)
     places = np.arange(u.shape[1])
     # No matrix is singular, even where squares underflow.
     matrix[:, places, places] += own * u * u * (1 + 1e-13) + floats.SMALLEST_MASS
