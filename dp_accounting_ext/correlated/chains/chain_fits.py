@@ -288,9 +288,9 @@ class _Line:
     ) -> "_Line":
         """Returns the chain with its moment."""
         power = order * variance
-        between = _between_bins(window, power, correlation, np.array([share]))
+        moment = _Moment.of(window, power, correlation, np.array([share]))
         whole = np.maximum(1 + highest_of_symbol(gap[np.newaxis]), share)
-        cost = float((between + grown(power * whole))[0]) / window.length
+        cost = float(moment.with_diagonal(whole)[0]) / window.length
         return cls(window, order, variance, correlation, share, gap, cost)
 
     def chain(self) -> Chain:
@@ -345,11 +345,11 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
-        between = _between_bins(window, order * variance, correlation, shares)
+        moment = _Moment.of(window, order * variance, correlation, shares)
         for known in sorted({window.furthest * number // 2 for number in _KNOWN}):
             symbols = without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
-            costs = between + grown(order * variance * wholes)
+            costs = moment.with_diagonal(wholes)
             least = int(costs.argmin())
             found = float(costs[least]), correlation, float(shares[least]), known
             best = min(best, found)
@@ -447,34 +447,52 @@ def highest_of_symbol(gaps: FloatArray) -> FloatArray:
     return np.asarray(symbols.max(axis=-1) + slack + 1e-9 * sizes.sum(axis=-1))
 
 
-def _between_bins(
-    window: Window, power: float, correlation: float, shares: FloatArray
-) -> FloatArray:
-    """Returns about what covariances between bins add to a moment of the window's sum.
+@dataclasses.dataclass(frozen=True)
+class _Moment:
+    """About the moment of a window's mean ratio under several chains.
 
-    Args:
-        window: The window that the chains are above.
+    It is the sum of e^{power · entry} − 1 over all pairs of bins, divided by the number
+    of bins.
+
+    Attributes:
         power: The order of the moment times v.
-        correlation: The correlation r of all chains.
-        shares: (n,) The share A of each chain.
-
-    Returns:
-        (n,) The sum of e^{power · entry} − 1 over pairs of different bins, divided by
-        the number of bins. It is infinite if the excess is more than one.
+        between: (n,) What pairs of different bins add. It is infinite if the excess is
+            more than one.
+        ends: (n,) What the larger variance of bins near both ends adds, over what they
+            would add without it.
     """
-    column = power * shares[:, np.newaxis]
-    distances = np.arange(1, window.length)
-    powers, weights = correlation**distances, 1 - distances / window.length
-    total = 2 * grown(column * powers) @ weights
-    excess = window.excess(correlation, shares)
-    if excess.any():
-        places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
-        apart = np.power(correlation, abs(places[:, np.newaxis] - places).ravel())
-        ends = np.power(correlation, (places[:, np.newaxis] + places).ravel())
-        more = 1 + grown(column * apart)
-        more *= grown(power * excess[:, np.newaxis] * ends)
-        total += 2 * more.sum(axis=1) / window.length
-    return np.where(excess <= shares, total, math.inf)
+
+    power: float
+    between: FloatArray
+    ends: FloatArray
+
+    @classmethod
+    def of(
+        cls, window: Window, power: float, correlation: float, shares: FloatArray
+    ) -> "_Moment":
+        """Returns the moment of chains with the correlation r and (n,) shares A."""
+        column = power * shares[:, np.newaxis]
+        distances = np.arange(1, window.length)
+        powers, weights = correlation**distances, 1 - distances / window.length
+        total, ends = 2 * grown(column * powers) @ weights, np.zeros(shares.size)
+        excess = window.excess(correlation, shares)
+        if excess.any():
+            places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
+            rows, columns = (index.ravel() for index in np.indices((places.size,) * 2))
+            more = grown(
+                power * excess[:, np.newaxis] * correlation ** (rows + columns)
+            )
+            same = rows == columns
+            ends = 2 * more[:, same].sum(axis=1) / window.length
+            apart = correlation ** np.abs(rows - columns)[~same]
+            more = more[:, ~same] * (1 + grown(column * apart))
+            total += 2 * more.sum(axis=1) / window.length
+        return cls(power, np.where(excess <= shares, total, math.inf), ends)
+
+    def with_diagonal(self, wholes: FloatArray) -> FloatArray:
+        """Returns (n,) moments of chains whose variances, over v, are (n,) numbers."""
+        alone = grown(self.power * wholes)
+        return self.between + alone + self.ends * (1 + alone)
 
 
 def grown(exponents: FloatArray) -> FloatArray:

@@ -39,15 +39,15 @@ from dp_accounting_ext.kernel import floats
 # nats, by which losses may exceed the ε that is known before, and still be told apart.
 # The last value of S stands for all larger ones. Where the work would be too large,
 # there are fewer values, but at least the last number.
-_PASSES = ((0.5, 500, 0.6, 0.8), (0.2, 1500, 0.4, 0.5))
+_PASSES = ((0.5, 500, 0.6, 0.8), (0.25, 1000, 0.4, 0.5))
 _FEWEST_PLACES = 800
 # Tuning: there is no second pass if the first one's ε, over what is known, is less.
 # With 0.985, lower bounds of three in a hundred runs were up to 3 % smaller.
 _WORTH = 0.975
-# Tuning: the lowest x; so many deviations above the a by which a record moves it, cells
-# are twice as wide; and the highest x is as far above as this power of δ requires. All
-# that is further away is one cell.
-_LOWEST, _HIGH, _RARER = -3.0, 4.0, 5 / 3
+# Tuning: the lowest x; below 0, and so many deviations above the a by which a record
+# moves x, cells are twice as wide; and the highest x is as far above as this power of δ
+# requires. All that is further away is one cell.
+_LOWEST, _HIGH, _RARER = -2.0, 4.0, 5 / 3
 # Tuning: the largest number of products, which take a few seconds. The last entries of
 # long columns are left out.
 _MOST_WORK = 8e10
@@ -134,8 +134,12 @@ def _passed(
     cell *= math.sqrt((1 - correlation) * (1 + correlation))
     high = scale - float(special.ndtri(max(delta**_RARER, floats.TINY)))
     middle = min(scale + _HIGH, high)
-    states = np.append(
-        np.arange(_LOWEST, middle, cell), np.arange(middle, high + cell, 2 * cell)
+    states = np.concatenate(
+        [
+            np.arange(_LOWEST, 0.0, 2 * cell),
+            np.arange(0.0, middle, cell),
+            np.arange(middle, high + cell, 2 * cell),
+        ]
     )
     most = _MOST_WORK / (2.0 * states.size**2 * bins)
     places = min(places, max(int(most / (shifts.shape[1] + 2)), _FEWEST_PLACES))
@@ -199,10 +203,9 @@ def laws(
             most = max(most, off)
         return kept[shift]
 
-    # Outside of these places P's laws have no mass.
+    # P's laws have masses at these places only. What leaves them is dropped.
     used, now = slice(0, 1), np.zeros_like(law)
     for step in range(steps):
-        now[1:, :, : used.start] = now[1:, :, used.stop :] = 0.0
         np.matmul(moved(0.0), law[0], out=now[0])
         after = law[width + 1, :, used] + law[1, :, used]
         now[width + 1, :, used] = moved(0.0) @ after
@@ -215,24 +218,32 @@ def laws(
             before = law[0] if entering else law[2 + position]
             shift = float(shifts[steps - 1 - step, position])
             now[1 + position, :, used] = moved(shift) @ before[:, used]
-        law, now = now, law
         if step < width - 1:
             # No bin starts here, so a term of this step would only add noise to S.
+            law, now = now, law
             continue
-        for state, cells in enumerate(statistic.added.tolist()):
-            if cells:
-                _add(law[:, state], min(cells, places - 1))
+        if step == width - 1:
+            used = slice(0, places)
+        _add(now[:1], statistic.added, law[:1])
+        _add(now[1:, :, used], statistic.added, law[1:, :, used])
+        if used.stop < places:
+            law[1:, :, used.stop - 1] = 0.0  # It took all that left these places.
         if step < width + _EVERY or step % _EVERY == 0:
-            # Until this is repeated, masses that leave these places are dropped.
             law[0][law[0] < _LEAST] = 0.0
-            below = law[1:]
+            below = law[1:, :, used]
             below[below < least] = 0.0
             occupied = np.flatnonzero(below.any(axis=(0, 1)))
             if not occupied.size:
                 continue
             likely = (below.sum(axis=2) > _RARE * least).any(axis=0)
             further = _EVERY * int(statistic.added[likely].max(initial=0))
-            used = slice(int(occupied[0]), min(int(occupied[-1]) + 1 + further, places))
+            last = used.start + int(occupied[-1])
+            before, used = (
+                used,
+                slice(used.start + int(occupied[0]), min(last + 1 + further, places)),
+            )
+            law[1:, :, before.stop : used.stop] = 0.0
+    law[1:, :, : used.start] = law[1:, :, used.stop :] = 0.0
     totals = law.sum(axis=1)
     # A mass is a sum of masses of all states; one place takes all that are beyond it.
     each = most + (2 * states + places + 32) * floats.UNIT_ROUNDOFF
@@ -241,17 +252,19 @@ def laws(
     return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * each)
 
 
-def _add(masses: FloatArray, cells: int) -> None:
-    """Moves masses of S up by a number of cells, at most to the last place.
+def _add(masses: FloatArray, added: IndexArray, out: FloatArray) -> None:
+    """Moves masses of S up by what each state adds, at most to the last place.
 
     Args:
-        masses: (n, m) masses, by S in the last axis. They are changed.
-        cells: How many places they move, from 1 to m − 1.
+        masses: (k, n, m) masses, by the state and by S.
+        added: (n,) how many places the masses of a state move.
+        out: (k, n, m) The array that the moved masses are written to.
     """
-    beyond = masses[:, -cells - 1 :].sum(axis=1)
-    masses[:, cells:] = masses[:, :-cells].copy()
-    masses[:, :cells] = 0.0
-    masses[:, -1] = beyond
+    last = masses.shape[-1] - 1
+    for state, cells in enumerate(np.minimum(added, last).tolist()):
+        out[:, state, :cells] = 0.0
+        out[:, state, cells:] = masses[:, state, : last + 1 - cells]
+        out[:, state, last] = masses[:, state, last - cells :].sum(axis=-1)
 
 
 def _masses(

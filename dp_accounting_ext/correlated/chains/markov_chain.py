@@ -24,29 +24,16 @@ from dp_accounting_ext.pairs import gaussian
 SMALLEST_MASS = 1e-220
 # Tuning: the number of states whose moves, or additions, are computed as one product.
 ROWS = 32
-# Tuning: the width of a cell of states, in standard deviations of the innovation, and
-# that of a cell of a factor's logarithm, in standard deviations of a step's exponent.
-# The relative error of ε is about half of the squares of these numbers.
-_CELL, _FACTOR_CELL = 0.1, 0.1
-# Tuning: the states that decide ε are around a + max(a, _DECIDING). Cells are wider
-# away from there, by a factor of e at the distance _SPREAD. _WIDEST_CELL is the largest
-# width, in standard deviations of the innovation.
-_DECIDING, _SPREAD, _WIDEST_CELL = 1.5, 4.0, 0.45
-# Tuning: the widest cell of states is at most 1 + _WIDER a times as wide as the
-# narrowest one, and at most _WIDEST times. In chains of up to _FEW steps all cells have
-# one width.
-_WIDER, _WIDEST, _FEW = 3.0, 2.5, 3
-# Tuning: the square of the width of a cell of sums, relative to the variance of a
-# ratio; and how fast these cells grow beyond the mean.
-_PLACE_VARIANCE, _GROWTH = 0.02, 0.006
-# Tuning: the variance of a cell of sums is multiplied by _PART v, but by at least 1 and
-# at most _MOST_PART, where v is the variance of a step's exponent.
-_PART, _MOST_PART = 4.0, 3.0
-# Tuning: correlated steps give the sum a larger variance, so wider cells add relatively
-# little to it. These are the largest factors by which the variance of a cell of factors
-# is raised for this, and that of a cell of sums; and how many times as many steps as
-# the factor the chain must have.
-_MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
+# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.4 %: the
+# width of a cell of states, in standard deviations of the innovation; that of a cell of
+# a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
+# steps, and its largest value; how fast cells of sums grow beyond the mean; and the
+# squared width of those below it, over what a step adds to the variance of the sum.
+_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.12, 0.1, 0.2, 0.008, 0.008
+# Tuning: cells of states are narrowest around 2 a, where those are that decide ε. They
+# are wider away from there, by a factor of e at the distance _SPREAD, and of _WIDEST at
+# most.
+_SPREAD, _WIDEST = 5.0, 1.75
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
@@ -107,15 +94,9 @@ class Grids:
         scale = math.sqrt(variance * share)
         each = tail_of_step(_TAILS * tail_mass, chain.length)
         times = _together(chain)
-        values, probabilities, lost, error = factors(
-            own, variance, each, coarser=math.sqrt(min(times, _MOST_FACTORS))
-        )
-        # If there are few steps or the ratios vary little, the bound of the direction
-        # ADD is about as large as that of REMOVE. Wide cells would raise it.
-        widest = min(1 + _WIDER * scale, _WIDEST) if chain.length > _FEW else 1.0
-        states = states_of(scale, chain, each, widest=widest)
-        together = times * min(max(_PART * variance, 1.0), _MOST_PART)
-        places = _sum_places(steps, whole, each, together=together)
+        values, probabilities, lost, error = factors(own, times * variance, each)
+        states = states_of(scale, chain, each)
+        places = _sum_places(steps, whole, each, together=times)
         # All masses of a step that are dropped sum to at most the tail of a step.
         smallest = max(each / (states.size * places.size), SMALLEST_MASS)
         largest = scale * float(states.max()) - scale**2 / 2
@@ -202,10 +183,7 @@ def _together(chain: chain_fits.Chain) -> float:
     powers = np.power(chain.correlation, np.arange(1.0, chain.length))
     variance = min(chain.variance, 40.0)
     added = chain_fits.grown(variance * chain.share * powers)
-    times = 1 + 2 * float(added.sum()) / math.expm1(variance)
-    # For few bins that are nearly independent, low sums matter in the direction ADD,
-    # and need narrow cells.
-    return min(times, _MOST_TOGETHER) if chain.length >= _MANY * times else 1.0
+    return 1 + 2 * float(added.sum()) / math.expm1(variance)
 
 
 def tail_of_step(tail_mass: float, length: int) -> float:
@@ -223,9 +201,7 @@ def _highest_log(variance: float, each: float) -> float:
     return variance / 2 + math.sqrt(variance) * _reach(each)
 
 
-def states_of(
-    scale: float, chain: chain_fits.Chain, each: float, *, widest: float = 1.0
-) -> FloatArray:
+def states_of(scale: float, chain: chain_fits.Chain, each: float) -> FloatArray:
     """Returns the grid of states.
 
     It reaches from the lower tail of x under Q to the upper tail under P, which moves x
@@ -236,15 +212,14 @@ def states_of(
         scale: a.
         chain: The chain.
         each: The probability that may be beyond the grid on either side.
-        widest: The largest ratio of a cell's width to the narrowest one.
     """
     excess = chain.excess
     reach = _reach(each) * math.sqrt(1 + excess) + scale * excess / 2
     innovation = math.sqrt(chain.innovation)
     ends = np.linspace(-reach, scale + reach, 1 << 12)
     middles = (ends[1:] + ends[:-1]) / 2
-    away = (middles - scale - max(scale, _DECIDING)) / _SPREAD
-    wider = np.minimum(np.exp(away**2), max(min(widest, _WIDEST_CELL / _CELL), 1.0))
+    away = (middles - 2 * scale) / _SPREAD
+    wider = np.minimum(np.exp(away**2), _WIDEST)
     counts = np.append(0.0, np.cumsum(np.diff(ends) / (_CELL * innovation * wider)))
     numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
     return np.asarray(np.interp(numbers, counts, ends))
@@ -269,19 +244,14 @@ class FactorCells:
 
     @classmethod
     def of(
-        cls,
-        own: float,
-        variance: float,
-        bound: Bound,
-        *,
-        tail_mass: float,
-        coarser: float = 1.0,
+        cls, own: float, variance: float, bound: Bound, *, tail_mass: float
     ) -> "FactorCells":
         """Returns cells with widths in proportion to the root of `variance`."""
         law = gaussian.dominating_pair_of(
             1 / math.sqrt(own), bound, tail_mass=tail_mass
         )
-        return cls(own, _FACTOR_CELL * coarser * math.sqrt(variance), law)
+        width = min(_FACTOR_CELL * math.sqrt(variance), _WIDEST_FACTOR)
+        return cls(own, width, law)
 
     @property
     def numbers(self) -> FloatArray:
@@ -308,7 +278,7 @@ class FactorCells:
 
 
 def factors(
-    own: float, variance: float, each: float, *, coarser: float = 1.0
+    own: float, variance: float, each: float
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Returns a law with few atoms that is above that of e^{g − w/2} for g ~ N(0, w).
 
@@ -319,7 +289,6 @@ def factors(
         variance: The variance of a step's whole exponent. The cells' widths are in
             proportion to its root.
         each: The probability that may be lost on either side.
-        coarser: The factor by which cells are wider than usual.
 
     Returns:
         (m,) the atoms; (m,) their masses; the amount by which their mean is below one;
@@ -327,7 +296,7 @@ def factors(
     """
     if own <= NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0, 0.0
-    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=each, coarser=coarser)
+    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=each)
     law, numbers = cells.law, cells.numbers
     inner = cells.ratios(
         np.arange(math.floor(numbers[0]) + 1.0, math.ceil(numbers[-1]))
@@ -345,11 +314,7 @@ def factors(
 
 
 def _sum_places(
-    length: int,
-    variance: float,
-    each: float,
-    *,
-    together: float = 1.0,
+    length: int, variance: float, each: float, *, together: float
 ) -> FloatArray:
     """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
@@ -359,8 +324,7 @@ def _sum_places(
         each: The probability that may be lost beyond the highest point.
         together: The ratio of the sum's variance to that of independent ratios.
     """
-    part = _PLACE_VARIANCE * max(together / 2.5, 1.0)
-    even = math.sqrt(part * math.expm1(min(variance, 40.0)))
+    even = math.sqrt(_PLACE * together * math.expm1(min(variance, 40.0)))
     # There are 50 to 4000 cells below the mean.
     even = min(max(even, length / 4000), length / 50)
     highest = min(_highest_log(variance, each), 300.0)
