@@ -35,11 +35,11 @@ _MOST_CORRELATED = 0.99
 # Tuning: B is at most this share of the largest entry, so that what is left of the
 # entries is not all rounding error.
 _MOST_SHARED = 0.9
-_FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
+_FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 32) ** 2
 # Tuning: where the chain exceeds the window, N takes a part of the surplus up to some
 # distance, and all of it beyond. The search tries these distances, in units of half of
 # the largest distance that has an entry.
-_KNOWN = (0, 2, 8, 128)
+_KNOWN = (0, 8, 128)
 # Tuning: N in the linear program is given by its values at this many distances, and its
 # cost is so many times that of w. The search moves r by these steps, and (r, A) in
 # these directions.
@@ -242,7 +242,7 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
     )
     bins = around.size
     last = int(np.flatnonzero(around[: bins // 2 + 1])[-1])
-    cuts = [*np.linspace(0, last, min(last, 6) + 1), (last + bins) / 2]
+    cuts = [*np.linspace(0, last, min(last, 3) + 1), (last + bins) / 2]
     for cut in sorted({int(cut) for cut in cuts if cut < bins - 1}):
         table = around[: bins - cut] if cut else along
         half = table.size // 2 + 1
