@@ -40,8 +40,6 @@ _SOME_VARIANCE, _NEARLY = 0.5, 0.8
 # 1e-6 for single runs, and little less inside of a composition, whose tails are
 # smaller: with a fixed share of the least δ, lower bounds are up to 2.5 % smaller.
 _LIKELY, _MOST_LIKELY = 0.4, 1e-3
-# Tuning: the probability that blocks leave out, over the tail mass.
-_BLOCK_TAILS = 100.0
 
 
 def allocate(
@@ -193,9 +191,7 @@ def _blocks_below(
     """
     steps = []
     for block, number in blocks_below.cut_into_blocks(gram).items():
-        pair = blocks_below.lower_pair(
-            block, tail_mass=_BLOCK_TAILS * tail_mass / len(gram)
-        )
+        pair = blocks_below.lower_pair(block, tail_mass=tail_mass / len(gram))
         if pair is None:
             return None
         steps.append(random_allocation.Steps(pair, number, block.length))

@@ -29,14 +29,11 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.validation import fields
 
-# Tuning: larger runs take too much time or memory.
+# Limits of time and memory: of the sizes of runs, and of the products in an iteration
+# by which the largest eigenvalue is found, with the number of iterations.
 MOST_BINS, MOST_STEPS, MOST_ROWS, MOST_APART = 4096, 1 << 17, 1024, 1024
-SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
-
-
-# Tuning: the largest eigenvalue is found by iteration if an iteration has at most so
-# many products; and the number of iterations.
 _MOST_PRODUCTS, _ITERATIONS = 1 << 24, 24
+SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
 
 
 @dataclasses.dataclass(frozen=True)

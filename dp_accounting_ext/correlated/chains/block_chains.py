@@ -23,9 +23,6 @@ from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.kernel import floats
 
 _LEAST_SHARE = 0.02
-# Tuning: the largest number of steps for which moments are computed. A longer chain is
-# extended in its middle.
-_PLACES = 65
 _SMALLEST_POWER = 1e-60  # The least correlation: no good chain has a smaller one.
 # Certified: a bound on the error, in the spectral norm, of a matrix composed of
 # LAPACK's eigenvectors, as a share of the sum of all entries.
@@ -48,12 +45,13 @@ class _Grid(NamedTuple):
 
 
 # Tuning: the parameters that are tried first, and those around the best of these.
-# Without the latter, ε is up to 1.5 % higher.
+# Without the latter, ε is up to 1.5 % higher. Moments are computed for _PLACES steps,
+# and a longer chain is extended in its middle.
 _COARSE = _Grid(
     np.linspace(0.0, 0.2, 5), np.linspace(0.14, 0.98, 22), np.linspace(0.4, 1.0, 9)
 )
 _NEAR, _BETWEEN = np.linspace(-0.75, 0.75, 5), 0.04
-_FINE_SHARES = np.linspace(0.4, 1.0, 16)
+_FINE_SHARES, _PLACES = np.linspace(0.4, 1.0, 16), 65
 
 
 def repair(products: FloatArray) -> FloatArray:

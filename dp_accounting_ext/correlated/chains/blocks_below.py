@@ -24,20 +24,12 @@ from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the width of a cell of states, in standard deviations of a move; the relative
-# width of a cell of large sums, over the standard deviation of a ratio's exponent, or
-# over 1.5 if that is less; and the sum below which all cells of sums are about equally
-# wide, over the mean sum. With half of the second, ε is 0.06 % higher, in twice the
-# time.
-_CELL, _PLACE, _UNIT = 0.11, 0.06, 0.03
-# Tuning: the largest number of bins in a block. With 32 bins, ε was at most 0.2 %
-# higher, in up to one and a half times the time.
-_LONGEST_BLOCK = 16
-# Tuning: the factor of the covariances in the moment by which chains are compared.
-_ORDER = 4.0
+# Tuning: the largest number of bins in a block, with which ε is at most 0.2 % lower
+# than with 32; the relative width of a cell of large sums, over the standard deviation
+# of a ratio's exponent, or over 1.5 if that is less; and the sum below which all cells
+# of sums are about equally wide, over the mean sum.
+_LONGEST_BLOCK, _PLACE, _UNIT = 16, 0.06, 0.03
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
-# Tuning: the number of neighboring states that share the factors which are added.
-_STATES = 64
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.
 _LEAST_LOST = 1e-3
@@ -155,7 +147,7 @@ def _block_of(gram: FloatArray) -> Block:
 
 
 def _total(block: Block) -> float:
-    """Returns the moment Σ_ij (e^{c G′_ij} − 1), where c is `_ORDER`.
+    """Returns the moment Σ_ij (e^{c G′_ij} − 1), where c is the larger order of a run.
 
     G′ are the covariances of the block.
     """
@@ -163,7 +155,7 @@ def _total(block: Block) -> float:
     powers = block.correlation ** abs(places[:, np.newaxis] - places)
     covariances = np.outer(scales, scales) * powers
     covariances[np.diag_indices(block.length)] += block.own
-    return float(chain_fits.grown(_ORDER * covariances).sum())
+    return float(chain_fits.grown(chain_fits.ORDERS_OF_RUN[-1] * covariances).sum())
 
 
 def lower_pair(
@@ -249,7 +241,7 @@ def _grids(block: Block, each: float, highest: float) -> tuple[Grids, float]:
     places = unit * np.expm1(np.arange(0.0, last, cell))
     reach = -float(special.ndtri(each))
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
-    number = math.ceil((scale + 2 * reach) / (_CELL * innovation)) + 1
+    number = math.ceil((scale + 2 * reach) / (markov_chain.CELL * innovation)) + 1
     states = np.linspace(-reach, scale + reach, number)
     # Over all states and cells, this adds up to as much as the tails of a step.
     smallest = max(8 * each / (states.size * places.size), markov_chain.SMALLEST_MASS)
@@ -316,8 +308,8 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
         if step:
             masses, totals = columns @ masses, columns @ totals
         ratios = np.exp(scale * chain.states - scale**2 / 2)
-        for start in range(0, ratios.size, _STATES):
-            rows = slice(start, start + _STATES)
+        for start in range(0, ratios.size, markov_chain.ROWS):
+            rows = slice(start, start + markov_chain.ROWS)
             added = _grouped_after(chain, ratios[rows], masses[rows], totals[rows])
             masses[rows], totals[rows] = added
     mass, total = masses.sum(axis=0), totals.sum(axis=0)

@@ -37,28 +37,22 @@ from dp_accounting_ext.kernel import floats
 # Tuning: the widths of cells of x, in standard deviations of the filter's innovation,
 # and the numbers of values of S, of a first and a second pass; and the share, and the
 # nats, by which losses may exceed the ε that is known before, and still be told apart.
-# The last value of S stands for all larger ones. Where the work would be too large,
-# there are fewer values, but at least the last number.
-_PASSES = ((0.5, 500, 0.6, 0.8), (0.25, 1000, 0.4, 0.5))
-_FEWEST_PLACES = 800
-# Tuning: there is no second pass if the first one's ε, over what is known, is less.
-# With 0.985, lower bounds of three in a hundred runs were up to 3 % smaller.
-_WORTH = 0.975
+# The last value of S stands for all larger ones. There is no second pass if the first
+# one's ε, over what is known, is less than _WORTH.
+_PASSES, _WORTH = ((0.5, 500, 0.6, 0.8), (0.25, 1000, 0.4, 0.5)), 0.975
 # Tuning: the lowest x; below 0, and so many deviations above the a by which a record
 # moves x, cells are twice as wide; and the highest x is as far above as this power of δ
 # requires. All that is further away is one cell.
 _LOWEST, _HIGH, _RARER = -2.0, 4.0, 5 / 3
-# Tuning: the largest number of products, which take a few seconds. The last entries of
-# long columns are left out.
-_MOST_WORK = 8e10
-# Tuning: smaller masses of x and S under P are dropped, over δ; and of Q, where the
-# rest of its mass counts for more than all of them.
-_LEFT_OUT, _LEAST = 1e-13, 1e-300
+# A limit of time: the number of products, which take a few seconds. There are fewer
+# values of S, but at least so many, and then the last entries of columns are left out.
+_MOST_WORK, _FEWEST_PLACES = 8e10, 800
+# Tuning: masses of x and S under P are dropped if they are smaller than this number
+# times δ, once in so many steps. In these steps S is taken to move by no more than what
+# likely states add, whose mass is more than so many times that of what is dropped.
+_LEFT_OUT, _EVERY, _RARE = 1e-13, 4, 1e10
+_LEAST = 1e-300  # Smaller masses under Q are dropped: `_UNDERFLOW` is more than all.
 _MOST_KEPT = 256  # A limit of memory: the moves that are kept for later steps.
-_EVERY = 4  # Tuning: small masses are dropped once in this many steps.
-# Tuning: in these steps S is taken to move by no more than what likely states add. The
-# mass of a likely state is more than so many times the largest mass that is dropped.
-_RARE = 1e10
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
 

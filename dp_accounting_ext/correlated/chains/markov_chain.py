@@ -22,23 +22,23 @@ from dp_accounting_ext.pairs import gaussian
 
 # Certified: masses below it are dropped and counted as lost.
 SMALLEST_MASS = 1e-220
-# Tuning: the number of states whose moves, or additions, are computed as one product.
+# The number of states whose moves, or additions, are computed as one product.
 ROWS = 32
 # Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.4 %: the
 # width of a cell of states, in standard deviations of the innovation; that of a cell of
 # a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
 # steps, and its largest value; how fast cells of sums grow beyond the mean; and the
 # squared width of those below it, over what a step adds to the variance of the sum.
-_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.12, 0.1, 0.2, 0.008, 0.008
-# Tuning: cells of states are narrowest around 2 a, where those are that decide ε. They
-# are wider away from there, by a factor of e at the distance _SPREAD, and of _WIDEST at
-# most.
-_SPREAD, _WIDEST = 5.0, 1.75
+CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.12, 0.1, 0.2, 0.006, 0.008
+# Tuning: in chains of more than _FEW steps, cells of states are narrowest around 2 a.
+# They are wider away from there, by a factor of e at the distance _SPREAD, and of
+# _WIDEST at most.
+_FEW, _SPREAD, _WIDEST = 3, 5.0, 1.75
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
-# Tuning: if the independent noise has a smaller share of the variance, that share is
-# added to the chain's.
+# If the independent noise has a smaller share of the variance, that share is added to
+# the chain's.
 NO_NOISE = 1e-9
 
 
@@ -92,7 +92,7 @@ class Grids:
         # chain's covariances must not be too small.
         own = floats.raised(variance * (1 - share))
         scale = math.sqrt(variance * share)
-        each = tail_of_step(_TAILS * tail_mass, chain.length)
+        each = tail_of_step(tail_mass, chain.length)
         times = _together(chain)
         values, probabilities, lost, error = factors(own, times * variance, each)
         states = states_of(scale, chain, each)
@@ -188,7 +188,7 @@ def _together(chain: chain_fits.Chain) -> float:
 
 def tail_of_step(tail_mass: float, length: int) -> float:
     """Returns the probability that may be lost in one tail of a state or a factor."""
-    return max(tail_mass / length / 8, 1e-280)
+    return max(_TAILS * tail_mass / length / 8, 1e-280)
 
 
 def _reach(each: float) -> float:
@@ -219,8 +219,9 @@ def states_of(scale: float, chain: chain_fits.Chain, each: float) -> FloatArray:
     ends = np.linspace(-reach, scale + reach, 1 << 12)
     middles = (ends[1:] + ends[:-1]) / 2
     away = (middles - 2 * scale) / _SPREAD
-    wider = np.minimum(np.exp(away**2), _WIDEST)
-    counts = np.append(0.0, np.cumsum(np.diff(ends) / (_CELL * innovation * wider)))
+    widest = _WIDEST if chain.length > _FEW else 1.0
+    wider = np.minimum(np.exp(away**2), widest)
+    counts = np.append(0.0, np.cumsum(np.diff(ends) / (CELL * innovation * wider)))
     numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
     return np.asarray(np.interp(numbers, counts, ends))
 

@@ -37,7 +37,7 @@ Grids = markov_chain.Grids
 # Certified: a bound on the relative rounding error of sums of thousands of masses.
 _CHECKED = 1e-11
 
-# Tuning: for up to so many steps, additions are made anew for each step.
+# A limit of memory: for up to so many steps, additions are made anew for each step.
 _FEW = 3
 # Masses are scaled by this power of two before two small ones are multiplied.
 _SCALE = 2.0**500

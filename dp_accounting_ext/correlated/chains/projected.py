@@ -32,9 +32,10 @@ from dp_accounting_ext.pairs import profile_pairs
 
 # Larger shifts are lowered to this one, as ratios hold losses of up to 690 nats.
 _LARGEST_SHIFT = 32.0
-# Tuning: shifts whose distance is below this share of the largest are merged.
+# Shifts whose distance is below this share of the largest are merged.
 _APART = 1e-6
-# Tuning: the number of iterations for the leading eigenvector of a Gram matrix.
+# The number of iterations for the leading eigenvector of a Gram matrix. Any vector has
+# a lower bound.
 _ITERATIONS = 16
 # Tuning: the largest number of eigenvectors; the width of cells in the direction of the
 # first one, in standard deviations, and the largest multiple of it in other directions;

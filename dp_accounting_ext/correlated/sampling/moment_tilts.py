@@ -27,16 +27,14 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.correlated.sampling import bets
 
-# Tuning: the size of a block of samples, and the rows of a block of the covariance's
-# root.
+# Tuning, of time alone: the size of a block of samples, and the rows of a block of the
+# covariance's root. Powers m below a number are tried, until the work is so many times
+# the least. The work of a bin of a draw of noise, and of a sample, is in units of that
+# of a bin in one round of drawing a tuple. Tuples are drawn by neighbors if m² times
+# their number is at most a share of the bins: for 8 bands and 1024 bins this is six
+# times as fast.
 _BLOCK_SIZE, _ROWS = 1 << 18, 32
-# Tuning: tuples are drawn by neighbors if m² times their number is at most this share
-# of the bins. For 8 bands and 1024 bins this is six times as fast.
-_FEW_NEIGHBORS = 0.25
-_MOST_MOMENTS = 40  # Tuning: powers m below this one are tried.
-# Tuning: the work of a bin of a draw of noise, and of a sample, in units of the work of
-# a bin in one round of drawing a tuple.
-_NOISE, _SAMPLE = 4.0, 20.0
+_MOST_MOMENTS, _WORSE, _NOISE, _SAMPLE, _FEW_NEIGHBORS = 40, 3.0, 4.0, 20.0, 0.25
 # Eigenvalues that are negative by less than this share of the largest are rounding.
 _ROUNDING = 1e-12
 
@@ -49,8 +47,7 @@ class Means(bets.Source):
         gram: (b, b) inner products G of the b means, all at least 0.
     """
 
-    # Tuning: the search for m stops at this many times the least work.
-    worse: ClassVar[float] = 3.0
+    worse: ClassVar[float] = _WORSE
 
     gram: FloatArray
 

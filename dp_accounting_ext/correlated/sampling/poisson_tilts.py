@@ -44,10 +44,9 @@ from dp_accounting_ext.correlated.sampling import bets
 # Limits of memory and time: the states of the last numbers, these states in all steps,
 # and the copies.
 _MOST_STATES, _MOST_IN_ALL, _MOST_COPIES = 1 << 12, 1 << 23, 64
-# Tuning: the samples in a block, and the steps after which sums are rescaled.
-_BLOCK, _SCALED = 1 << 11, 8
-# Tuning: the number of powers m that are tried.
-_TRIED = 18
+# Tuning: the number of powers m that are tried; the samples in a block; and the steps
+# after which sums are rescaled.
+_TRIED, _BLOCK, _SCALED = 18, 1 << 11, 8
 # A limit of exponents of sums over copies.
 _LARGEST_EXPONENT = 300.0
 

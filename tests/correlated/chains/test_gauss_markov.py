@@ -1,5 +1,6 @@
 """Correlated means from above: quadrature of few bins, and properties of the fit."""
 
+import dataclasses
 import math
 
 import correlated_oracles
@@ -49,10 +50,11 @@ def test_sums_on_uneven_states_against_quadrature(length):
     places = np.arange(length)
     gram = 0.6 ** abs(places[:, np.newaxis] - places)
     chain = chain_fits.Chain(1.0, 1.0, 0.6, (1.0,) * length)
+    longer = dataclasses.replace(chain, heights=(1.0,) * 9)
     grids = markov_chain.Grids(
         chain=chain,
         scale=1.0,
-        states=markov_chain.states_of(1.0, chain, 1e-12),
+        states=markov_chain.states_of(1.0, longer, 1e-12),
         factors=np.ones(1),
         probabilities=np.ones(1),
         lost_factor=0.0,
