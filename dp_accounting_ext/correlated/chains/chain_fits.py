@@ -247,9 +247,9 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
             yield Window(table[:half], table[half:][::-1], table.size, cut)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Line:
-    """A chain above a window, and its moment.
+    """A chain above a window.
 
     Here the diagonal of the chain is v (A + w), and its other entries are v A r^d.
 
@@ -261,7 +261,6 @@ class _Line:
         share: A.
         gap: (n,) ρ_d − A r^d + N_d at the distances d = 1, 2, …, where ρ_d is the
             window's entry. Beyond these distances N is all of A r^d.
-        cost: About the moment of the mean ratio, minus one.
     """
 
     window: Window
@@ -270,24 +269,19 @@ class _Line:
     correlation: float
     share: float
     gap: FloatArray
-    cost: float
 
-    @classmethod
-    def of(
-        cls,
-        window: Window,
-        order: float,
-        variance: float,
-        correlation: float,
-        share: float,
-        gap: FloatArray,
-    ) -> "_Line":
-        """Returns the chain with its moment."""
-        power = order * variance
-        moment = _Moment.of(window, power, correlation, np.array([share]))
-        whole = np.maximum(1 + highest_of_symbol(gap[np.newaxis]), share)
-        cost = float(moment.with_diagonal(whole)[0]) / window.length
-        return cls(window, order, variance, correlation, share, gap, cost)
+    @functools.cached_property
+    def whole(self) -> float:
+        """A + w, rounded up."""
+        return max(1 + float(highest_of_symbol(self.gap)), self.share)
+
+    @functools.cached_property
+    def cost(self) -> float:
+        """About the moment of the mean ratio, minus one."""
+        power = self.order * self.variance
+        numbers = np.array([self.share]), np.array([self.whole])
+        (cost,) = _moments(self.window, power, self.correlation, *numbers)
+        return float(cost) / self.window.length
 
     def chain(self) -> Chain:
         """Returns the chain, rounded up, after a check that it is above the window.
@@ -295,12 +289,11 @@ class _Line:
         Raises:
             ArithmeticError: If an entry is not.
         """
-        whole = max(1 + float(highest_of_symbol(self.gap)), self.share)
         (excess,) = self.window.excess(self.correlation, np.array([self.share]))
         relative = floats.raised(float(excess) / self.share) if self.share else 0.0
         found = Chain(
-            floats.raised(self.variance * whole),
-            min(floats.raised(self.share / whole), 1.0),
+            floats.raised(self.variance * self.whole),
+            min(floats.raised(self.share / self.whole), 1.0),
             self.correlation,
             with_excess(relative, self.correlation, self.window.length),
         )
@@ -333,6 +326,7 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
     """
     distances, near = _distances(window)
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
+    knowns = sorted({window.furthest * number // 2 for number in _KNOWN})
     best = math.inf, 0.0, 0.0, 0
 
     def look(correlation: float) -> None:
@@ -341,14 +335,12 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
-        moment = _Moment.of(window, order * variance, correlation, shares)
-        for known in sorted({window.furthest * number // 2 for number in _KNOWN}):
-            symbols = without_surplus(gaps, known) @ cosines
-            wholes = np.maximum(1 + symbols.max(axis=1), shares)
-            costs = moment.with_diagonal(wholes)
-            least = int(costs.argmin())
-            found = float(costs[least]), correlation, float(shares[least]), known
-            best = min(best, found)
+        symbols = np.array([without_surplus(gaps, known) @ cosines for known in knowns])
+        wholes = np.maximum(1 + symbols.max(axis=2), shares)
+        costs = _moments(window, order * variance, correlation, shares, wholes)
+        known, least = np.unravel_index(costs.argmin(), costs.shape)
+        cost = float(costs[known, least])
+        best = min(best, (cost, correlation, float(shares[least]), knowns[known]))
 
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
@@ -363,7 +355,7 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
     if cost == math.inf:
         return None
     gap = without_surplus(near - share * correlation**distances, known)
-    return _Line.of(window, order, variance, correlation, share, gap)
+    return _Line(window, order, variance, correlation, share, gap)
 
 
 def _refined(line: _Line) -> _Line:
@@ -392,8 +384,7 @@ def _refined(line: _Line) -> _Line:
         if found.x is None:
             return None
         gap = gap + basis @ np.maximum(found.x[:-1], 0.0)
-        of_line = line.window, line.order, line.variance
-        return _Line.of(*of_line, correlation, share, gap)
+        return dataclasses.replace(line, correlation=correlation, share=share, gap=gap)
 
     best = line
     for step in _REFINEMENTS:
@@ -443,52 +434,42 @@ def highest_of_symbol(gaps: FloatArray) -> FloatArray:
     return np.asarray(symbols.max(axis=-1) + slack + 1e-9 * sizes.sum(axis=-1))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Moment:
-    """About the moment of a window's mean ratio under several chains.
+def _moments(
+    window: Window,
+    power: float,
+    correlation: float,
+    shares: FloatArray,
+    wholes: FloatArray,
+) -> FloatArray:
+    """Returns about the moment of the sum of a window's ratios under several chains.
 
-    It is the sum of e^{power · entry} − 1 over all pairs of bins, divided by the number
-    of bins.
-
-    Attributes:
+    Args:
+        window: The window that the chains are above.
         power: The order of the moment times v.
-        between: (n,) What pairs of different bins add. It is infinite if the excess is
-            more than one.
-        ends: (n,) What the larger variance of bins near both ends adds, over what they
-            would add without it.
+        correlation: The correlation r of all chains.
+        shares: (n,) The share A of each chain.
+        wholes: (…, n) The variance of each chain over v, without its excess.
+
+    Returns:
+        (…, n) The sum of e^{power · entry} − 1 over pairs of bins, divided by the
+        number of bins. It is infinite if the excess is more than A.
     """
-
-    power: float
-    between: FloatArray
-    ends: FloatArray
-
-    @classmethod
-    def of(
-        cls, window: Window, power: float, correlation: float, shares: FloatArray
-    ) -> "_Moment":
-        """Returns the moment of chains with the correlation r and (n,) shares A."""
-        column = power * shares[:, np.newaxis]
-        distances = np.arange(1, window.length)
-        powers, weights = correlation**distances, 1 - distances / window.length
-        total, ends = 2 * grown(column * powers) @ weights, np.zeros(shares.size)
-        excess = window.excess(correlation, shares)
-        if excess.any():
-            places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
-            rows, columns = (index.ravel() for index in np.indices((places.size,) * 2))
-            more = grown(
-                power * excess[:, np.newaxis] * correlation ** (rows + columns)
-            )
-            same = rows == columns
-            ends = 2 * more[:, same].sum(axis=1) / window.length
-            apart = correlation ** np.abs(rows - columns)[~same]
-            more = more[:, ~same] * (1 + grown(column * apart))
-            total += 2 * more.sum(axis=1) / window.length
-        return cls(power, np.where(excess <= shares, total, math.inf), ends)
-
-    def with_diagonal(self, wholes: FloatArray) -> FloatArray:
-        """Returns (n,) moments of chains whose variances, over v, are (n,) numbers."""
-        alone = grown(self.power * wholes)
-        return self.between + alone + self.ends * (1 + alone)
+    column = power * shares[:, np.newaxis]
+    distances = np.arange(1, window.length)
+    powers, weights = correlation**distances, 1 - distances / window.length
+    alone = grown(power * wholes)
+    total = alone + 2 * grown(column * powers) @ weights
+    excess = window.excess(correlation, shares)
+    if excess.any():
+        places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
+        rows, columns = (index.ravel() for index in np.indices((places.size,) * 2))
+        more = grown(power * excess[:, np.newaxis] * correlation ** (rows + columns))
+        more *= 2 / window.length
+        same = rows == columns
+        total += more[:, same].sum(axis=1) * (1 + alone)
+        apart = correlation ** np.abs(rows - columns)[~same]
+        total += (more[:, ~same] * (1 + grown(column * apart))).sum(axis=1)
+    return np.where(excess <= shares, total, math.inf)
 
 
 def grown(exponents: FloatArray) -> FloatArray:
