@@ -336,9 +336,9 @@ def _sum_places(
     counts = np.cumsum(np.diff(totals) / widths[1:])
     numbers = np.arange(0.0, math.ceil(counts[-1]) + 1)
     high = np.interp(numbers, np.append(0.0, counts), totals)
-    # In the direction ADD the loss is infinite at the sum 0. These points close to 0
-    # keep the mass there tiny.
-    least = even / 2.0 ** np.arange(1, 24)
+    # In the direction ADD the loss is infinite at the sum 0, so that low sums are told
+    # apart by their ratios, and the mass at 0 is tiny.
+    low = 4 * even * np.power(0.8, np.arange(64.0))
     return np.unique(
-        np.concatenate([[0.0], least, np.arange(even, length, even), high])
+        np.concatenate([[0.0], low, np.arange(5 * even, length, even), high])
     )
