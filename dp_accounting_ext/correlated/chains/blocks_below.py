@@ -131,7 +131,7 @@ def _block_of(gram: FloatArray) -> Block:
     rows, columns = np.triu_indices(size, 1)
     whole = variances[rows] + variances[columns]
     apart = variances[rows] - variances[columns]
-    best, most = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
+    best, largest = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
     for correlation in chain_fits.CORRELATIONS[::4].tolist():
         across = 2 * gram[rows, columns] * correlation ** (rows - columns)
         roots = (whole - np.hypot(apart, across)) / 2
@@ -139,10 +139,10 @@ def _block_of(gram: FloatArray) -> Block:
         if own > variances.min():
             continue
         left = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
-        found = Block(tuple(np.sqrt(left).tolist()), own, correlation)
-        total = _total(found)
-        if total > most:
-            best, most = found, total
+        block = Block(tuple(np.sqrt(left).tolist()), own, correlation)
+        total = _total(block)
+        if total > largest:
+            best, largest = block, total
     return best
 
 
@@ -173,12 +173,12 @@ def lower_pair(
     Returns:
         The pair, or None if sums do not fit a float, or if `pair_below` returns None.
     """
-    each = markov_chain.tail_of_step(tail_mass, block.length)
-    reach = -float(special.ndtri(each))
+    tail = markov_chain.tail_of_step(tail_mass, block.length)
+    reach = -float(special.ndtri(tail))
     highest = block.variance / 2 + math.sqrt(block.variance) * reach
     if highest > floats.LARGEST_EXPONENT:
         return None
-    grids, error = _grids(block, each, highest)
+    grids, error = _grids(block, tail, highest)
     totals, masses, sum_error = lower_sum(grids, np.array(block.scales))
     scale = max(block.scales)
     exponents = scale * float(np.abs(grids.states).max()) + scale**2
@@ -225,32 +225,32 @@ def pair_below(
     )
 
 
-def _grids(block: Block, each: float, highest: float) -> tuple[Grids, float]:
+def _grids(block: Block, tail: float, highest: float) -> tuple[Grids, float]:
     """Returns a block with its grids, and the error of its factors.
 
     Args:
         block: The block.
-        each: The probability that may be lost in a step on either side.
+        tail: The probability that may be lost in a step on either side.
         highest: The largest logarithm of a ratio for which sums have places.
     """
     scale, correlation = max(block.scales), block.correlation
-    values, probabilities, error = _factors(block.own, block.variance, each)
+    values, probabilities, error = _factors(block.own, block.variance, tail)
     cell = _PLACE * min(math.sqrt(block.variance), 1.5)
     unit = _UNIT * block.length
     last = math.log1p(block.length / unit) + highest
     places = unit * np.expm1(np.arange(0.0, last, cell))
-    reach = -float(special.ndtri(each))
+    reach = -float(special.ndtri(tail))
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
     number = math.ceil((scale + 2 * reach) / (markov_chain.CELL * innovation)) + 1
     states = np.linspace(-reach, scale + reach, number)
     # Over all states and cells, this adds up to as much as the tails of a step.
-    smallest = max(8 * each / (states.size * places.size), markov_chain.SMALLEST_MASS)
+    smallest = max(8 * tail / (states.size * places.size), markov_chain.SMALLEST_MASS)
     grids = Grids(states, correlation, values, probabilities, places, smallest)
     return grids, error
 
 
 def _factors(
-    own: float, variance: float, each: float
+    own: float, variance: float, tail: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns a law with few atoms that is below that of e^{g − w/2} for g ~ N(0, w).
 
@@ -260,14 +260,14 @@ def _factors(
         own: w, the variance of the independent noise of a step.
         variance: The variance of a step's whole exponent. The cells' widths are in
             proportion to its root.
-        each: The probability that may be lost on either side.
+        tail: The probability that may be lost on either side.
 
     Returns:
         (m,) the atoms, (m,) their masses, and a bound on the relative error of any.
     """
     if own <= markov_chain.NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0
-    cells = markov_chain.FactorCells.of(own, variance, Bound.LOWER, tail_mass=each)
+    cells = markov_chain.FactorCells.of(own, variance, Bound.LOWER, tail_mass=tail)
     starts = np.flatnonzero(np.diff(np.floor(cells.numbers), prepend=-np.inf))
     probabilities = np.add.reduceat(cells.law.masses, starts)
     means = np.add.reduceat(cells.law.p_masses, starts) / probabilities
@@ -294,7 +294,7 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
     cell = float(np.diff(chain.states).max())
     innovation = (1 - chain.correlation) * (1 + chain.correlation)
     first_spread, spread = (
-        chain_steps.spread_to_split(part, cell) for part in (1.0, innovation)
+        chain_steps.spread_to_split(variance, cell) for variance in (1.0, innovation)
     )
     first = chain_steps.hats(chain.states, np.zeros(1), first_spread, raised=False)
     means = chain.correlation * chain.states
@@ -313,16 +313,16 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
             added = _grouped_after(chain, ratios[rows], masses[rows], totals[rows])
             masses[rows], totals[rows] = added
     mass, total = masses.sum(axis=0), totals.sum(axis=0)
-    kept = mass > chain.smallest_mass
+    occupied = mass > chain.smallest_mass
     # An addition does not change the state.
     gathered = chain.places.size * chain.factors.size
     operations = gathered + 4 * chain.states.size + 64
-    each = operations * floats.UNIT_ROUNDOFF + 2 * chain_steps.QUADRATURE_ERROR
-    sums, masses = total[kept] / mass[kept], mass[kept]
+    step_error = operations * floats.UNIT_ROUNDOFF + 2 * chain_steps.QUADRATURE_ERROR
+    sums, masses = total[occupied] / mass[occupied], mass[occupied]
     order = np.argsort(sums, kind="stable")
     # Each mean is a quotient of two sums, and the terms of the next step's sums contain
     # it. So errors accumulate at most quadratically.
-    return sums[order], masses[order], 4 * scales.size**2 * each
+    return sums[order], masses[order], 4 * scales.size**2 * step_error
 
 
 def _grouped_after(
@@ -343,13 +343,13 @@ def _grouped_after(
     means = totals[occupied] / mass
     new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
     added, firsts = ratios[rows], rows * count
-    unit, each = _cells(chain)
+    unit, density = _cells(chain)
     factors, probabilities = _merged(chain, float(ratios.max()))
     for factor, probability in zip(factors, probabilities, strict=True):
         sums = means + factor * added
         # The law stays below the true one even if rounding puts a sum into the wrong
         # cell, as a group of sums always has their mean.
-        cells = (np.log1p(sums / unit) * each).astype(np.intp)
+        cells = (np.log1p(sums / unit) * density).astype(np.intp)
         np.minimum(cells, count - 1, out=cells)
         cells += firsts
         weights = probability * mass
@@ -364,8 +364,8 @@ def _cells(chain: Grids) -> tuple[float, float]:
     The lower ends of cells are c (e^x − 1) for x = 0, h, 2h, …
     """
     first, second = chain.places[1:3].tolist()
-    each = 1 / math.log(second / first - 1)
-    return first / math.expm1(1 / each), each
+    density = 1 / math.log(second / first - 1)
+    return first / math.expm1(1 / density), density
 
 
 def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
@@ -374,8 +374,8 @@ def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
     Factors are replaced by their mean if a first step would move them to one cell. In
     later steps, sums are in wider cells.
     """
-    unit, each = _cells(chain)
-    numbers = np.floor(np.log1p(chain.factors * ratio / unit) * each)
+    unit, density = _cells(chain)
+    numbers = np.floor(np.log1p(chain.factors * ratio / unit) * density)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1.0))
     probabilities = np.add.reduceat(chain.probabilities, starts)
     totals = np.add.reduceat(chain.factors * chain.probabilities, starts)

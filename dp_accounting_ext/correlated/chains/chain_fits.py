@@ -146,8 +146,8 @@ class Window:
         entry across the cut has a distance at which there is none along the line.
         """
         along = np.zeros(self.across.size)
-        known = self.near[self.skipped + 1 :][: along.size]
-        along[: known.size] = known
+        overlap = self.near[self.skipped + 1 :][: along.size]
+        along[: overlap.size] = overlap
         there = self.across > 0
         if not (along[there] > 0).all():
             return math.inf
@@ -166,18 +166,20 @@ class Window:
             shares: (n,) A of each chain.
         """
         steps = np.arange(self.across.size)
-        least = self.across / np.maximum(correlation**steps, 1e-300)
-        each = np.full(shares.size, float(least.max(initial=0.0)))
+        needed = self.across / np.maximum(correlation**steps, 1e-300)
+        entrywise = np.full(shares.size, float(needed.max(initial=0.0)))
         # Twice as far as symbols are looked at, on either side, the chain is to forget.
         bins = self.length + self.skipped
         left = bins - 4 * self.furthest
         if self.link > 1 or left < 3:
-            return each
+            return entrywise
         closed = self.link * correlation ** (self.skipped + 1) / (1 - correlation**bins)
         if 3 * correlation**left > min(closed, LEAST_EXCESS):
-            return each
-        found: FloatArray = np.minimum(each, shares * floats.raised(closed, 1e-9))
-        return found
+            return entrywise
+        smaller: FloatArray = np.minimum(
+            entrywise, shares * floats.raised(closed, 1e-9)
+        )
+        return smaller
 
 
 def of_bins(gram: FloatArray, order: float) -> Chain:
@@ -193,20 +195,20 @@ def of_bins(gram: FloatArray, order: float) -> Chain:
     """
     largest = float(gram.diagonal().max())
     # The least entry may be taken out of all entries as B.
-    least = min(float(gram.min()), _MOST_SHARED * largest)
-    best, most, common = None, math.inf, 0.0
-    for shared in {0.0, least}:
+    common_entry = min(float(gram.min()), _MOST_SHARED * largest)
+    best, smallest_moment, common = None, math.inf, 0.0
+    for shared in {0.0, common_entry}:
         more, rest = math.expm1(min(order * shared, 300.0)), gram - shared
         for window in _windows(rest):
             line = _line_above(window, order, float(rest.diagonal().max()))
             whole = math.inf if line is None else line.cost + more * (1 + line.cost)
-            if whole < most:
-                best, most, common = line, whole, shared
+            if whole < smallest_moment:
+                best, smallest_moment, common = line, whole, shared
     if best is None:
         # A window of one step is always possible: the bound without amplification.
         return Chain(floats.raised(largest), 0.0, 0.0, (1.0,))
-    found = _refined(best).chain()
-    return dataclasses.replace(found, shared=floats.raised(common) if common else 0.0)
+    chain = _refined(best).chain()
+    return dataclasses.replace(chain, shared=floats.raised(common) if common else 0.0)
 
 
 def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
@@ -291,22 +293,22 @@ class _Line:
         """
         (excess,) = self.window.excess(self.correlation, np.array([self.share]))
         relative = floats.raised(float(excess) / self.share) if self.share else 0.0
-        found = Chain(
+        chain = Chain(
             floats.raised(self.variance * self.whole),
             min(floats.raised(self.share / self.whole), 1.0),
             self.correlation,
             with_excess(relative, self.correlation, self.window.length),
         )
         distances, near = _distances(self.window)
-        entries = found.variance * found.share * found.correlation**distances
+        entries = chain.variance * chain.share * chain.correlation**distances
         lacking = self.variance * (near - self.gap) - entries
         # Roundings are less than what the diagonal was raised by.
-        allowed = _RAISED * found.variance / (2 * found.length)
+        allowed = _RAISED * chain.variance / (2 * chain.length)
         if lacking.max(initial=0.0) > allowed:
             raise ArithmeticError(
-                f"{found} must be above its window. It lacks {lacking.max():g}."
+                f"{chain} must be above its window. It lacks {lacking.max():g}."
             )
-        return found
+        return chain
 
 
 def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
@@ -326,7 +328,7 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
     """
     distances, near = _distances(window)
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
-    knowns = sorted({window.furthest * number // 2 for number in _KNOWN})
+    reaches = sorted({window.furthest * number // 2 for number in _KNOWN})
     best = math.inf, 0.0, 0.0, 0
 
     def look(correlation: float) -> None:
@@ -335,12 +337,14 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
-        symbols = np.array([without_surplus(gaps, known) @ cosines for known in knowns])
+        symbols = np.array(
+            [without_surplus(gaps, reach) @ cosines for reach in reaches]
+        )
         wholes = np.maximum(1 + symbols.max(axis=2), shares)
         costs = _moments(window, order * variance, correlation, shares, wholes)
-        known, least = np.unravel_index(costs.argmin(), costs.shape)
-        cost = float(costs[known, least])
-        best = min(best, (cost, correlation, float(shares[least]), knowns[known]))
+        reach, chosen = np.unravel_index(costs.argmin(), costs.shape)
+        cost = float(costs[reach, chosen])
+        best = min(best, (cost, correlation, float(shares[chosen]), reaches[reach]))
 
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
@@ -351,10 +355,10 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
     for index in sorted(set(around) - seen):
         if 0 <= index < CORRELATIONS.size:
             look(float(CORRELATIONS[index]))
-    cost, correlation, share, known = best
+    cost, correlation, share, reach = best
     if cost == math.inf:
         return None
-    gap = without_surplus(near - share * correlation**distances, known)
+    gap = without_surplus(near - share * correlation**distances, reach)
     return _Line(window, order, variance, correlation, share, gap)
 
 
@@ -380,10 +384,10 @@ def _refined(line: _Line) -> _Line:
             return None
         gap = near - share * correlation**distances
         bounds = [(0, None)] * count + [(None, None)]
-        found = optimize.linprog(prices, matrix, -cosines @ gap, bounds=bounds)
-        if found.x is None:
+        candidate = optimize.linprog(prices, matrix, -cosines @ gap, bounds=bounds)
+        if candidate.x is None:
             return None
-        gap = gap + basis @ np.maximum(found.x[:-1], 0.0)
+        gap = gap + basis @ np.maximum(candidate.x[:-1], 0.0)
         return dataclasses.replace(line, correlation=correlation, share=share, gap=gap)
 
     best = line
@@ -392,11 +396,11 @@ def _refined(line: _Line) -> _Line:
         while looking:
             looking = False
             for first, second in _DIRECTIONS:
-                found = look(
+                candidate = look(
                     best.correlation + first * step, best.share + 5 * second * step
                 )
-                if found is not None and found.cost < best.cost:
-                    best, looking = found, True
+                if candidate is not None and candidate.cost < best.cost:
+                    best, looking = candidate, True
     return best
 
 

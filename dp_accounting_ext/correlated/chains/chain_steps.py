@@ -94,20 +94,20 @@ def moves_of(
     """
     shifts = grids.scale * (before - 1) / 2, grids.scale * (variance - 1) / 2
     means = slope * (grids.states[rows] + shifts[0]) - shifts[1]
-    found = moves(grids, means, math.sqrt(variance - slope**2 * before))
+    unpruned = moves(grids, means, math.sqrt(variance - slope**2 * before))
     # Moves of negligible probability under both Q and P count as moves above the grid.
     to_come = grids.most_to_come()
     weights = (grids.likelihoods(before) if slope else np.ones(to_come.size))[rows]
-    most = np.maximum(to_come[rows, np.newaxis], to_come)
-    rare = weights[:, np.newaxis] * found.matrix * most
+    ratios = np.maximum(to_come[rows, np.newaxis], to_come)
+    rare = weights[:, np.newaxis] * unpruned.matrix * ratios
     left_out = rare < grids.smallest_mass * grids.places.size
     left_out[:, : reached.start] = left_out[:, reached.stop :] = True
-    gone = np.where(left_out, found.matrix, 0.0)
+    gone = np.where(left_out, unpruned.matrix, 0.0)
     return dataclasses.replace(
-        found,
-        matrix=np.where(left_out, 0.0, found.matrix),
-        above=found.above + gone.sum(axis=1),
-        ratio_above=found.ratio_above + floats.raised(1.0) * (gone @ to_come),
+        unpruned,
+        matrix=np.where(left_out, 0.0, unpruned.matrix),
+        above=unpruned.above + gone.sum(axis=1),
+        ratio_above=unpruned.ratio_above + floats.raised(1.0) * (gone @ to_come),
     )
 
 

@@ -97,18 +97,18 @@ def lower_pairs(
         docs/matrix.md: smaller inner products of bins have smaller divergences. Data
         processing, for the function S of the outputs.
     """
-    found: list[dominating_pair.DominatingPair] = []
-    for cell, places, further, most in _PASSES:
-        highest = epsilon + min(further * epsilon, most)
+    pairs: list[dominating_pair.DominatingPair] = []
+    for cell, places, further, nats in _PASSES:
+        highest = epsilon + min(further * epsilon, nats)
         pair = _passed(shifts, cell, places, delta, highest)
         if pair is None:
             break
-        found.append(pair)
+        pairs.append(pair)
         reached = pair.epsilon(delta, Direction.REMOVE)
         if reached < _WORTH * epsilon or reached == 0:
             break
         epsilon = max(epsilon, reached)
-    return found
+    return pairs
 
 
 def _passed(
@@ -135,9 +135,9 @@ def _passed(
             np.arange(middle, high + cell, 2 * cell),
         ]
     )
-    most = _MOST_WORK / (2.0 * states.size**2 * bins)
-    places = min(places, max(int(most / (shifts.shape[1] + 2)), _FEWEST_PLACES))
-    most_bands = int(most / places) - 2
+    rows = _MOST_WORK / (2.0 * states.size**2 * bins)
+    places = min(places, max(int(rows / (shifts.shape[1] + 2)), _FEWEST_PLACES))
+    most_bands = int(rows / places) - 2
     if most_bands < 1:
         return None
     bands = min(most_bands, shifts.shape[1])
@@ -184,18 +184,18 @@ def laws(
     # are P's at each of the record's p steps, and row p + 1 is P's after them.
     law = np.zeros((width + 2, states, places))
     law[0, :, 0] = first
-    kept: dict[float, FloatArray] = {}
-    most = error
+    matrices: dict[float, FloatArray] = {}
+    mass_error = error
 
     def moved(shift: float) -> FloatArray:
-        nonlocal most
-        if len(kept) > _MOST_KEPT:
-            kept.clear()
-        if shift not in kept:
-            found, off = _masses(statistic, means + innovation * shift, innovation)
-            kept[shift] = np.ascontiguousarray(found.T)
-            most = max(most, off)
-        return kept[shift]
+        nonlocal mass_error
+        if len(matrices) > _MOST_KEPT:
+            matrices.clear()
+        if shift not in matrices:
+            masses, off = _masses(statistic, means + innovation * shift, innovation)
+            matrices[shift] = np.ascontiguousarray(masses.T)
+            mass_error = max(mass_error, off)
+        return matrices[shift]
 
     # P's laws have masses at these places only. What leaves them is dropped.
     used, now = slice(0, 1), np.zeros_like(law)
@@ -240,10 +240,10 @@ def laws(
     law[1:, :, : used.start] = law[1:, :, used.stop :] = 0.0
     totals = law.sum(axis=1)
     # A mass is a sum of masses of all states; one place takes all that are beyond it.
-    each = most + (2 * states + places + 32) * floats.UNIT_ROUNDOFF
+    step_error = mass_error + (2 * states + places + 32) * floats.UNIT_ROUNDOFF
     bins = steps - width + 1
     p_masses = (totals[1] + totals[width + 1]) / bins
-    return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * each)
+    return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * step_error)
 
 
 def _add(masses: FloatArray, added: IndexArray, out: FloatArray) -> None:
@@ -287,7 +287,7 @@ def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
     Its correlation is r, and a is the most by which a record moves x. With this filter,
     a record moves the mean of S by the largest number of standard deviations.
     """
-    best, most = (0.0, 0.0), 0.0
+    best, largest = (0.0, 0.0), 0.0
     apart = np.arange(1, num_bins)
     for correlation in chain_fits.CORRELATIONS.tolist():
         # A record moves x_t by √(1 − r²) Σ_{j ≥ t} r^{j − t} c_j.
@@ -297,7 +297,7 @@ def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
         means = np.append(within, scale * correlation**apart)
         moved = float(np.expm1(scale * means).sum())
         spread = 2 * float(np.expm1(scale**2 * correlation**apart).sum())
-        found = moved / math.sqrt(math.expm1(scale**2) + spread)
-        if found > most:
-            best, most = (scale, correlation), found
+        deviations = moved / math.sqrt(math.expm1(scale**2) + spread)
+        if deviations > largest:
+            best, largest = (scale, correlation), deviations
     return best

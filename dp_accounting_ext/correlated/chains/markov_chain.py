@@ -92,13 +92,13 @@ class Grids:
         # chain's covariances must not be too small.
         own = floats.raised(variance * (1 - share))
         scale = math.sqrt(variance * share)
-        each = tail_of_step(tail_mass, chain.length)
+        tail = tail_of_step(tail_mass, chain.length)
         times = _together(chain)
-        values, probabilities, lost, error = factors(own, times * variance, each)
-        states = states_of(scale, chain, each)
-        places = _sum_places(steps, whole, each, together=times)
+        values, probabilities, lost, error = factors(own, times * variance, tail)
+        states = states_of(scale, chain, tail)
+        places = _sum_places(steps, whole, tail, together=times)
         # All masses of a step that are dropped sum to at most the tail of a step.
-        smallest = max(each / (states.size * places.size), SMALLEST_MASS)
+        smallest = max(tail / (states.size * places.size), SMALLEST_MASS)
         largest = scale * float(states.max()) - scale**2 / 2
         largest += math.log(float(values.max())) + math.log(chain.length)
         if largest > floats.LARGEST_LOSS:
@@ -129,8 +129,8 @@ class Grids:
         lowest one adds less than one.
         """
         real = np.maximum(self.states + self.scale * self.chain.excess / 2, 0.0)
-        most = self.scale * (1 + self.chain.excess)
-        logs = np.where(real <= most, real**2 / 2, most * real - most**2 / 2)
+        largest = self.scale * (1 + self.chain.excess)
+        logs = np.where(real <= largest, real**2 / 2, largest * real - largest**2 / 2)
         return np.asarray(1 + np.exp(logs + self.drift))
 
     def likelihoods(self, variance: float) -> FloatArray:
@@ -191,17 +191,17 @@ def tail_of_step(tail_mass: float, length: int) -> float:
     return max(_TAILS * tail_mass / length / 8, 1e-280)
 
 
-def _reach(each: float) -> float:
+def _reach(tail: float) -> float:
     """Returns the number of standard deviations beyond which a tail has this mass."""
-    return -float(special.ndtri(each))
+    return -float(special.ndtri(tail))
 
 
-def _highest_log(variance: float, each: float) -> float:
+def _highest_log(variance: float, tail: float) -> float:
     """Returns the logarithm of the ratio beyond which P has the given tail mass."""
-    return variance / 2 + math.sqrt(variance) * _reach(each)
+    return variance / 2 + math.sqrt(variance) * _reach(tail)
 
 
-def states_of(scale: float, chain: chain_fits.Chain, each: float) -> FloatArray:
+def states_of(scale: float, chain: chain_fits.Chain, tail: float) -> FloatArray:
     """Returns the grid of states.
 
     It reaches from the lower tail of x under Q to the upper tail under P, which moves x
@@ -211,10 +211,10 @@ def states_of(scale: float, chain: chain_fits.Chain, each: float) -> FloatArray:
     Args:
         scale: a.
         chain: The chain.
-        each: The probability that may be beyond the grid on either side.
+        tail: The probability that may be beyond the grid on either side.
     """
     excess = chain.excess
-    reach = _reach(each) * math.sqrt(1 + excess) + scale * excess / 2
+    reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
     innovation = math.sqrt(chain.innovation)
     ends = np.linspace(-reach, scale + reach, 1 << 12)
     middles = (ends[1:] + ends[:-1]) / 2
@@ -279,7 +279,7 @@ class FactorCells:
 
 
 def factors(
-    own: float, variance: float, each: float
+    own: float, variance: float, tail: float
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Returns a law with few atoms that is above that of e^{g − w/2} for g ~ N(0, w).
 
@@ -289,7 +289,7 @@ def factors(
         own: w, the variance of the independent noise of a step.
         variance: The variance of a step's whole exponent. The cells' widths are in
             proportion to its root.
-        each: The probability that may be lost on either side.
+        tail: The probability that may be lost on either side.
 
     Returns:
         (m,) the atoms; (m,) their masses; the amount by which their mean is below one;
@@ -297,7 +297,7 @@ def factors(
     """
     if own <= NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0, 0.0
-    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=each)
+    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=tail)
     law, numbers = cells.law, cells.numbers
     inner = cells.ratios(
         np.arange(math.floor(numbers[0]) + 1.0, math.ceil(numbers[-1]))
@@ -315,20 +315,20 @@ def factors(
 
 
 def _sum_places(
-    length: int, variance: float, each: float, *, together: float
+    length: int, variance: float, tail: float, *, together: float
 ) -> FloatArray:
     """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
     Args:
         length: The number of ratios in the sum, which is also its mean.
         variance: The variance of a ratio's exponent.
-        each: The probability that may be lost beyond the highest point.
+        tail: The probability that may be lost beyond the highest point.
         together: The ratio of the sum's variance to that of independent ratios.
     """
     even = math.sqrt(_PLACE * together * math.expm1(min(variance, 40.0)))
     # There are 50 to 4000 cells below the mean.
     even = min(max(even, length / 4000), length / 50)
-    highest = min(_highest_log(variance, each), 300.0)
+    highest = min(_highest_log(variance, tail), 300.0)
     logs = np.linspace(0.0, highest, 1 << 14)
     totals = length * np.exp(logs)
     # `counts` is the number of cells up to each of these sums.

@@ -59,8 +59,8 @@ class Means(bets.Source):
     @property
     def moments(self) -> Sequence[int]:
         """The powers m that are tried: 2, and those for which exponents fit a float."""
-        most = bets.LARGEST_EXPONENT / float(self.gram.max())
-        return range(2, max(min(_MOST_MOMENTS, math.floor(most) + 1), 3))
+        limit = bets.LARGEST_EXPONENT / float(self.gram.max())
+        return range(2, max(min(_MOST_MOMENTS, math.floor(limit) + 1), 3))
 
     @functools.cached_property
     def growth(self) -> FloatArray:
@@ -111,10 +111,10 @@ class Means(bets.Source):
     def meet(self) -> BoolArray:
         """(b, b) whether two bins may have a common neighbor."""
         occupied = self.gram > 0
-        found = np.zeros_like(occupied)
+        meet = np.zeros_like(occupied)
         for column in self.neighbors.T:
-            found |= occupied[column]
-        return found
+            meet |= occupied[column]
+        return meet
 
     @functools.cached_property
     def width(self) -> int:
@@ -225,8 +225,8 @@ def _near_tuples(
         index = np.minimum(goals.astype(np.int64), size - 1)
         beyond = np.flatnonzero(goals >= size)
         if beyond.size:
-            found = cumulative[beyond] <= (goals[beyond] - size)[:, np.newaxis]
-            place = np.minimum(found.sum(axis=1), cumulative.shape[1] - 1)
+            passed = cumulative[beyond] <= (goals[beyond] - size)[:, np.newaxis]
+            place = np.minimum(passed.sum(axis=1), cumulative.shape[1] - 1)
             which, offset = np.divmod(place, near.shape[1])
             index[beyond] = near[np.stack(chosen)[which, beyond], offset]
         around = near[index]
