@@ -96,7 +96,8 @@ class Grids:
         times = _together(chain)
         values, probabilities, lost, error = factors(own, times * variance, tail)
         states = states_of(scale, chain, tail)
-        places = _sum_places(steps, whole, tail, together=times)
+        lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
+        places = _sum_places(steps, whole, tail, together=times, lowest=lowest)
         # All masses of a step that are dropped sum to at most the tail of a step.
         smallest = max(tail / (states.size * places.size), SMALLEST_MASS)
         largest = scale * float(states.max()) - scale**2 / 2
@@ -315,7 +316,7 @@ def factors(
 
 
 def _sum_places(
-    length: int, variance: float, tail: float, *, together: float
+    length: int, variance: float, tail: float, *, together: float, lowest: float
 ) -> FloatArray:
     """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
@@ -324,6 +325,7 @@ def _sum_places(
         variance: The variance of a ratio's exponent.
         tail: The probability that may be lost beyond the highest point.
         together: The ratio of the sum's variance to that of independent ratios.
+        lowest: The logarithm of the least ratio.
     """
     even = math.sqrt(_PLACE * together * math.expm1(min(variance, 40.0)))
     # There are 50 to 4000 cells below the mean.
@@ -336,9 +338,12 @@ def _sum_places(
     counts = np.cumsum(np.diff(totals) / widths[1:])
     numbers = np.arange(0.0, math.ceil(counts[-1]) + 1)
     high = np.interp(numbers, np.append(0.0, counts), totals)
-    # In the direction ADD the loss is infinite at the sum 0, so that low sums are told
-    # apart by their ratios, and the mass at 0 is tiny.
-    low = 4 * even * np.power(0.8, np.arange(64.0))
+    # In the direction ADD the loss is infinite at the sum 0. So low sums are told apart
+    # by their ratios, down to the least one.
+    shares = np.linspace(0.0, 1.0, 64)
+    near, furthest = math.log(1.25) * 63, math.log(4 * even) - lowest
+    low = np.exp(-near * shares - max(furthest - near, 0.0) * shares**3)
+    low = np.maximum(4 * even * low, floats.SMALLEST_MASS)
     return np.unique(
         np.concatenate([[0.0], low, np.arange(5 * even, length, even), high])
     )
