@@ -69,8 +69,10 @@ class Grids:
         correlation: The correlation r of successive x, in [0, 1).
         factors: (m,) The values of a step's factor, increasing and positive.
         probabilities: (m,) Their probabilities.
-        places: (l,) About the lower ends of the cells of sums, c (e^x − 1) for x = 0,
-            h, 2h, …
+        unit: c, where c (e^x − 1) for x = 0, h, 2h, … are the lower ends of the cells
+            of sums.
+        density: 1 / h.
+        count: The number of cells.
         smallest_mass: Smaller masses of a state and a place are left out.
     """
 
@@ -78,7 +80,9 @@ class Grids:
     correlation: float
     factors: FloatArray
     probabilities: FloatArray
-    places: FloatArray
+    unit: float
+    density: float
+    count: int
     smallest_mass: float
 
 
@@ -237,15 +241,15 @@ def _grids(block: Block, tail: float, highest: float) -> tuple[Grids, float]:
     values, probabilities, error = _factors(block.own, block.variance, tail)
     cell = _PLACE * min(math.sqrt(block.variance), 1.5)
     unit = _UNIT * block.length
-    last = math.log1p(block.length / unit) + highest
-    places = unit * np.expm1(np.arange(0.0, last, cell))
+    count = math.ceil((math.log1p(block.length / unit) + highest) / cell)
     reach = -float(special.ndtri(tail))
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
     number = math.ceil((scale + 2 * reach) / (markov_chain.CELL * innovation)) + 1
     states = np.linspace(-reach, scale + reach, number)
     # Over all states and cells, this adds up to as much as the tails of a step.
-    smallest = max(8 * tail / (states.size * places.size), markov_chain.SMALLEST_MASS)
-    grids = Grids(states, correlation, values, probabilities, places, smallest)
+    smallest = max(8 * tail / (states.size * count), markov_chain.SMALLEST_MASS)
+    cells = unit, 1 / cell, count
+    grids = Grids(states, correlation, values, probabilities, *cells, smallest)
     return grids, error
 
 
@@ -301,7 +305,7 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
     columns = np.ascontiguousarray(
         chain_steps.hats(chain.states, means, spread, raised=False).T
     )
-    masses = np.zeros((chain.states.size, chain.places.size))
+    masses = np.zeros((chain.states.size, chain.count))
     masses[:, 0] = first[0]
     totals = np.zeros_like(masses)
     for step, scale in enumerate(scales.tolist()):
@@ -315,7 +319,7 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
     mass, total = masses.sum(axis=0), totals.sum(axis=0)
     occupied = mass > chain.smallest_mass
     # An addition does not change the state.
-    gathered = chain.places.size * chain.factors.size
+    gathered = chain.count * chain.factors.size
     operations = gathered + 4 * chain.states.size + 64
     step_error = operations * floats.UNIT_ROUNDOFF + 2 * chain_steps.QUADRATURE_ERROR
     sums, masses = total[occupied] / mass[occupied], mass[occupied]
@@ -336,36 +340,24 @@ def _grouped_after(
         masses: (n, l) The masses of these states and of cells before the addition.
         totals: (n, l) The masses times the mean of the sums in the cell.
     """
-    count = chain.places.size
     occupied = masses > chain.smallest_mass
     rows = np.nonzero(occupied)[0]
     mass = masses[occupied]
     means = totals[occupied] / mass
     new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
-    added, firsts = ratios[rows], rows * count
-    unit, density = _cells(chain)
+    added, firsts = ratios[rows], rows * chain.count
     factors, probabilities = _merged(chain, float(ratios.max()))
     for factor, probability in zip(factors, probabilities, strict=True):
         sums = means + factor * added
         # The law stays below the true one even if rounding puts a sum into the wrong
         # cell, as a group of sums always has their mean.
-        cells = (np.log1p(sums / unit) * density).astype(np.intp)
-        np.minimum(cells, count - 1, out=cells)
+        cells = (np.log1p(sums / chain.unit) * chain.density).astype(np.intp)
+        np.minimum(cells, chain.count - 1, out=cells)
         cells += firsts
         weights = probability * mass
         new_masses += np.bincount(cells, weights, masses.size)
         new_totals += np.bincount(cells, weights * sums, masses.size)
     return new_masses.reshape(masses.shape), new_totals.reshape(masses.shape)
-
-
-def _cells(chain: Grids) -> tuple[float, float]:
-    """Returns c and 1 / h for cells of sums.
-
-    The lower ends of cells are c (e^x − 1) for x = 0, h, 2h, …
-    """
-    first, second = chain.places[1:3].tolist()
-    density = 1 / math.log(second / first - 1)
-    return first / math.expm1(1 / density), density
 
 
 def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
@@ -374,8 +366,7 @@ def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
     Factors are replaced by their mean if a first step would move them to one cell. In
     later steps, sums are in wider cells.
     """
-    unit, density = _cells(chain)
-    numbers = np.floor(np.log1p(chain.factors * ratio / unit) * density)
+    numbers = np.floor(np.log1p(chain.factors * ratio / chain.unit) * chain.density)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1.0))
     probabilities = np.add.reduceat(chain.probabilities, starts)
     totals = np.add.reduceat(chain.factors * chain.probabilities, starts)
