@@ -130,7 +130,7 @@ def _passed(
     middle = min(scale + _HIGH, high)
     states = np.concatenate(
         [
-            np.arange(_LOWEST, 0.0, 2 * cell),
+            -np.arange(2 * cell, -_LOWEST, 2 * cell)[::-1],
             np.arange(0.0, middle, cell),
             np.arange(middle, high + cell, 2 * cell),
         ]
