@@ -30,7 +30,7 @@ from dp_accounting_ext.kernel import floats
 # the largest distance that has an entry. A symbol is judged by its values at these
 # frequencies.
 CORRELATIONS, _STRIDE = np.linspace(0.02, 0.98, 193), 12
-_SHARES, _KNOWN = np.linspace(0.1, 1.0, 13), (0, 8, 128)
+_SHARES, _KNOWN = np.linspace(0.1, 1.0, 13), (0, 2, 8, 128)
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 32) ** 2
 # Tuning: in the refinement N is given by its values at this many distances, and costs
 # so many times what w does. The search moves r by these steps, and (r, A) in these
@@ -45,7 +45,7 @@ _MOST_SHARED = 0.9
 # Tuning: chains are compared by moments in which the exponents are multiplied by this.
 # One run of bins has a second chain, in twice the time: without it ε is up to 3 %
 # higher at δ = 1e-6, and up to 20 % at 1e-14.
-ORDER, ORDERS_OF_RUN = 2.0, (2.0, 4.0)
+ORDER, ORDERS_OF_RUN = 2.0, (2.0, 5.0)
 # Certified: half of what `floats.raised` adds to the diagonal.
 _RAISED = 5e-10
 # Certified: if the ends of a line have an excess e, all bins have one of at least this,
