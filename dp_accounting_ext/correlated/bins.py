@@ -40,8 +40,6 @@ _SOME_VARIANCE, _NEARLY = 0.5, 0.8
 # 1e-6 for single runs, and little less inside of a composition, whose tails are
 # smaller: with a fixed share of the least δ, lower bounds are up to 2.5 % smaller.
 _LIKELY, _MOST_LIKELY = 0.4, 1e-3
-# Tuning: the probability that blocks leave out, over the tail mass.
-_BLOCK_TAILS = 100.0
 
 
 def allocate(
@@ -107,7 +105,7 @@ class Bins(interface.Mechanism):
         gram = self.gram(bound)
         if bound is Bound.UPPER:
             orders = chain_fits.ORDERS_OF_RUN if self.is_cut else (chain_fits.ORDER,)
-            chains = dict.fromkeys(chain_fits.of_bins(gram, each) for each in orders)
+            chains = dict.fromkeys(chain_fits.of_bins(gram, order) for order in orders)
             return profile_pairs.minimum(
                 [gauss_markov.of_bins(chain, accuracy.tail_mass) for chain in chains]
             )
@@ -115,18 +113,18 @@ class Bins(interface.Mechanism):
         plain = interface.pairs_of_part(independent_bins(gram, bound), bound, accuracy)
         _, error = self.products()
         # These entries were rounded down by one error, so they may be too small by two.
-        found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
-        by_sums = max(pair.epsilon(delta, Direction.REMOVE) for pair in found)
+        pairs = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
+        by_sums = max(pair.epsilon(delta, Direction.REMOVE) for pair in pairs)
         alone = plain.remove.epsilon(delta, Direction.REMOVE)
         if gram.max() >= _SOME_VARIANCE and alone >= _NEARLY * by_sums:
             blocks = _blocks_below(gram, accuracy.tail_mass)
-            found += [] if blocks is None else [blocks]
-        known = max(
-            pair.epsilon(delta, Direction.REMOVE) for pair in (plain.remove, *found)
+            pairs += [] if blocks is None else [blocks]
+        epsilon = max(
+            pair.epsilon(delta, Direction.REMOVE) for pair in (plain.remove, *pairs)
         )
         shifts = self.shifts() * (1 - error)
-        found += filtered_bins.lower_pairs(shifts, delta=delta, epsilon=known)
-        return projected.largest([plain, *map(DirectedPairs.same, found)])
+        pairs += filtered_bins.lower_pairs(shifts, delta=delta, epsilon=epsilon)
+        return projected.largest([plain, *map(DirectedPairs.same, pairs)])
 
     def shifts(self) -> FloatArray:
         """Returns (b + p − 1, p) moves of the outputs at a step by its j-th band.
@@ -136,14 +134,14 @@ class Bins(interface.Mechanism):
         """
         bins, epochs = self.num_bins, self.num_epochs
         bands = min(self.strategy.bands, bins)
-        found = np.zeros((bins + bands - 1, bands))
+        moves = np.zeros((bins + bands - 1, bands))
         for band in range(bands):
             entries = self.strategy.diagonal(band, self.num_steps)
             added = entries.reshape(epochs, bins).sum(axis=0)
             met = np.full(bins, float(epochs))
             met[bins - band :] = max(epochs - 1, 1)
-            found[band : band + bins, band] = added / np.sqrt(met)
-        return found / self.noise_multiplier
+            moves[band : band + bins, band] = added / np.sqrt(met)
+        return moves / self.noise_multiplier
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
@@ -173,8 +171,8 @@ def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
     counts: dict[interface.Mechanism, int] = {}
     for first, end in zip(starts, [*starts[1:], sizes.size], strict=True):
         size = sizes[end - 1] if bound is Bound.UPPER else sizes[first]
-        part = gaussian(float(size), bound)
-        counts[part] = counts.get(part, 0) + int(end - first)
+        step = gaussian(float(size), bound)
+        counts[step] = counts.get(step, 0) + int(end - first)
     return allocated.allocate_to_schedule(counts, len(gram))
 
 
@@ -193,9 +191,7 @@ def _blocks_below(
     """
     steps = []
     for block, number in blocks_below.cut_into_blocks(gram).items():
-        pair = blocks_below.lower_pair(
-            block, tail_mass=_BLOCK_TAILS * tail_mass / len(gram)
-        )
+        pair = blocks_below.lower_pair(block, tail_mass=tail_mass / len(gram))
         if pair is None:
             return None
         steps.append(random_allocation.Steps(pair, number, block.length))
@@ -206,9 +202,9 @@ def _blocks_below(
 def _products(run: Bins) -> tuple[FloatArray, float]:
     """Returns inner products over σ², and a bound on their relative error."""
     if run.is_cut:
-        found, error = run.strategy.gram(run.num_bins, run.num_epochs)
+        gram, error = run.strategy.gram(run.num_bins, run.num_epochs)
     else:
         table, error = run.strategy.by_distance(run.num_bins)
         places = np.arange(run.num_bins)
-        found = table[np.abs(places[:, np.newaxis] - places)]
-    return found / run.noise_multiplier**2, error
+        gram = table[np.abs(places[:, np.newaxis] - places)]
+    return gram / run.noise_multiplier**2, error

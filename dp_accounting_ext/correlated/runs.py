@@ -65,13 +65,13 @@ class RandomSteps(Schedule):
     )
 
     def mechanism(self, strategy: Strategy, noise_multiplier: float) -> Mechanism:
-        found, entry = self.simpler(strategy, noise_multiplier), strategy.only_entry
-        if found is None and noise_multiplier == 0:
-            found = self.independent(known_bounds.NonPrivate(), self.num_steps)
-        elif found is None and entry is not None:
+        simpler, entry = self.simpler(strategy, noise_multiplier), strategy.only_entry
+        if simpler is None and noise_multiplier == 0:
+            simpler = self.independent(known_bounds.NonPrivate(), self.num_steps)
+        elif simpler is None and entry is not None:
             step = additive_noise.Gaussian(noise_multiplier / entry)
-            found = self.independent(step, self.num_steps)
-        return Run(strategy, noise_multiplier, self) if found is None else found
+            simpler = self.independent(step, self.num_steps)
+        return Run(strategy, noise_multiplier, self) if simpler is None else simpler
 
     def simpler(self, strategy: Strategy, noise_multiplier: float) -> Mechanism | None:
         """Returns the mechanism if a record draws a bin or takes no part, else None."""

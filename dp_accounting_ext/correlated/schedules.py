@@ -247,13 +247,13 @@ class SelectedSteps(runs.RandomSteps):
             ratios = (selected - among) * np.maximum(rest - among, 0.0)
             ratios /= (among + 1) * np.maximum(steps - selected - rest + among + 1, 0.0)
         first = max(selected + rest - steps, 0)
-        found = np.zeros(selected + 1)
+        law = np.zeros(selected + 1)
         # The ratios are multiplied from the largest probability outwards.
         top = first + int(np.count_nonzero(ratios[first:] > 1))
-        found[top] = 1.0
-        found[top + 1 :] = np.cumprod(ratios[top:])
-        found[first:top] = np.cumprod(1 / ratios[first:top][::-1])[::-1]
-        return np.asarray(found / found.sum())
+        law[top] = 1.0
+        law[top + 1 :] = np.cumprod(ratios[top:])
+        law[first:top] = np.cumprod(1 / ratios[first:top][::-1])[::-1]
+        return np.asarray(law / law.sum())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,8 +293,8 @@ class MinSep(runs.RandomSteps):
         Args:
             bands: The number of bands of the strategy.
         """
-        least = -(-self.num_steps // self.num_blocks)
-        return least if self.num_blocks == 1 else max(least, bands)
+        shortest = -(-self.num_steps // self.num_blocks)
+        return shortest if self.num_blocks == 1 else max(shortest, bands)
 
     @property
     def starts(self) -> FloatArray:
@@ -407,12 +407,12 @@ def _counts(schedule: MinSep, first: int) -> FloatArray:
     """
     starts, rate = schedule.starts, schedule.sampling_probability
     apart = schedule.separation
-    most = -(-first // apart)
+    largest = -(-first // apart)
     # Row i is the law if the record is first ready at step i. Only the last rows are
     # kept, in a ring.
-    rows = np.zeros((apart + 1, most + 1))
+    rows = np.zeros((apart + 1, largest + 1))
     rows[:, 0] = 1.0
-    found = np.zeros(most + 1)
+    law = np.zeros(largest + 1)
     for step in range(first + apart - 1, -1, -1):
         row = rows[step % (apart + 1)]
         if step < first:
@@ -422,5 +422,5 @@ def _counts(schedule: MinSep, first: int) -> FloatArray:
             row[:] = (1 - rate) * following
             row[1:] += taken
         if step < starts.size:
-            found += starts[step] * row
-    return found
+            law += starts[step] * row
+    return law

@@ -29,14 +29,11 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.validation import fields
 
-# Tuning: larger runs take too much time or memory.
+# Limits of time and memory: of the sizes of runs, and of the products in an iteration
+# by which the largest eigenvalue is found, with the number of iterations.
 MOST_BINS, MOST_STEPS, MOST_ROWS, MOST_APART = 4096, 1 << 17, 1024, 1024
-SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
-
-
-# Tuning: the largest eigenvalue is found by iteration if an iteration has at most so
-# many products; and the number of iterations.
 _MOST_PRODUCTS, _ITERATIONS = 1 << 24, 24
+SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +92,11 @@ class Strategy:
 
     def diagonal(self, band: int, num_steps: int) -> FloatArray:
         """Returns (n,) the entries of a diagonal of n steps, and zeros beyond it."""
-        found = np.zeros(num_steps)
-        found[: num_steps - band] = (
+        whole = np.zeros(num_steps)
+        whole[: num_steps - band] = (
             self.array[band] if self.is_toeplitz else self.array.diagonal(-band)
         )
-        return found
+        return whole
 
     def gram(self, num_bins: int, num_epochs: int) -> tuple[FloatArray, float]:
         """Returns (b, b) inner products of bins, and a bound on their relative error.
@@ -178,8 +175,8 @@ class Strategy:
         else:
             largest, products = 0.0, math.inf
             for group in range(min(period, num_steps)):
-                found = self._collatz_wielandt(num_steps, period, group)
-                largest = max(largest, found)
+                eigenvalue = self._collatz_wielandt(num_steps, period, group)
+                largest = max(largest, eigenvalue)
         if products <= _MOST_PRODUCTS:
             largest = min(largest, self._collatz_wielandt(num_steps, period))
         rounding = 16 * (num_steps + 8) * floats.UNIT_ROUNDOFF
@@ -210,21 +207,21 @@ class Strategy:
         G has the columns of one group, and is not divided by σ² here. v is found by
         iteration from v = 1.
         """
-        strategy, part = self.array, slice(first, None, period)
-        columns = None if self.is_toeplitz else strategy[:, part]
+        strategy, group = self.array, slice(first, None, period)
+        columns = None if self.is_toeplitz else strategy[:, group]
         vector = np.ones(len(range(first, num_steps, period)))
-        least = math.inf
+        smallest = math.inf
         for _ in range(_ITERATIONS):
             if columns is None:
                 moved = np.zeros(num_steps)
-                moved[part] = vector
+                moved[group] = vector
                 moved = np.convolve(moved, strategy)[:num_steps]
-                image = np.convolve(moved[::-1], strategy)[:num_steps][::-1][part]
+                image = np.convolve(moved[::-1], strategy)[:num_steps][::-1][group]
             else:
                 image = columns.T @ (columns @ vector)
-            least = min(least, float((image / vector).max()))
+            smallest = min(smallest, float((image / vector).max()))
             vector = np.maximum(image / image.max(), floats.UNIT_ROUNDOFF)
-        return least
+        return smallest
 
     def first_steps(self, noise_multiplier: float, num_steps: int) -> FirstSteps:
         """Returns as many first steps as make their number times their shift largest.
@@ -237,8 +234,8 @@ class Strategy:
         if self.is_toeplitz:
             sums, squares = np.cumsum(strategy), np.cumsum(strategy**2)
             # The column of step i has its first n − i entries.
-            kept = np.minimum(np.arange(num_steps, 0, -1), strategy.size) - 1
-            sums, squares = sums[kept], squares[kept]
+            last = np.minimum(np.arange(num_steps, 0, -1), strategy.size) - 1
+            sums, squares = sums[last], squares[last]
         else:
             sums, squares = strategy.sum(axis=0), (strategy**2).sum(axis=0)
         sums = np.minimum.accumulate(sums)
@@ -296,15 +293,15 @@ def separated(value: Any, separation: int, num_steps: int) -> Strategy:
     Raises:
         TypeError, ValueError: If `strategy` raises, or if there are more bands.
     """
-    found = strategy(value, num_steps)
-    if found.bands > separation:
+    checked = strategy(value, num_steps)
+    if checked.bands > separation:
         raise ValueError(
             f"strategy must have at most as many bands as separation, {separation}: "
             "no theorem covers steps of a record whose columns meet. Found "
-            f"{found.bands}; cut the columns, or use a MatrixAllocationEvent, which "
+            f"{checked.bands}; cut the columns, or use a MatrixAllocationEvent, which "
             "takes any."
         )
-    return found
+    return checked
 
 
 def separated_column(value: Any, separation: Any) -> Strategy:
@@ -427,15 +424,15 @@ def _numbers(values: list[Any], what: str) -> FloatArray:
     size = (numbers >= SMALLEST_ENTRY) & (numbers <= LARGEST_ENTRY)
     wrong = np.flatnonzero(~(size | (numbers == 0)))
     if wrong.size:
-        found = int(wrong[0])
-        if numbers[found] < 0:
+        place = int(wrong[0])
+        if numbers[place] < 0:
             raise ValueError(
                 f"strategy must have no negative {what}: no theorem covers it. "
-                f"Found {values[found]} at {found}."
+                f"Found {values[place]} at {place}."
             )
         raise ValueError(
             f"strategy must have each {what} 0 or from {SMALLEST_ENTRY:g} to "
             f"{LARGEST_ENTRY:g}: write 0 for what has died out, or {SMALLEST_ENTRY:g} "
-            f"for an upper bound. Found {values[found]} at {found}."
+            f"for an upper bound. Found {values[place]} at {place}."
         )
     return numbers

@@ -23,9 +23,6 @@ from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.kernel import floats
 
 _LEAST_SHARE = 0.02
-# Tuning: the largest number of steps for which moments are computed. A longer chain is
-# extended in its middle.
-_PLACES = 65
 _SMALLEST_POWER = 1e-60  # The least correlation: no good chain has a smaller one.
 # Certified: a bound on the error, in the spectral norm, of a matrix composed of
 # LAPACK's eigenvectors, as a share of the sum of all entries.
@@ -48,12 +45,13 @@ class _Grid(NamedTuple):
 
 
 # Tuning: the parameters that are tried first, and those around the best of these.
-# Without the latter, ε is up to 1.5 % higher.
+# Without the latter, ε is up to 1.5 % higher. Moments are computed for _PLACES steps,
+# and a longer chain is extended in its middle.
 _COARSE = _Grid(
     np.linspace(0.0, 0.2, 5), np.linspace(0.14, 0.98, 22), np.linspace(0.4, 1.0, 9)
 )
 _NEAR, _BETWEEN = np.linspace(-0.75, 0.75, 5), 0.04
-_FINE_SHARES = np.linspace(0.4, 1.0, 16)
+_FINE_SHARES, _PLACES = np.linspace(0.4, 1.0, 16), 65
 
 
 def repair(products: FloatArray) -> FloatArray:
@@ -71,11 +69,11 @@ def repair(products: FloatArray) -> FloatArray:
     whole = np.append(products[1:], np.zeros(size))
     cross = whole[places[:, np.newaxis] + places]
     values, vectors = np.linalg.eigh(cross)
-    found = (vectors * np.abs(values)) @ vectors.T
+    absolute = (vectors * np.abs(values)) @ vectors.T
     # The result is exactly symmetric, and above the error of the eigenvectors.
-    found = (found + found.T) / 2
-    found[np.diag_indices(size)] += _SLACK * float(cross.sum())
-    return np.asarray(found)
+    absolute = (absolute + absolute.T) / 2
+    absolute[np.diag_indices(size)] += _SLACK * float(cross.sum())
+    return np.asarray(absolute)
 
 
 def fit(products: FloatArray, length: int, *, is_alone: bool) -> chain_fits.Chain:
@@ -99,14 +97,14 @@ def fit(products: FloatArray, length: int, *, is_alone: bool) -> chain_fits.Chai
         ends[:number, :number] += cut[:number, :number]
         ends += ends[::-1, ::-1].copy()
     block = _Block(products, size, length, ends)
-    found = _best(block, _COARSE)
-    shared = found.shared / products[0] + _COARSE.shared[1] * _NEAR
+    coarse = _best(block, _COARSE)
+    shared = coarse.shared / products[0] + _COARSE.shared[1] * _NEAR
     around = _Grid(
         np.clip(shared, 0.0, 0.5),
-        np.clip(found.correlation + _BETWEEN * _NEAR, *_COARSE.correlations[[0, -1]]),
+        np.clip(coarse.correlation + _BETWEEN * _NEAR, *_COARSE.correlations[[0, -1]]),
         _FINE_SHARES,
     )
-    better = min(found, _best(block, around), key=lambda each: each.cost)
+    better = min(coarse, _best(block, around), key=lambda candidate: candidate.cost)
     return _above(better, block)
 
 
@@ -150,10 +148,10 @@ def _best(block: _Block, grid: _Grid) -> _Found:
     best: _Found | None = None
     for shared, correlation, own, common in _lines(block, grid):
         variances = _variances(block.ends, common, correlation)
-        least = variances.min(axis=1, keepdims=True)
-        heights = variances / least
+        smallest = variances.min(axis=1, keepdims=True)
+        heights = variances / smallest
         covariances = _covariances(correlation, heights, places)
-        covariances *= (common[:, np.newaxis] * least)[:, np.newaxis]
+        covariances *= (common[:, np.newaxis] * smallest)[:, np.newaxis]
         diagonal = np.arange(places.size)
         covariances[:, diagonal, diagonal] += own[:, np.newaxis]
         covariances += shared
@@ -164,7 +162,7 @@ def _best(block: _Block, grid: _Grid) -> _Found:
                 cost=float(costs[chosen]),
                 shared=shared,
                 own=float(own[chosen]),
-                common=float(common[chosen] * least[chosen, 0]),
+                common=float(common[chosen] * smallest[chosen, 0]),
                 correlation=correlation,
                 heights=heights[chosen],
                 line=float(common[chosen]),
@@ -226,19 +224,19 @@ def _variances(ends: FloatArray, common: FloatArray, correlation: float) -> Floa
         correlation ** np.abs(places[:, np.newaxis] - places), _SMALLEST_POWER
     )
     more = np.maximum(ends, 0.0) / powers
-    most = np.triu(more[:half, :half]).max(axis=1)
-    most = np.maximum.accumulate(most[::-1])[::-1]
+    near_end = np.triu(more[:half, :half]).max(axis=1)
+    near_end = np.maximum.accumulate(near_end[::-1])[::-1]
     common = common[:, np.newaxis]
-    found = 1 + most / common
+    heights = 1 + near_end / common
     for place in range(1, half):
-        least = correlation * found[:, place - 1]
-        np.maximum(found[:, place], least, out=found[:, place])
-    whole = np.hstack([found, found[:, : size - half][:, ::-1]])
+        lowest = correlation * heights[:, place - 1]
+        np.maximum(heights[:, place], lowest, out=heights[:, place])
+    whole = np.hstack([heights, heights[:, : size - half][:, ::-1]])
     # The chain's entries between its halves are products of variances.
-    needed = (1 + more[:half, half:] / common[:, np.newaxis]) * found[
+    needed = (1 + more[:half, half:] / common[:, np.newaxis]) * heights[
         :, -1:, np.newaxis
     ]
-    needed /= found[:, :, np.newaxis] * whole[:, np.newaxis, half:]
+    needed /= heights[:, :, np.newaxis] * whole[:, np.newaxis, half:]
     across = needed.max(axis=(1, 2), initial=1.0)
     return np.asarray(whole * across[:, np.newaxis])
 

@@ -24,20 +24,12 @@ from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the width of a cell of states, in standard deviations of a move; the relative
-# width of a cell of large sums, over the standard deviation of a ratio's exponent if
-# that is below one; and the sum below which all cells of sums are about equally wide,
-# over the mean sum. With a relative width of 0.025, ε is 0.06 % higher, in twice the
-# time.
-_CELL, _PLACE, _UNIT = 0.11, 0.06, 0.03
-# Tuning: the largest number of bins in a block. With 32 bins, ε was at most 0.2 %
-# higher, in up to one and a half times the time.
-_LONGEST_BLOCK = 16
-# Tuning: the factor of the covariances in the moment by which chains are compared.
-_ORDER = 4.0
+# Tuning: the largest number of bins in a block, with which ε is at most 0.2 % lower
+# than with 32; the relative width of a cell of large sums, over the standard deviation
+# of a ratio's exponent, or over 1.5 if that is less; and the sum below which all cells
+# of sums are about equally wide, over the mean sum.
+_LONGEST_BLOCK, _PLACE, _UNIT = 16, 0.06, 0.03
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
-# Tuning: the number of neighboring states that share the factors which are added.
-_STATES = 64
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.
 _LEAST_LOST = 1e-3
@@ -77,8 +69,10 @@ class Grids:
         correlation: The correlation r of successive x, in [0, 1).
         factors: (m,) The values of a step's factor, increasing and positive.
         probabilities: (m,) Their probabilities.
-        places: (l,) About the lower ends of the cells of sums, c (e^x − 1) for x = 0,
-            h, 2h, …
+        unit: c, where c (e^x − 1) for x = 0, h, 2h, … are the lower ends of the cells
+            of sums.
+        density: 1 / h.
+        count: The number of cells.
         smallest_mass: Smaller masses of a state and a place are left out.
     """
 
@@ -86,15 +80,18 @@ class Grids:
     correlation: float
     factors: FloatArray
     probabilities: FloatArray
-    places: FloatArray
+    unit: float
+    density: float
+    count: int
     smallest_mass: float
 
 
 def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
     """Returns chains for blocks of neighboring bins, with covariances below a matrix.
 
-    Bins differ most at the end of a run. So groups of blocks share one chain, and a
-    group is larger if it is further from the end.
+    All blocks have one length. As bins differ most at the end of a run, the last block
+    has a chain of its own, and all others share one. Bins that are left at the start
+    are blocks of one bin.
 
     Args:
         gram: (b, b) inner products of the bins, rounded down.
@@ -103,30 +100,27 @@ def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
         The number of blocks that each chain is for. Together they have b bins.
     """
     longest = min(len(gram), _LONGEST_BLOCK)
-    found = [
-        _cut(gram, length) for length in {int(x) for x in np.geomspace(1, longest, 12)}
+    cuts = [
+        _cut(gram, length)
+        for length in sorted({int(x) for x in np.geomspace(1, longest, 12)})
     ]
-    return max(found, key=_whole)
-
-
-def _whole(blocks: dict[Block, int]) -> float:
-    return math.fsum(count * _total(block) for block, count in blocks.items())
+    return max(
+        cuts,
+        key=lambda cut: math.fsum(n * _total(block) for block, n in cut.items()),
+    )
 
 
 def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
-    """Returns blocks of one length, and a shorter one for bins left at the start."""
-    size, found = len(gram), collections.Counter[Block]()
-    count, done = size // length, 0
-    while done < count:
-        number = min(max(done, 1), count - done)
-        starts = size - length * np.arange(done + 1, done + number + 1)
-        parts = [gram[i : i + length, i : i + length] for i in starts]
-        found[_block_of(np.min(parts, axis=0))] += number
-        done += number
-    left = size - count * length
+    """Returns blocks of one length, and of one bin for those left at the start."""
+    left = len(gram) % length
+    starts = range(left, len(gram), length)
+    parts = np.array([gram[i : i + length, i : i + length] for i in starts])
+    blocks = collections.Counter([_block_of(parts[-1])])
+    if len(parts) > 1:
+        blocks[_block_of(parts[:-1].min(axis=0))] += len(parts) - 1
     if left:
-        found[_block_of(gram[:left, :left])] += 1
-    return found
+        blocks[_block_of(gram.diagonal()[:left].min().reshape(1, 1))] += left
+    return blocks
 
 
 def _block_of(gram: FloatArray) -> Block:
@@ -141,7 +135,7 @@ def _block_of(gram: FloatArray) -> Block:
     rows, columns = np.triu_indices(size, 1)
     whole = variances[rows] + variances[columns]
     apart = variances[rows] - variances[columns]
-    best, most = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
+    best, largest = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
     for correlation in chain_fits.CORRELATIONS[::4].tolist():
         across = 2 * gram[rows, columns] * correlation ** (rows - columns)
         roots = (whole - np.hypot(apart, across)) / 2
@@ -149,15 +143,15 @@ def _block_of(gram: FloatArray) -> Block:
         if own > variances.min():
             continue
         left = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
-        found = Block(tuple(np.sqrt(left).tolist()), own, correlation)
-        total = _total(found)
-        if total > most:
-            best, most = found, total
+        block = Block(tuple(np.sqrt(left).tolist()), own, correlation)
+        total = _total(block)
+        if total > largest:
+            best, largest = block, total
     return best
 
 
 def _total(block: Block) -> float:
-    """Returns the moment Σ_ij (e^{c G′_ij} − 1), where c is `_ORDER`.
+    """Returns the moment Σ_ij (e^{c G′_ij} − 1), where c is the larger order of a run.
 
     G′ are the covariances of the block.
     """
@@ -165,7 +159,7 @@ def _total(block: Block) -> float:
     powers = block.correlation ** abs(places[:, np.newaxis] - places)
     covariances = np.outer(scales, scales) * powers
     covariances[np.diag_indices(block.length)] += block.own
-    return float(chain_fits.grown(_ORDER * covariances).sum())
+    return float(chain_fits.grown(chain_fits.ORDERS_OF_RUN[-1] * covariances).sum())
 
 
 def lower_pair(
@@ -183,12 +177,12 @@ def lower_pair(
     Returns:
         The pair, or None if sums do not fit a float, or if `pair_below` returns None.
     """
-    each = markov_chain.tail_of_step(tail_mass, block.length)
-    reach = -float(special.ndtri(each))
+    tail = markov_chain.tail_of_step(tail_mass, block.length)
+    reach = -float(special.ndtri(tail))
     highest = block.variance / 2 + math.sqrt(block.variance) * reach
     if highest > floats.LARGEST_EXPONENT:
         return None
-    grids, error = _grids(block, each, highest)
+    grids, error = _grids(block, tail, highest)
     totals, masses, sum_error = lower_sum(grids, np.array(block.scales))
     scale = max(block.scales)
     exponents = scale * float(np.abs(grids.states).max()) + scale**2
@@ -235,32 +229,32 @@ def pair_below(
     )
 
 
-def _grids(block: Block, each: float, highest: float) -> tuple[Grids, float]:
+def _grids(block: Block, tail: float, highest: float) -> tuple[Grids, float]:
     """Returns a block with its grids, and the error of its factors.
 
     Args:
         block: The block.
-        each: The probability that may be lost in a step on either side.
+        tail: The probability that may be lost in a step on either side.
         highest: The largest logarithm of a ratio for which sums have places.
     """
     scale, correlation = max(block.scales), block.correlation
-    values, probabilities, error = _factors(block.own, block.variance, each)
-    cell = _PLACE * min(math.sqrt(block.variance), 1.0)
+    values, probabilities, error = _factors(block.own, block.variance, tail)
+    cell = _PLACE * min(math.sqrt(block.variance), 1.5)
     unit = _UNIT * block.length
-    last = math.log1p(block.length / unit) + highest
-    places = unit * np.expm1(np.arange(0.0, last, cell))
-    reach = -float(special.ndtri(each))
+    count = math.ceil((math.log1p(block.length / unit) + highest) / cell)
+    reach = -float(special.ndtri(tail))
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
-    number = math.ceil((scale + 2 * reach) / (_CELL * innovation)) + 1
+    number = math.ceil((scale + 2 * reach) / (markov_chain.CELL * innovation)) + 1
     states = np.linspace(-reach, scale + reach, number)
     # Over all states and cells, this adds up to as much as the tails of a step.
-    smallest = max(8 * each / (states.size * places.size), markov_chain.SMALLEST_MASS)
-    grids = Grids(states, correlation, values, probabilities, places, smallest)
+    smallest = max(8 * tail / (states.size * count), markov_chain.SMALLEST_MASS)
+    cells = unit, 1 / cell, count
+    grids = Grids(states, correlation, values, probabilities, *cells, smallest)
     return grids, error
 
 
 def _factors(
-    own: float, variance: float, each: float
+    own: float, variance: float, tail: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns a law with few atoms that is below that of e^{g − w/2} for g ~ N(0, w).
 
@@ -270,14 +264,14 @@ def _factors(
         own: w, the variance of the independent noise of a step.
         variance: The variance of a step's whole exponent. The cells' widths are in
             proportion to its root.
-        each: The probability that may be lost on either side.
+        tail: The probability that may be lost on either side.
 
     Returns:
         (m,) the atoms, (m,) their masses, and a bound on the relative error of any.
     """
     if own <= markov_chain.NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0
-    cells = markov_chain.FactorCells.of(own, variance, Bound.LOWER, tail_mass=each)
+    cells = markov_chain.FactorCells.of(own, variance, Bound.LOWER, tail_mass=tail)
     starts = np.flatnonzero(np.diff(np.floor(cells.numbers), prepend=-np.inf))
     probabilities = np.add.reduceat(cells.law.masses, starts)
     means = np.add.reduceat(cells.law.p_masses, starts) / probabilities
@@ -304,35 +298,35 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
     cell = float(np.diff(chain.states).max())
     innovation = (1 - chain.correlation) * (1 + chain.correlation)
     first_spread, spread = (
-        chain_steps.spread_to_split(part, cell) for part in (1.0, innovation)
+        chain_steps.spread_to_split(variance, cell) for variance in (1.0, innovation)
     )
     first = chain_steps.hats(chain.states, np.zeros(1), first_spread, raised=False)
     means = chain.correlation * chain.states
     columns = np.ascontiguousarray(
         chain_steps.hats(chain.states, means, spread, raised=False).T
     )
-    masses = np.zeros((chain.states.size, chain.places.size))
+    masses = np.zeros((chain.states.size, chain.count))
     masses[:, 0] = first[0]
     totals = np.zeros_like(masses)
     for step, scale in enumerate(scales.tolist()):
         if step:
             masses, totals = columns @ masses, columns @ totals
         ratios = np.exp(scale * chain.states - scale**2 / 2)
-        for start in range(0, ratios.size, _STATES):
-            rows = slice(start, start + _STATES)
+        for start in range(0, ratios.size, markov_chain.ROWS):
+            rows = slice(start, start + markov_chain.ROWS)
             added = _grouped_after(chain, ratios[rows], masses[rows], totals[rows])
             masses[rows], totals[rows] = added
     mass, total = masses.sum(axis=0), totals.sum(axis=0)
-    kept = mass > chain.smallest_mass
+    occupied = mass > chain.smallest_mass
     # An addition does not change the state.
-    gathered = chain.places.size * chain.factors.size
+    gathered = chain.count * chain.factors.size
     operations = gathered + 4 * chain.states.size + 64
-    each = operations * floats.UNIT_ROUNDOFF + 2 * chain_steps.QUADRATURE_ERROR
-    sums, masses = total[kept] / mass[kept], mass[kept]
+    step_error = operations * floats.UNIT_ROUNDOFF + 2 * chain_steps.QUADRATURE_ERROR
+    sums, masses = total[occupied] / mass[occupied], mass[occupied]
     order = np.argsort(sums, kind="stable")
     # Each mean is a quotient of two sums, and the terms of the next step's sums contain
     # it. So errors accumulate at most quadratically.
-    return sums[order], masses[order], 4 * scales.size**2 * each
+    return sums[order], masses[order], 4 * scales.size**2 * step_error
 
 
 def _grouped_after(
@@ -346,36 +340,24 @@ def _grouped_after(
         masses: (n, l) The masses of these states and of cells before the addition.
         totals: (n, l) The masses times the mean of the sums in the cell.
     """
-    count = chain.places.size
     occupied = masses > chain.smallest_mass
     rows = np.nonzero(occupied)[0]
     mass = masses[occupied]
     means = totals[occupied] / mass
     new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
-    added, firsts = ratios[rows], rows * count
-    unit, each = _cells(chain)
+    added, firsts = ratios[rows], rows * chain.count
     factors, probabilities = _merged(chain, float(ratios.max()))
     for factor, probability in zip(factors, probabilities, strict=True):
         sums = means + factor * added
         # The law stays below the true one even if rounding puts a sum into the wrong
         # cell, as a group of sums always has their mean.
-        cells = (np.log1p(sums / unit) * each).astype(np.intp)
-        np.minimum(cells, count - 1, out=cells)
+        cells = (np.log1p(sums / chain.unit) * chain.density).astype(np.intp)
+        np.minimum(cells, chain.count - 1, out=cells)
         cells += firsts
         weights = probability * mass
         new_masses += np.bincount(cells, weights, masses.size)
         new_totals += np.bincount(cells, weights * sums, masses.size)
     return new_masses.reshape(masses.shape), new_totals.reshape(masses.shape)
-
-
-def _cells(chain: Grids) -> tuple[float, float]:
-    """Returns c and 1 / h for cells of sums.
-
-    The lower ends of cells are c (e^x − 1) for x = 0, h, 2h, …
-    """
-    first, second = chain.places[1:3].tolist()
-    each = 1 / math.log(second / first - 1)
-    return first / math.expm1(1 / each), each
 
 
 def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
@@ -384,8 +366,7 @@ def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
     Factors are replaced by their mean if a first step would move them to one cell. In
     later steps, sums are in wider cells.
     """
-    unit, each = _cells(chain)
-    numbers = np.floor(np.log1p(chain.factors * ratio / unit) * each)
+    numbers = np.floor(np.log1p(chain.factors * ratio / chain.unit) * chain.density)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1.0))
     probabilities = np.add.reduceat(chain.probabilities, starts)
     totals = np.add.reduceat(chain.factors * chain.probabilities, starts)

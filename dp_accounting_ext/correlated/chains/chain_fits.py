@@ -23,33 +23,29 @@ from scipy import optimize
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the search tries these correlations r of neighbors. Its shares A are these
-# times 2 or the least A with A r^d above all entries, whichever is smaller. A symbol is
-# judged by its values at these frequencies. First every _STRIDE-th r is tried.
-CORRELATIONS = np.linspace(0.02, 0.98, 193)
-_SHARES = np.linspace(0.1, 1.0, 13)
-_STRIDE = 12
-# Tuning: the largest r of a refined chain. The grid of states has a size in proportion
-# to 1 / √(1 − r²), and the moves between states have its square.
-_MOST_CORRELATED = 0.99
-# Tuning: B is at most this share of the largest entry, so that what is left of the
-# entries is not all rounding error.
-_MOST_SHARED = 0.9
-_FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
-# Tuning: where the chain exceeds the window, N takes a part of the surplus up to some
-# distance, and all of it beyond. The search tries these distances, in units of half of
-# the largest distance that has an entry.
-_KNOWN = (0, 2, 8, 128)
-# Tuning: N in the linear program is given by its values at this many distances, and its
-# cost is so many times that of w. The search moves r by these steps, and (r, A) in
-# these directions.
-_KNOTS, _PRICE = 32, 1e-6
+# Tuning: the search tries these correlations r of neighbors, first every _STRIDE-th.
+# Its shares A are these times 2 or the least A with A r^d above all entries, whichever
+# is smaller. Where the chain exceeds the window, N takes a part of the surplus up to
+# some distance, and all of it beyond. These distances are tried, in units of half of
+# the largest distance that has an entry. A symbol is judged by its values at these
+# frequencies.
+CORRELATIONS, _STRIDE = np.linspace(0.02, 0.98, 193), 12
+_SHARES, _KNOWN = np.linspace(0.1, 1.0, 13), (0, 2, 8, 128)
+_FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 32) ** 2
+# Tuning: in the refinement N is given by its values at this many distances, and costs
+# so many times what w does. The search moves r by these steps, and (r, A) in these
+# directions. The largest r limits the time, as the grid of states has a size in
+# proportion to 1 / √(1 − r²).
+_KNOTS, _PRICE, _MOST_CORRELATED = 32, 1e-6, 0.99
 _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
+# B is at most this share of the largest entry, so that what is left of the entries is
+# not all rounding error.
+_MOST_SHARED = 0.9
 # Tuning: chains are compared by moments in which the exponents are multiplied by this.
-# One run of bins has a second chain, in twice the time: without it ε was more than 1 %
-# higher in one of twenty runs, and up to 2 %.
-ORDER, ORDERS_OF_RUN = 2.0, (2.0, 4.0)
+# One run of bins has a second chain, in twice the time: without it ε is up to 3 %
+# higher at δ = 1e-6, and up to 20 % at 1e-14.
+ORDER, ORDERS_OF_RUN = 2.0, (2.0, 5.0)
 # Certified: half of what `floats.raised` adds to the diagonal.
 _RAISED = 5e-10
 # Certified: if the ends of a line have an excess e, all bins have one of at least this,
@@ -150,8 +146,8 @@ class Window:
         entry across the cut has a distance at which there is none along the line.
         """
         along = np.zeros(self.across.size)
-        known = self.near[self.skipped + 1 :][: along.size]
-        along[: known.size] = known
+        overlap = self.near[self.skipped + 1 :][: along.size]
+        along[: overlap.size] = overlap
         there = self.across > 0
         if not (along[there] > 0).all():
             return math.inf
@@ -170,18 +166,20 @@ class Window:
             shares: (n,) A of each chain.
         """
         steps = np.arange(self.across.size)
-        least = self.across / np.maximum(correlation**steps, 1e-300)
-        each = np.full(shares.size, float(least.max(initial=0.0)))
+        needed = self.across / np.maximum(correlation**steps, 1e-300)
+        entrywise = np.full(shares.size, float(needed.max(initial=0.0)))
         # Twice as far as symbols are looked at, on either side, the chain is to forget.
         bins = self.length + self.skipped
         left = bins - 4 * self.furthest
         if self.link > 1 or left < 3:
-            return each
+            return entrywise
         closed = self.link * correlation ** (self.skipped + 1) / (1 - correlation**bins)
         if 3 * correlation**left > min(closed, LEAST_EXCESS):
-            return each
-        found: FloatArray = np.minimum(each, shares * floats.raised(closed, 1e-9))
-        return found
+            return entrywise
+        smaller: FloatArray = np.minimum(
+            entrywise, shares * floats.raised(closed, 1e-9)
+        )
+        return smaller
 
 
 def of_bins(gram: FloatArray, order: float) -> Chain:
@@ -197,20 +195,20 @@ def of_bins(gram: FloatArray, order: float) -> Chain:
     """
     largest = float(gram.diagonal().max())
     # The least entry may be taken out of all entries as B.
-    least = min(float(gram.min()), _MOST_SHARED * largest)
-    best, most, common = None, math.inf, 0.0
-    for shared in {0.0, least}:
+    common_entry = min(float(gram.min()), _MOST_SHARED * largest)
+    best, smallest_moment, common = None, math.inf, 0.0
+    for shared in {0.0, common_entry}:
         more, rest = math.expm1(min(order * shared, 300.0)), gram - shared
         for window in _windows(rest):
             line = _line_above(window, order, float(rest.diagonal().max()))
             whole = math.inf if line is None else line.cost + more * (1 + line.cost)
-            if whole < most:
-                best, most, common = line, whole, shared
+            if whole < smallest_moment:
+                best, smallest_moment, common = line, whole, shared
     if best is None:
         # A window of one step is always possible: the bound without amplification.
         return Chain(floats.raised(largest), 0.0, 0.0, (1.0,))
-    found = _refined(best).chain()
-    return dataclasses.replace(found, shared=floats.raised(common) if common else 0.0)
+    chain = _refined(best).chain()
+    return dataclasses.replace(chain, shared=floats.raised(common) if common else 0.0)
 
 
 def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
@@ -242,7 +240,7 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
     )
     bins = around.size
     last = int(np.flatnonzero(around[: bins // 2 + 1])[-1])
-    cuts = [*np.linspace(0, last, min(last, 6) + 1), (last + bins) / 2]
+    cuts = [*np.linspace(0, last, min(last, 3) + 1), (last + bins) / 2]
     for cut in sorted({int(cut) for cut in cuts if cut < bins - 1}):
         table = around[: bins - cut] if cut else along
         half = table.size // 2 + 1
@@ -251,9 +249,9 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
             yield Window(table[:half], table[half:][::-1], table.size, cut)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Line:
-    """A chain above a window, and its moment.
+    """A chain above a window.
 
     Here the diagonal of the chain is v (A + w), and its other entries are v A r^d.
 
@@ -265,7 +263,6 @@ class _Line:
         share: A.
         gap: (n,) ρ_d − A r^d + N_d at the distances d = 1, 2, …, where ρ_d is the
             window's entry. Beyond these distances N is all of A r^d.
-        cost: About the moment of the mean ratio, minus one.
     """
 
     window: Window
@@ -274,24 +271,19 @@ class _Line:
     correlation: float
     share: float
     gap: FloatArray
-    cost: float
 
-    @classmethod
-    def of(
-        cls,
-        window: Window,
-        order: float,
-        variance: float,
-        correlation: float,
-        share: float,
-        gap: FloatArray,
-    ) -> "_Line":
-        """Returns the chain with its moment."""
-        power = order * variance
-        between = _between_bins(window, power, correlation, np.array([share]))
-        whole = np.maximum(1 + highest_of_symbol(gap[np.newaxis]), share)
-        cost = float((between + grown(power * whole))[0]) / window.length
-        return cls(window, order, variance, correlation, share, gap, cost)
+    @functools.cached_property
+    def whole(self) -> float:
+        """A + w, rounded up."""
+        return max(1 + float(highest_of_symbol(self.gap)), self.share)
+
+    @functools.cached_property
+    def cost(self) -> float:
+        """About the moment of the mean ratio, minus one."""
+        power = self.order * self.variance
+        numbers = np.array([self.share]), np.array([self.whole])
+        (cost,) = _moments(self.window, power, self.correlation, *numbers)
+        return float(cost) / self.window.length
 
     def chain(self) -> Chain:
         """Returns the chain, rounded up, after a check that it is above the window.
@@ -299,25 +291,24 @@ class _Line:
         Raises:
             ArithmeticError: If an entry is not.
         """
-        whole = max(1 + float(highest_of_symbol(self.gap)), self.share)
         (excess,) = self.window.excess(self.correlation, np.array([self.share]))
         relative = floats.raised(float(excess) / self.share) if self.share else 0.0
-        found = Chain(
-            floats.raised(self.variance * whole),
-            min(floats.raised(self.share / whole), 1.0),
+        chain = Chain(
+            floats.raised(self.variance * self.whole),
+            min(floats.raised(self.share / self.whole), 1.0),
             self.correlation,
             with_excess(relative, self.correlation, self.window.length),
         )
         distances, near = _distances(self.window)
-        entries = found.variance * found.share * found.correlation**distances
+        entries = chain.variance * chain.share * chain.correlation**distances
         lacking = self.variance * (near - self.gap) - entries
         # Roundings are less than what the diagonal was raised by.
-        allowed = _RAISED * found.variance / (2 * found.length)
+        allowed = _RAISED * chain.variance / (2 * chain.length)
         if lacking.max(initial=0.0) > allowed:
             raise ArithmeticError(
-                f"{found} must be above its window. It lacks {lacking.max():g}."
+                f"{chain} must be above its window. It lacks {lacking.max():g}."
             )
-        return found
+        return chain
 
 
 def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
@@ -337,6 +328,7 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
     """
     distances, near = _distances(window)
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
+    reaches = sorted({window.furthest * number // 2 for number in _KNOWN})
     best = math.inf, 0.0, 0.0, 0
 
     def look(correlation: float) -> None:
@@ -345,14 +337,14 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
-        between = _between_bins(window, order * variance, correlation, shares)
-        for known in sorted({window.furthest * number // 2 for number in _KNOWN}):
-            symbols = without_surplus(gaps, known) @ cosines
-            wholes = np.maximum(1 + symbols.max(axis=1), shares)
-            costs = between + grown(order * variance * wholes)
-            least = int(costs.argmin())
-            found = float(costs[least]), correlation, float(shares[least]), known
-            best = min(best, found)
+        symbols = np.array(
+            [without_surplus(gaps, reach) @ cosines for reach in reaches]
+        )
+        wholes = np.maximum(1 + symbols.max(axis=2), shares)
+        costs = _moments(window, order * variance, correlation, shares, wholes)
+        reach, chosen = np.unravel_index(costs.argmin(), costs.shape)
+        cost = float(costs[reach, chosen])
+        best = min(best, (cost, correlation, float(shares[chosen]), reaches[reach]))
 
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
@@ -363,11 +355,11 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
     for index in sorted(set(around) - seen):
         if 0 <= index < CORRELATIONS.size:
             look(float(CORRELATIONS[index]))
-    cost, correlation, share, known = best
+    cost, correlation, share, reach = best
     if cost == math.inf:
         return None
-    gap = without_surplus(near - share * correlation**distances, known)
-    return _Line.of(window, order, variance, correlation, share, gap)
+    gap = without_surplus(near - share * correlation**distances, reach)
+    return _Line(window, order, variance, correlation, share, gap)
 
 
 def _refined(line: _Line) -> _Line:
@@ -392,12 +384,11 @@ def _refined(line: _Line) -> _Line:
             return None
         gap = near - share * correlation**distances
         bounds = [(0, None)] * count + [(None, None)]
-        found = optimize.linprog(prices, matrix, -cosines @ gap, bounds=bounds)
-        if found.x is None:
+        candidate = optimize.linprog(prices, matrix, -cosines @ gap, bounds=bounds)
+        if candidate.x is None:
             return None
-        gap = gap + basis @ np.maximum(found.x[:-1], 0.0)
-        of_line = line.window, line.order, line.variance
-        return _Line.of(*of_line, correlation, share, gap)
+        gap = gap + basis @ np.maximum(candidate.x[:-1], 0.0)
+        return dataclasses.replace(line, correlation=correlation, share=share, gap=gap)
 
     best = line
     for step in _REFINEMENTS:
@@ -405,11 +396,11 @@ def _refined(line: _Line) -> _Line:
         while looking:
             looking = False
             for first, second in _DIRECTIONS:
-                found = look(
+                candidate = look(
                     best.correlation + first * step, best.share + 5 * second * step
                 )
-                if found is not None and found.cost < best.cost:
-                    best, looking = found, True
+                if candidate is not None and candidate.cost < best.cost:
+                    best, looking = candidate, True
     return best
 
 
@@ -447,33 +438,41 @@ def highest_of_symbol(gaps: FloatArray) -> FloatArray:
     return np.asarray(symbols.max(axis=-1) + slack + 1e-9 * sizes.sum(axis=-1))
 
 
-def _between_bins(
-    window: Window, power: float, correlation: float, shares: FloatArray
+def _moments(
+    window: Window,
+    power: float,
+    correlation: float,
+    shares: FloatArray,
+    wholes: FloatArray,
 ) -> FloatArray:
-    """Returns about what covariances between bins add to a moment of the window's sum.
+    """Returns about the moment of the sum of a window's ratios under several chains.
 
     Args:
         window: The window that the chains are above.
         power: The order of the moment times v.
         correlation: The correlation r of all chains.
         shares: (n,) The share A of each chain.
+        wholes: (…, n) The variance of each chain over v, without its excess.
 
     Returns:
-        (n,) The sum of e^{power · entry} − 1 over pairs of different bins, divided by
-        the number of bins. It is infinite if the excess is more than one.
+        (…, n) The sum of e^{power · entry} − 1 over pairs of bins, divided by the
+        number of bins. It is infinite if the excess is more than A.
     """
     column = power * shares[:, np.newaxis]
     distances = np.arange(1, window.length)
     powers, weights = correlation**distances, 1 - distances / window.length
-    total = 2 * grown(column * powers) @ weights
+    alone = grown(power * wholes)
+    total = alone + 2 * grown(column * powers) @ weights
     excess = window.excess(correlation, shares)
     if excess.any():
         places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
-        apart = np.power(correlation, abs(places[:, np.newaxis] - places).ravel())
-        ends = np.power(correlation, (places[:, np.newaxis] + places).ravel())
-        more = 1 + grown(column * apart)
-        more *= grown(power * excess[:, np.newaxis] * ends)
-        total += 2 * more.sum(axis=1) / window.length
+        rows, columns = (index.ravel() for index in np.indices((places.size,) * 2))
+        more = grown(power * excess[:, np.newaxis] * correlation ** (rows + columns))
+        more *= 2 / window.length
+        same = rows == columns
+        total += more[:, same].sum(axis=1) * (1 + alone)
+        apart = correlation ** np.abs(rows - columns)[~same]
+        total += (more[:, ~same] * (1 + grown(column * apart))).sum(axis=1)
     return np.where(excess <= shares, total, math.inf)
 
 

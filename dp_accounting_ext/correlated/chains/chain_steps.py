@@ -94,20 +94,20 @@ def moves_of(
     """
     shifts = grids.scale * (before - 1) / 2, grids.scale * (variance - 1) / 2
     means = slope * (grids.states[rows] + shifts[0]) - shifts[1]
-    found = moves(grids, means, math.sqrt(variance - slope**2 * before))
+    unpruned = moves(grids, means, math.sqrt(variance - slope**2 * before))
     # Moves of negligible probability under both Q and P count as moves above the grid.
     to_come = grids.most_to_come()
     weights = (grids.likelihoods(before) if slope else np.ones(to_come.size))[rows]
-    most = np.maximum(to_come[rows, np.newaxis], to_come)
-    rare = weights[:, np.newaxis] * found.matrix * most
+    ratios = np.maximum(to_come[rows, np.newaxis], to_come)
+    rare = weights[:, np.newaxis] * unpruned.matrix * ratios
     left_out = rare < grids.smallest_mass * grids.places.size
     left_out[:, : reached.start] = left_out[:, reached.stop :] = True
-    gone = np.where(left_out, found.matrix, 0.0)
+    gone = np.where(left_out, unpruned.matrix, 0.0)
     return dataclasses.replace(
-        found,
-        matrix=np.where(left_out, 0.0, found.matrix),
-        above=found.above + gone.sum(axis=1),
-        ratio_above=found.ratio_above + floats.raised(1.0) * (gone @ to_come),
+        unpruned,
+        matrix=np.where(left_out, 0.0, unpruned.matrix),
+        above=unpruned.above + gone.sum(axis=1),
+        ratio_above=unpruned.ratio_above + floats.raised(1.0) * (gone @ to_come),
     )
 
 
@@ -249,23 +249,15 @@ class Addition:
         size, count = ratios.size, places.size
         steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
         totals = before[:, np.newaxis] + steps
-        low, share = _cells(places, np.minimum(totals, places[-1]))
-        # The columns are the lower ends of the cells for each factor, and the upper.
-        low = low + np.arange(0, size * count, count)[:, np.newaxis, np.newaxis]
-        goals = np.concatenate([low, low + 1], axis=2, dtype=np.int32)
-        upper = probabilities * share
-        shares = np.concatenate([probabilities - upper, upper], axis=2)
-        given = size * before.size
-        starts = np.arange(given + 1, dtype=np.int32) * goals.shape[2]
-        columns = shares.ravel(), goals.ravel(), starts
-        matrix = sparse.csc_matrix(columns, shape=(size * count, given))
+        firsts = np.repeat(np.arange(size) * count, before.size)
+        matrix = _splits(places, totals.reshape(firsts.size, -1), probabilities, firsts)
         lost = np.empty((size, before.size))
         lost[:] = grids.lost_factor * ratios[:, np.newaxis]
         for row, ratio in zip(lost, ratios.tolist(), strict=True):
             first = np.searchsorted(before, places[-1] - ratio * factors.max())
             above = before[first:, np.newaxis] + ratio * factors - places[-1]
             row[first:] += np.maximum(above, 0.0) @ probabilities
-        return cls(rows, used, matrix, goals.shape[2] * before.size, lost)
+        return cls(rows, used, matrix, 2 * factors.size * before.size, lost)
 
     def for_many_steps(self) -> "Addition":
         """Returns the same addition, by a matrix that takes less time to apply."""
@@ -312,24 +304,35 @@ def scaled(
     values, weights = _with_zero(factors, probabilities)
     totals = np.outer(places, values)
     above = np.maximum(totals - places[-1], 0.0)
-    low, share = _cells(places, totals - above)
-    goals = np.concatenate([low, low + 1], axis=1, dtype=np.int32)
-    parts = np.concatenate([weights * (1 - share), weights * share], axis=1)
-    starts = np.arange(places.size + 1, dtype=np.int32) * goals.shape[1]
-    columns = parts.ravel(), goals.ravel(), starts
-    matrix = sparse.csc_matrix(columns, shape=(places.size, places.size)).tocsr()
+    matrix = _splits(places, totals, weights, np.zeros(places.size, np.int64)).tocsr()
     return matrix, np.asarray(above @ weights)
 
 
-def _cells(places: FloatArray, sums: FloatArray) -> tuple[IndexArray, FloatArray]:
-    """Returns the cells that sums are in, and the shares that go to the upper ends.
+def _splits(
+    places: FloatArray, totals: FloatArray, weights: FloatArray, firsts: IndexArray
+) -> sparse.csc_matrix:
+    """Returns the matrix from the masses of random sums to those of the places.
+
+    A sum between two places is split between them. One above the highest place is moved
+    there.
 
     Args:
         places: (l,) The places, increasing from 0.
-        sums: The sums, from 0 to the highest place.
+        totals: (n, m) The values of each random sum, at least 0.
+        weights: (m,) Their probabilities.
+        firsts: (n,) The row of the lowest place for each sum, increasing.
     """
-    low = np.searchsorted(places, sums, side="right") - 1
+    totals = np.minimum(totals, places[-1])
+    low = np.searchsorted(places, totals, side="right") - 1
     np.minimum(low, places.size - 2, out=low)
-    share = (sums - places[low]) / np.diff(places)[low]
+    share = (totals - places[low]) / np.diff(places)[low]
     np.clip(share, 0.0, 1.0, out=share)
-    return low, share
+    # The rows are the lower ends of the cells of all values, and then the upper ones.
+    low += firsts[:, np.newaxis]
+    rows = np.concatenate([low, low + 1], axis=1, dtype=np.int32)
+    upper = weights * share
+    shares = np.concatenate([weights - upper, upper], axis=1)
+    starts = np.arange(len(totals) + 1, dtype=np.int32) * rows.shape[1]
+    columns = shares.ravel(), rows.ravel(), starts
+    shape = int(firsts[-1]) + places.size, len(totals)
+    return sparse.csc_matrix(columns, shape=shape)

@@ -37,28 +37,22 @@ from dp_accounting_ext.kernel import floats
 # Tuning: the widths of cells of x, in standard deviations of the filter's innovation,
 # and the numbers of values of S, of a first and a second pass; and the share, and the
 # nats, by which losses may exceed the ε that is known before, and still be told apart.
-# The last value of S stands for all larger ones. Where the work would be too large,
-# there are fewer values, but at least the last number.
-_PASSES = ((0.5, 500, 0.6, 0.8), (0.2, 1500, 0.4, 0.5))
-_FEWEST_PLACES = 800
-# Tuning: there is no second pass if the first one's ε, over what is known, is less.
-# With 0.985, lower bounds of three in a hundred runs were up to 3 % smaller.
-_WORTH = 0.975
-# Tuning: the lowest x; so many deviations above the a by which a record moves it, cells
-# are twice as wide; and the highest x is as far above as this power of δ requires. All
-# that is further away is one cell.
-_LOWEST, _HIGH, _RARER = -3.0, 4.0, 5 / 3
-# Tuning: the largest number of products, which take a few seconds. The last entries of
-# long columns are left out.
-_MOST_WORK = 8e10
-# Tuning: smaller masses of x and S under P are dropped, over δ; and of Q, where the
-# rest of its mass counts for more than all of them.
-_LEFT_OUT, _LEAST = 1e-13, 1e-300
+# The last value of S stands for all larger ones. There is no second pass if the first
+# one's ε, over what is known, is less than _WORTH.
+_PASSES, _WORTH = ((0.5, 500, 0.6, 0.8), (0.25, 1000, 0.4, 0.5)), 0.975
+# Tuning: the lowest x; below 0, and so many deviations above the a by which a record
+# moves x, cells are twice as wide; and the highest x is as far above as this power of δ
+# requires. All that is further away is one cell.
+_LOWEST, _HIGH, _RARER = -2.0, 4.0, 5 / 3
+# A limit of time: the number of products, which take a few seconds. There are fewer
+# values of S, but at least so many, and then the last entries of columns are left out.
+_MOST_WORK, _FEWEST_PLACES = 8e10, 800
+# Tuning: masses of x and S under P are dropped if they are smaller than this number
+# times δ, once in so many steps. In these steps S is taken to move by no more than what
+# likely states add, whose mass is more than so many times that of what is dropped.
+_LEFT_OUT, _EVERY, _RARE = 1e-13, 4, 1e10
+_LEAST = 1e-300  # Smaller masses under Q are dropped: `_UNDERFLOW` is more than all.
 _MOST_KEPT = 256  # A limit of memory: the moves that are kept for later steps.
-_EVERY = 4  # Tuning: small masses are dropped once in this many steps.
-# Tuning: in these steps S is taken to move by no more than what likely states add. The
-# mass of a likely state is more than so many times the largest mass that is dropped.
-_RARE = 1e10
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
 
@@ -103,18 +97,18 @@ def lower_pairs(
         docs/matrix.md: smaller inner products of bins have smaller divergences. Data
         processing, for the function S of the outputs.
     """
-    found: list[dominating_pair.DominatingPair] = []
-    for cell, places, further, most in _PASSES:
-        highest = epsilon + min(further * epsilon, most)
+    pairs: list[dominating_pair.DominatingPair] = []
+    for cell, places, further, nats in _PASSES:
+        highest = epsilon + min(further * epsilon, nats)
         pair = _passed(shifts, cell, places, delta, highest)
         if pair is None:
             break
-        found.append(pair)
+        pairs.append(pair)
         reached = pair.epsilon(delta, Direction.REMOVE)
         if reached < _WORTH * epsilon or reached == 0:
             break
         epsilon = max(epsilon, reached)
-    return found
+    return pairs
 
 
 def _passed(
@@ -134,12 +128,16 @@ def _passed(
     cell *= math.sqrt((1 - correlation) * (1 + correlation))
     high = scale - float(special.ndtri(max(delta**_RARER, floats.TINY)))
     middle = min(scale + _HIGH, high)
-    states = np.append(
-        np.arange(_LOWEST, middle, cell), np.arange(middle, high + cell, 2 * cell)
+    states = np.concatenate(
+        [
+            -np.arange(2 * cell, -_LOWEST, 2 * cell)[::-1],
+            np.arange(0.0, middle, cell),
+            np.arange(middle, high + cell, 2 * cell),
+        ]
     )
-    most = _MOST_WORK / (2.0 * states.size**2 * bins)
-    places = min(places, max(int(most / (shifts.shape[1] + 2)), _FEWEST_PLACES))
-    most_bands = int(most / places) - 2
+    rows = _MOST_WORK / (2.0 * states.size**2 * bins)
+    places = min(places, max(int(rows / (shifts.shape[1] + 2)), _FEWEST_PLACES))
+    most_bands = int(rows / places) - 2
     if most_bands < 1:
         return None
     bands = min(most_bands, shifts.shape[1])
@@ -186,23 +184,22 @@ def laws(
     # are P's at each of the record's p steps, and row p + 1 is P's after them.
     law = np.zeros((width + 2, states, places))
     law[0, :, 0] = first
-    kept: dict[float, FloatArray] = {}
-    most = error
+    matrices: dict[float, FloatArray] = {}
+    mass_error = error
 
     def moved(shift: float) -> FloatArray:
-        nonlocal most
-        if len(kept) > _MOST_KEPT:
-            kept.clear()
-        if shift not in kept:
-            found, off = _masses(statistic, means + innovation * shift, innovation)
-            kept[shift] = np.ascontiguousarray(found.T)
-            most = max(most, off)
-        return kept[shift]
+        nonlocal mass_error
+        if len(matrices) > _MOST_KEPT:
+            matrices.clear()
+        if shift not in matrices:
+            masses, off = _masses(statistic, means + innovation * shift, innovation)
+            matrices[shift] = np.ascontiguousarray(masses.T)
+            mass_error = max(mass_error, off)
+        return matrices[shift]
 
-    # Outside of these places P's laws have no mass.
+    # P's laws have masses at these places only. What leaves them is dropped.
     used, now = slice(0, 1), np.zeros_like(law)
     for step in range(steps):
-        now[1:, :, : used.start] = now[1:, :, used.stop :] = 0.0
         np.matmul(moved(0.0), law[0], out=now[0])
         after = law[width + 1, :, used] + law[1, :, used]
         now[width + 1, :, used] = moved(0.0) @ after
@@ -215,43 +212,53 @@ def laws(
             before = law[0] if entering else law[2 + position]
             shift = float(shifts[steps - 1 - step, position])
             now[1 + position, :, used] = moved(shift) @ before[:, used]
-        law, now = now, law
         if step < width - 1:
             # No bin starts here, so a term of this step would only add noise to S.
+            law, now = now, law
             continue
-        for state, cells in enumerate(statistic.added.tolist()):
-            if cells:
-                _add(law[:, state], min(cells, places - 1))
+        if step == width - 1:
+            used = slice(0, places)
+        _add(now[:1], statistic.added, law[:1])
+        _add(now[1:, :, used], statistic.added, law[1:, :, used])
+        if used.stop < places:
+            law[1:, :, used.stop - 1] = 0.0  # It took all that left these places.
         if step < width + _EVERY or step % _EVERY == 0:
-            # Until this is repeated, masses that leave these places are dropped.
             law[0][law[0] < _LEAST] = 0.0
-            below = law[1:]
+            below = law[1:, :, used]
             below[below < least] = 0.0
             occupied = np.flatnonzero(below.any(axis=(0, 1)))
             if not occupied.size:
                 continue
             likely = (below.sum(axis=2) > _RARE * least).any(axis=0)
             further = _EVERY * int(statistic.added[likely].max(initial=0))
-            used = slice(int(occupied[0]), min(int(occupied[-1]) + 1 + further, places))
+            last = used.start + int(occupied[-1])
+            before, used = (
+                used,
+                slice(used.start + int(occupied[0]), min(last + 1 + further, places)),
+            )
+            law[1:, :, before.stop : used.stop] = 0.0
+    law[1:, :, : used.start] = law[1:, :, used.stop :] = 0.0
     totals = law.sum(axis=1)
     # A mass is a sum of masses of all states; one place takes all that are beyond it.
-    each = most + (2 * states + places + 32) * floats.UNIT_ROUNDOFF
+    step_error = mass_error + (2 * states + places + 32) * floats.UNIT_ROUNDOFF
     bins = steps - width + 1
     p_masses = (totals[1] + totals[width + 1]) / bins
-    return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * each)
+    return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * step_error)
 
 
-def _add(masses: FloatArray, cells: int) -> None:
-    """Moves masses of S up by a number of cells, at most to the last place.
+def _add(masses: FloatArray, added: IndexArray, out: FloatArray) -> None:
+    """Moves masses of S up by what each state adds, at most to the last place.
 
     Args:
-        masses: (n, m) masses, by S in the last axis. They are changed.
-        cells: How many places they move, from 1 to m − 1.
+        masses: (k, n, m) masses, by the state and by S.
+        added: (n,) how many places the masses of a state move.
+        out: (k, n, m) The array that the moved masses are written to.
     """
-    beyond = masses[:, -cells - 1 :].sum(axis=1)
-    masses[:, cells:] = masses[:, :-cells].copy()
-    masses[:, :cells] = 0.0
-    masses[:, -1] = beyond
+    last = masses.shape[-1] - 1
+    for state, cells in enumerate(np.minimum(added, last).tolist()):
+        out[:, state, :cells] = 0.0
+        out[:, state, cells:] = masses[:, state, : last + 1 - cells]
+        out[:, state, last] = masses[:, state, last - cells :].sum(axis=-1)
 
 
 def _masses(
@@ -280,7 +287,7 @@ def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
     Its correlation is r, and a is the most by which a record moves x. With this filter,
     a record moves the mean of S by the largest number of standard deviations.
     """
-    best, most = (0.0, 0.0), 0.0
+    best, largest = (0.0, 0.0), 0.0
     apart = np.arange(1, num_bins)
     for correlation in chain_fits.CORRELATIONS.tolist():
         # A record moves x_t by √(1 − r²) Σ_{j ≥ t} r^{j − t} c_j.
@@ -290,7 +297,7 @@ def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
         means = np.append(within, scale * correlation**apart)
         moved = float(np.expm1(scale * means).sum())
         spread = 2 * float(np.expm1(scale**2 * correlation**apart).sum())
-        found = moved / math.sqrt(math.expm1(scale**2) + spread)
-        if found > most:
-            best, most = (scale, correlation), found
+        deviations = moved / math.sqrt(math.expm1(scale**2) + spread)
+        if deviations > largest:
+            best, largest = (scale, correlation), deviations
     return best

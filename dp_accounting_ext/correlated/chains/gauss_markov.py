@@ -97,8 +97,8 @@ def _above(
     """
     chain, factor_error = grids.chain, grids.factor_error
     if chain.shared:
-        each = markov_chain.tail_of_step(tail_mass, 1)
-        laws, error = markov_sums.times(grids, laws, chain.shared, tail_mass=each)
+        tail = markov_chain.tail_of_step(tail_mass, 1)
+        laws, error = markov_sums.times(grids, laws, chain.shared, tail_mass=tail)
         factor_error += error
     mass_error = max(law.mass_error for law in laws) + chain.length * factor_error
     ratio_error = grids.place_error + factor_error
@@ -108,16 +108,16 @@ def _above(
     removed, added = [], []
     for law, (never, weight) in zip(laws, affine, strict=True):
         ratios = never + weight * law.places
-        kept = (law.masses > floats.SMALLEST_MASS) & (ratios > 0)
-        gone, masses = float(law.masses[~kept].sum()), law.masses[kept]
+        occupied = (law.masses > floats.SMALLEST_MASS) & (ratios > 0)
+        gone, masses = float(law.masses[~occupied].sum()), law.masses[occupied]
         lost = law.lost_mass + gone
         mean = law.lost_mean + floats.SMALLEST_MASS * float(law.places.sum())
         sink = floats.raised((weight * mean + never * lost) * rounding)
         errors = mass_error, ratio_error
         removed.append(
-            profile_pairs.Hinges(ratios[kept], masses, min(sink, 1.0), *errors)
+            profile_pairs.Hinges(ratios[occupied], masses, min(sink, 1.0), *errors)
         )
-        lowered = (never + weight * shrink * law.places)[kept]
+        lowered = (never + weight * shrink * law.places)[occupied]
         out = floats.raised((lost + law.lifted_mass) * rounding)
         errors = mass_error + ratio_error, ratio_error + 32 * floats.UNIT_ROUNDOFF
         added.append(
@@ -128,14 +128,14 @@ def _above(
     return DirectedPairs(_largest(removed), dominating_pair.dual(_largest(added)))
 
 
-def _largest(each: Sequence[profile_pairs.Hinges]) -> dominating_pair.DominatingPair:
+def _largest(bounds: Sequence[profile_pairs.Hinges]) -> dominating_pair.DominatingPair:
     """Returns a pair with H(P‖Q) of at least the largest of several bounds.
 
     The bounds are compared at the atoms of the last one, which is nearly the largest
     everywhere. Between two atoms, a convex function is below the line through its
     values there.
     """
-    places = each[-1].ratios
-    values = np.max([bound.values(places) for bound in each], axis=0)
+    places = bounds[-1].ratios
+    values = np.max([bound.values(places) for bound in bounds], axis=0)
     values = np.clip(values, profile_pairs.SMALLEST, 1.0)
     return profile_pairs.pair_above(places, values)

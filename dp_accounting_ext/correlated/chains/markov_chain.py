@@ -22,36 +22,23 @@ from dp_accounting_ext.pairs import gaussian
 
 # Certified: masses below it are dropped and counted as lost.
 SMALLEST_MASS = 1e-220
-# Tuning: the number of states whose moves, or additions, are computed as one product.
+# The number of states whose moves, or additions, are computed as one product.
 ROWS = 32
-# Tuning: the width of a cell of states, in standard deviations of the innovation, and
-# that of a cell of a factor's logarithm, in standard deviations of a step's exponent.
-# The relative error of ε is about half of the squares of these numbers.
-_CELL, _FACTOR_CELL = 0.1, 0.1
-# Tuning: the states that decide ε are around a + max(a, _DECIDING). Cells are wider
-# away from there, by a factor of e at the distance _SPREAD. _WIDEST_CELL is the largest
-# width, in standard deviations of the innovation.
-_DECIDING, _SPREAD, _WIDEST_CELL = 1.5, 4.0, 0.45
-# Tuning: the widest cell of states is at most 1 + _WIDER a times as wide as the
-# narrowest one, and at most _WIDEST times. In chains of up to _FEW steps all cells have
-# one width.
-_WIDER, _WIDEST, _FEW = 3.0, 2.5, 3
-# Tuning: the square of the width of a cell of sums, relative to the variance of a
-# ratio; and how fast these cells grow beyond the mean.
-_PLACE_VARIANCE, _GROWTH = 0.02, 0.006
-# Tuning: the variance of a cell of sums is multiplied by _PART v, but by at least 1 and
-# at most _MOST_PART, where v is the variance of a step's exponent.
-_PART, _MOST_PART = 4.0, 3.0
-# Tuning: correlated steps give the sum a larger variance, so wider cells add relatively
-# little to it. These are the largest factors by which the variance of a cell of factors
-# is raised for this, and that of a cell of sums; and how many times as many steps as
-# the factor the chain must have.
-_MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 10.0
+# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.4 %: the
+# width of a cell of states, in standard deviations of the innovation; that of a cell of
+# a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
+# steps, and its largest value; how fast cells of sums grow beyond the mean; and the
+# squared width of those below it, over what a step adds to the variance of the sum.
+CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.12, 0.1, 0.2, 0.006, 0.008
+# Tuning: in chains of more than _FEW steps, cells of states are narrowest around 2 a.
+# They are wider away from there, by a factor of e at the distance _SPREAD, and of
+# _WIDEST at most.
+_FEW, _SPREAD, _WIDEST = 3, 5.0, 1.75
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
-# Tuning: if the independent noise has a smaller share of the variance, that share is
-# added to the chain's.
+# If the independent noise has a smaller share of the variance, that share is added to
+# the chain's.
 NO_NOISE = 1e-9
 
 
@@ -105,19 +92,14 @@ class Grids:
         # chain's covariances must not be too small.
         own = floats.raised(variance * (1 - share))
         scale = math.sqrt(variance * share)
-        each = tail_of_step(_TAILS * tail_mass, chain.length)
+        tail = tail_of_step(tail_mass, chain.length)
         times = _together(chain)
-        values, probabilities, lost, error = factors(
-            own, variance, each, coarser=math.sqrt(min(times, _MOST_FACTORS))
-        )
-        # If there are few steps or the ratios vary little, the bound of the direction
-        # ADD is about as large as that of REMOVE. Wide cells would raise it.
-        widest = min(1 + _WIDER * scale, _WIDEST) if chain.length > _FEW else 1.0
-        states = states_of(scale, chain, each, widest=widest)
-        together = times * min(max(_PART * variance, 1.0), _MOST_PART)
-        places = _sum_places(steps, whole, each, together=together)
+        values, probabilities, lost, error = factors(own, times * variance, tail)
+        states = states_of(scale, chain, tail)
+        lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
+        places = _sum_places(steps, whole, tail, together=times, lowest=lowest)
         # All masses of a step that are dropped sum to at most the tail of a step.
-        smallest = max(each / (states.size * places.size), SMALLEST_MASS)
+        smallest = max(tail / (states.size * places.size), SMALLEST_MASS)
         largest = scale * float(states.max()) - scale**2 / 2
         largest += math.log(float(values.max())) + math.log(chain.length)
         if largest > floats.LARGEST_LOSS:
@@ -148,8 +130,8 @@ class Grids:
         lowest one adds less than one.
         """
         real = np.maximum(self.states + self.scale * self.chain.excess / 2, 0.0)
-        most = self.scale * (1 + self.chain.excess)
-        logs = np.where(real <= most, real**2 / 2, most * real - most**2 / 2)
+        largest = self.scale * (1 + self.chain.excess)
+        logs = np.where(real <= largest, real**2 / 2, largest * real - largest**2 / 2)
         return np.asarray(1 + np.exp(logs + self.drift))
 
     def likelihoods(self, variance: float) -> FloatArray:
@@ -202,30 +184,25 @@ def _together(chain: chain_fits.Chain) -> float:
     powers = np.power(chain.correlation, np.arange(1.0, chain.length))
     variance = min(chain.variance, 40.0)
     added = chain_fits.grown(variance * chain.share * powers)
-    times = 1 + 2 * float(added.sum()) / math.expm1(variance)
-    # For few bins that are nearly independent, low sums matter in the direction ADD,
-    # and need narrow cells.
-    return min(times, _MOST_TOGETHER) if chain.length >= _MANY * times else 1.0
+    return 1 + 2 * float(added.sum()) / math.expm1(variance)
 
 
 def tail_of_step(tail_mass: float, length: int) -> float:
     """Returns the probability that may be lost in one tail of a state or a factor."""
-    return max(tail_mass / length / 8, 1e-280)
+    return max(_TAILS * tail_mass / length / 8, 1e-280)
 
 
-def _reach(each: float) -> float:
+def _reach(tail: float) -> float:
     """Returns the number of standard deviations beyond which a tail has this mass."""
-    return -float(special.ndtri(each))
+    return -float(special.ndtri(tail))
 
 
-def _highest_log(variance: float, each: float) -> float:
+def _highest_log(variance: float, tail: float) -> float:
     """Returns the logarithm of the ratio beyond which P has the given tail mass."""
-    return variance / 2 + math.sqrt(variance) * _reach(each)
+    return variance / 2 + math.sqrt(variance) * _reach(tail)
 
 
-def states_of(
-    scale: float, chain: chain_fits.Chain, each: float, *, widest: float = 1.0
-) -> FloatArray:
+def states_of(scale: float, chain: chain_fits.Chain, tail: float) -> FloatArray:
     """Returns the grid of states.
 
     It reaches from the lower tail of x under Q to the upper tail under P, which moves x
@@ -235,17 +212,17 @@ def states_of(
     Args:
         scale: a.
         chain: The chain.
-        each: The probability that may be beyond the grid on either side.
-        widest: The largest ratio of a cell's width to the narrowest one.
+        tail: The probability that may be beyond the grid on either side.
     """
     excess = chain.excess
-    reach = _reach(each) * math.sqrt(1 + excess) + scale * excess / 2
+    reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
     innovation = math.sqrt(chain.innovation)
     ends = np.linspace(-reach, scale + reach, 1 << 12)
     middles = (ends[1:] + ends[:-1]) / 2
-    away = (middles - scale - max(scale, _DECIDING)) / _SPREAD
-    wider = np.minimum(np.exp(away**2), max(min(widest, _WIDEST_CELL / _CELL), 1.0))
-    counts = np.append(0.0, np.cumsum(np.diff(ends) / (_CELL * innovation * wider)))
+    away = (middles - 2 * scale) / _SPREAD
+    widest = _WIDEST if chain.length > _FEW else 1.0
+    wider = np.minimum(np.exp(away**2), widest)
+    counts = np.append(0.0, np.cumsum(np.diff(ends) / (CELL * innovation * wider)))
     numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
     return np.asarray(np.interp(numbers, counts, ends))
 
@@ -269,19 +246,14 @@ class FactorCells:
 
     @classmethod
     def of(
-        cls,
-        own: float,
-        variance: float,
-        bound: Bound,
-        *,
-        tail_mass: float,
-        coarser: float = 1.0,
+        cls, own: float, variance: float, bound: Bound, *, tail_mass: float
     ) -> "FactorCells":
         """Returns cells with widths in proportion to the root of `variance`."""
         law = gaussian.dominating_pair_of(
             1 / math.sqrt(own), bound, tail_mass=tail_mass
         )
-        return cls(own, _FACTOR_CELL * coarser * math.sqrt(variance), law)
+        width = min(_FACTOR_CELL * math.sqrt(variance), _WIDEST_FACTOR)
+        return cls(own, width, law)
 
     @property
     def numbers(self) -> FloatArray:
@@ -308,7 +280,7 @@ class FactorCells:
 
 
 def factors(
-    own: float, variance: float, each: float, *, coarser: float = 1.0
+    own: float, variance: float, tail: float
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Returns a law with few atoms that is above that of e^{g − w/2} for g ~ N(0, w).
 
@@ -318,8 +290,7 @@ def factors(
         own: w, the variance of the independent noise of a step.
         variance: The variance of a step's whole exponent. The cells' widths are in
             proportion to its root.
-        each: The probability that may be lost on either side.
-        coarser: The factor by which cells are wider than usual.
+        tail: The probability that may be lost on either side.
 
     Returns:
         (m,) the atoms; (m,) their masses; the amount by which their mean is below one;
@@ -327,7 +298,7 @@ def factors(
     """
     if own <= NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0, 0.0
-    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=each, coarser=coarser)
+    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=tail)
     law, numbers = cells.law, cells.numbers
     inner = cells.ratios(
         np.arange(math.floor(numbers[0]) + 1.0, math.ceil(numbers[-1]))
@@ -345,25 +316,21 @@ def factors(
 
 
 def _sum_places(
-    length: int,
-    variance: float,
-    each: float,
-    *,
-    together: float = 1.0,
+    length: int, variance: float, tail: float, *, together: float, lowest: float
 ) -> FloatArray:
     """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
     Args:
         length: The number of ratios in the sum, which is also its mean.
         variance: The variance of a ratio's exponent.
-        each: The probability that may be lost beyond the highest point.
+        tail: The probability that may be lost beyond the highest point.
         together: The ratio of the sum's variance to that of independent ratios.
+        lowest: The logarithm of the least ratio.
     """
-    part = _PLACE_VARIANCE * max(together / 2.5, 1.0)
-    even = math.sqrt(part * math.expm1(min(variance, 40.0)))
+    even = math.sqrt(_PLACE * together * math.expm1(min(variance, 40.0)))
     # There are 50 to 4000 cells below the mean.
     even = min(max(even, length / 4000), length / 50)
-    highest = min(_highest_log(variance, each), 300.0)
+    highest = min(_highest_log(variance, tail), 300.0)
     logs = np.linspace(0.0, highest, 1 << 14)
     totals = length * np.exp(logs)
     # `counts` is the number of cells up to each of these sums.
@@ -371,9 +338,12 @@ def _sum_places(
     counts = np.cumsum(np.diff(totals) / widths[1:])
     numbers = np.arange(0.0, math.ceil(counts[-1]) + 1)
     high = np.interp(numbers, np.append(0.0, counts), totals)
-    # In the direction ADD the loss is infinite at the sum 0. These points close to 0
-    # keep the mass there tiny.
-    least = even / 2.0 ** np.arange(1, 24)
+    # In the direction ADD the loss is infinite at the sum 0. So low sums are told apart
+    # by their ratios, down to the least one.
+    shares = np.linspace(0.0, 1.0, 64)
+    near, furthest = math.log(1.25) * 63, math.log(4 * even) - lowest
+    low = np.exp(-near * shares - max(furthest - near, 0.0) * shares**3)
+    low = np.maximum(4 * even * low, floats.SMALLEST_MASS)
     return np.unique(
-        np.concatenate([[0.0], least, np.arange(even, length, even), high])
+        np.concatenate([[0.0], low, np.arange(5 * even, length, even), high])
     )

@@ -37,7 +37,7 @@ Grids = markov_chain.Grids
 # Certified: a bound on the relative rounding error of sums of thousands of masses.
 _CHECKED = 1e-11
 
-# Tuning: for up to so many steps, additions are made anew for each step.
+# A limit of memory: for up to so many steps, additions are made anew for each step.
 _FEW = 3
 # Masses are scaled by this power of two before two small ones are multiplied.
 _SCALE = 2.0**500
@@ -164,11 +164,11 @@ def _sides(
     nothing[:, 0] = 1.0
     starts = range(0, count, markov_chain.ROWS)
     blocks = [slice(start, min(start + markov_chain.ROWS, count)) for start in starts]
-    kept: list[chain_steps.Addition] = []
+    made_once: list[chain_steps.Addition] = []
     if variances.size > _FEW:
         made = (chain_steps.Addition.of(grids, block, decay) for block in blocks)
-        kept = [addition.for_many_steps() for addition in made]
-        most_terms = max(each.most_terms for each in kept)
+        made_once = [addition.for_many_steps() for addition in made]
+        most_terms = max(one.most_terms for one in made_once)
     else:
         most_terms = 2 * (grids.factors.size + 1) * grids.places.size
 
@@ -178,8 +178,8 @@ def _sides(
         used = slice(int(occupied[0]), int(occupied[-1]) + 1)
         for number, block in enumerate(blocks):
             if block.start < side.rows.stop and side.rows.start < block.stop:
-                if kept and used.stop > 1:
-                    yield kept[number]
+                if made_once and used.stop > 1:
+                    yield made_once[number]
                 else:
                     yield chain_steps.Addition.of(grids, block, decay, used)
 
@@ -187,12 +187,12 @@ def _sides(
     error += 2 * chain_steps.QUADRATURE_ERROR
     none = np.zeros(count)
     without = _Side(rows, nothing, none, none, none, error)
-    known: tuple[float, float, slice] | None = None
+    moved_by: tuple[float, float, slice] | None = None
     side, outer = without, 0.0
     for steps, inner in enumerate(variances.tolist()):
         if steps:
-            if known != (outer, inner, side.rows):
-                known = outer, inner, side.rows
+            if moved_by != (outer, inner, side.rows):
+                moved_by = outer, inner, side.rows
                 rows = grids.likely_rows(inner)
                 moves = chain_steps.moves_outward(grids, rows, inner, side.rows, outer)
             without = _moved(rows, moves, side, steps)
@@ -216,8 +216,8 @@ def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLa
     lost_mass = float(start.above[0])
     lost_mean = length * float(start.ratio_above[0])
     lifted = float(start.below[0])
-    kept = side.masses.sum(axis=1)
-    gone = kept * without.lost_mass + side.lost_mass * without.whole()
+    computed = side.masses.sum(axis=1)
+    gone = computed * without.lost_mass + side.lost_mass * without.whole()
     lost_mass += float(middle @ gone)
     for one, other in ((side, without), (without, side)):
         totals = one.masses @ grids.places
@@ -281,7 +281,7 @@ def _both(
     # The scale keeps products of two small masses from underflow.
     roots = np.sqrt(middle)[:, np.newaxis] * _SCALE
     joint = (first * roots).T @ (second * roots)
-    found, terms = np.zeros(places.size), np.zeros(places.size, np.int64)
+    split, terms = np.zeros(places.size), np.zeros(places.size, np.int64)
     goals = 2 * places
     for start in range(0, places.size, markov_chain.ROWS):
         rows = slice(start, start + markov_chain.ROWS)
@@ -292,10 +292,10 @@ def _both(
         np.clip(share, 0.0, 1.0, out=share)
         masses = joint[rows].ravel()
         upper = masses * share
-        found += np.bincount(low, masses - upper, places.size)
-        found[1:] += np.bincount(low, upper, places.size)[:-1]
+        split += np.bincount(low, masses - upper, places.size)
+        split[1:] += np.bincount(low, upper, places.size)[:-1]
         terms += np.bincount(low, minlength=places.size)
-    return found / _SCALE**2, 2 * int(
+    return split / _SCALE**2, 2 * int(
         terms.max()
     ) + places.size // markov_chain.ROWS + 8
 
@@ -327,10 +327,10 @@ def _without_small(grids: Grids, side: _Side, variance: float) -> _Side:
     """
     masses = side.masses
     likely = grids.likelihoods(variance)[:, np.newaxis]
-    least = np.maximum(
+    thresholds = np.maximum(
         grids.least_masses / np.maximum(likely, floats.TINY), markov_chain.SMALLEST_MASS
     )
-    small = masses < least
+    small = masses < thresholds
     cleared = np.where(small, masses, 0.0)
     masses[small] = 0.0
     return side._replace(
@@ -379,10 +379,10 @@ def times(
     places = laws[0].places
     moved, above = chain_steps.scaled(places, factors, probabilities)
     terms = int(np.diff(moved.indptr).max()) + 16
-    found = []
+    products = []
     for law in laws:
         gone = float(law.masses @ (above + lost * places))
-        found.append(
+        products.append(
             dataclasses.replace(
                 law,
                 masses=moved @ law.masses,
@@ -390,8 +390,8 @@ def times(
                 mass_error=law.mass_error + terms * floats.UNIT_ROUNDOFF,
             )
         )
-        _check_above(grids, found[-1])
-    return found, error
+        _check_above(grids, products[-1])
+    return products, error
 
 
 def _check_above(grids: Grids, law: SumLaw) -> None:

@@ -32,9 +32,10 @@ from dp_accounting_ext.pairs import profile_pairs
 
 # Larger shifts are lowered to this one, as ratios hold losses of up to 690 nats.
 _LARGEST_SHIFT = 32.0
-# Tuning: shifts whose distance is below this share of the largest are merged.
+# Shifts whose distance is below this share of the largest are merged.
 _APART = 1e-6
-# Tuning: the number of iterations for the leading eigenvector of a Gram matrix.
+# The number of iterations for the leading eigenvector of a Gram matrix. Any vector has
+# a lower bound.
 _ITERATIONS = 16
 # Tuning: the largest number of eigenvectors; the width of cells in the direction of the
 # first one, in standard deviations, and the largest multiple of it in other directions;
@@ -119,8 +120,8 @@ def _gathered(
     shifts, probabilities = shifts[starts], np.add.reduceat(probabilities, starts)
     likely = probabilities >= floats.TINY
     likely[0] = True
-    found = sums.gather(np.cumsum(likely) - 1, probabilities)
-    return shifts[likely], np.maximum(found, floats.TINY)
+    gathered = sums.gather(np.cumsum(likely) - 1, probabilities)
+    return shifts[likely], np.maximum(gathered, floats.TINY)
 
 
 def of_gram(
@@ -142,14 +143,14 @@ def of_gram(
     for _ in range(_ITERATIONS):
         leading = gram @ leading
         leading /= leading.max()
-    found = [
+    pairs = [
         mixture_below(
             _shifts(gram, weights, error=error), probabilities, tail_mass=tail_mass
         )
         for weights in (np.ones(bins), leading)
     ]
     several = _on_eigenvectors(gram, error, tail_mass) if bins <= _MOST_BINS else None
-    return found if several is None else [*found, several]
+    return pairs if several is None else [*pairs, several]
 
 
 def _on_eigenvectors(
@@ -167,10 +168,10 @@ def _on_eigenvectors(
         one eigenvector.
     """
     values, vectors = np.linalg.eigh(gram)
-    kept = np.flatnonzero(values > _LEAST_EIGENVALUE * values[-1])[-_DIMENSIONS:]
-    if kept.size == 1:
+    leading = np.flatnonzero(values > _LEAST_EIGENVALUE * values[-1])[-_DIMENSIONS:]
+    if leading.size == 1:
         return None
-    weights = vectors[:, kept[::-1]] / np.sqrt(values[kept[::-1]])
+    weights = vectors[:, leading[::-1]] / np.sqrt(values[leading[::-1]])
     # Whatever the weights are, the projection has means M and the covariance C = L Lᵀ.
     means = gram @ weights
     root = np.linalg.cholesky(weights.T @ means)
@@ -219,8 +220,8 @@ def _cells_below(
     for start in range(0, count, _ROWS):
         rows = slice(start, start + _ROWS)
         others = np.ones((len(p_parts[0][rows]), 1))
-        for part in p_parts[1:]:
-            products = others[:, :, np.newaxis] * part[rows, np.newaxis, :]
+        for along in p_parts[1:]:
+            products = others[:, :, np.newaxis] * along[rows, np.newaxis, :]
             others = products.reshape(len(others), -1)
         p += p_parts[0][rows].T @ others
     q = functools.reduce(np.multiply.outer, q_parts)
@@ -250,12 +251,12 @@ def normal_masses(ends: FloatArray, shifts: FloatArray) -> tuple[FloatArray, flo
     sizes = np.where(same, np.maximum(tails[:, :-1], tails[:, 1:]), 1.0)
     away = np.minimum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
     # Each place has the rounding error of its end.
-    each = (
+    errors = (
         2 * floats.normal_tail_error(away) + 8 * (1 + away) ** 2 * floats.UNIT_ROUNDOFF
     )
-    each *= sizes / np.maximum(masses, floats.TINY)
+    errors *= sizes / np.maximum(masses, floats.TINY)
     likely = masses > floats.TINY
-    return np.where(likely, masses, 0.0), float(each[likely].max(initial=0.0))
+    return np.where(likely, masses, 0.0), float(errors[likely].max(initial=0.0))
 
 
 def _grouped(
@@ -299,5 +300,5 @@ def _shifts(gram: FloatArray, weights: FloatArray, *, error: float) -> FloatArra
     means = gram @ weights
     # All are sums of positive terms. The root halves the error of its argument.
     rounding = 2 * error + (4 * len(gram) + 16) * floats.UNIT_ROUNDOFF
-    found = means / np.sqrt(weights @ means)
-    return np.asarray(found * (1 - rounding))
+    shifts = means / np.sqrt(weights @ means)
+    return np.asarray(shifts * (1 - rounding))

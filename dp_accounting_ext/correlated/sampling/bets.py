@@ -173,8 +173,8 @@ def bracket(samples: Samples, aim: Aim, plan: Plan) -> tuple[float, float]:
         lower = max(epsilon - _ROUNDING, 0.0)
     for epsilon in reversed(epsilons):
         gains = aim.delta - samples.values(epsilon)
-        most = _MOST_OF_STAKE / samples.largest(epsilon)
-        if not _capital(gains, min(less, most)) > aim.logs:
+        limit = _MOST_OF_STAKE / samples.largest(epsilon)
+        if not _capital(gains, min(less, limit)) > aim.logs:
             break
         upper = max(epsilon, 0.0) + _ROUNDING
     return lower, upper
@@ -198,12 +198,12 @@ def _plan(source: Source, aim: Aim, generator: np.random.Generator) -> Plan:
     count = min(count, _MOST_OF_PILOT)
     best: Plan | None = None
     for moment in source.moments:
-        found = _trial(source, aim, moment, count, generator)
-        if found is None:
+        plan = _trial(source, aim, moment, count, generator)
+        if plan is None:
             continue
-        if best is None or found.work < best.work:
-            best = found
-        elif found.work > source.worse * best.work:
+        if best is None or plan.work < best.work:
+            best = plan
+        elif plan.work > source.worse * best.work:
             break
     if best is None:
         raise BudgetError(
@@ -269,7 +269,7 @@ def _bet(
         The stake λ, and the mean of ln(1 + λ gain).
     """
     gains = sign * (samples.values(epsilon) - delta)
-    most = _MOST_OF_STAKE / (delta if sign > 0 else samples.largest(epsilon))
+    limit = _MOST_OF_STAKE / (delta if sign > 0 else samples.largest(epsilon))
     stake = float(gains.mean()) / max(float((gains**2).mean()), 1e-300)
-    stake = min(max(stake, 0.0), most)
+    stake = min(max(stake, 0.0), limit)
     return stake, float(np.log1p(stake * gains).mean())

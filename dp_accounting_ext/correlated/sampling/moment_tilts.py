@@ -27,16 +27,14 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.correlated.sampling import bets
 
-# Tuning: the size of a block of samples, and the rows of a block of the covariance's
-# root.
+# Tuning, of time alone: the size of a block of samples, and the rows of a block of the
+# covariance's root. Powers m below a number are tried, until the work is so many times
+# the least. The work of a bin of a draw of noise, and of a sample, is in units of that
+# of a bin in one round of drawing a tuple. Tuples are drawn by neighbors if m² times
+# their number is at most a share of the bins: for 8 bands and 1024 bins this is six
+# times as fast.
 _BLOCK_SIZE, _ROWS = 1 << 18, 32
-# Tuning: tuples are drawn by neighbors if m² times their number is at most this share
-# of the bins. For 8 bands and 1024 bins this is six times as fast.
-_FEW_NEIGHBORS = 0.25
-_MOST_MOMENTS = 40  # Tuning: powers m below this one are tried.
-# Tuning: the work of a bin of a draw of noise, and of a sample, in units of the work of
-# a bin in one round of drawing a tuple.
-_NOISE, _SAMPLE = 4.0, 20.0
+_MOST_MOMENTS, _WORSE, _NOISE, _SAMPLE, _FEW_NEIGHBORS = 40, 3.0, 4.0, 20.0, 0.25
 # Eigenvalues that are negative by less than this share of the largest are rounding.
 _ROUNDING = 1e-12
 
@@ -49,8 +47,7 @@ class Means(bets.Source):
         gram: (b, b) inner products G of the b means, all at least 0.
     """
 
-    # Tuning: the search for m stops at this many times the least work.
-    worse: ClassVar[float] = 3.0
+    worse: ClassVar[float] = _WORSE
 
     gram: FloatArray
 
@@ -62,8 +59,8 @@ class Means(bets.Source):
     @property
     def moments(self) -> Sequence[int]:
         """The powers m that are tried: 2, and those for which exponents fit a float."""
-        most = bets.LARGEST_EXPONENT / float(self.gram.max())
-        return range(2, max(min(_MOST_MOMENTS, math.floor(most) + 1), 3))
+        limit = bets.LARGEST_EXPONENT / float(self.gram.max())
+        return range(2, max(min(_MOST_MOMENTS, math.floor(limit) + 1), 3))
 
     @functools.cached_property
     def growth(self) -> FloatArray:
@@ -114,10 +111,10 @@ class Means(bets.Source):
     def meet(self) -> BoolArray:
         """(b, b) whether two bins may have a common neighbor."""
         occupied = self.gram > 0
-        found = np.zeros_like(occupied)
+        meet = np.zeros_like(occupied)
         for column in self.neighbors.T:
-            found |= occupied[column]
-        return found
+            meet |= occupied[column]
+        return meet
 
     @functools.cached_property
     def width(self) -> int:
@@ -228,8 +225,8 @@ def _near_tuples(
         index = np.minimum(goals.astype(np.int64), size - 1)
         beyond = np.flatnonzero(goals >= size)
         if beyond.size:
-            found = cumulative[beyond] <= (goals[beyond] - size)[:, np.newaxis]
-            place = np.minimum(found.sum(axis=1), cumulative.shape[1] - 1)
+            passed = cumulative[beyond] <= (goals[beyond] - size)[:, np.newaxis]
+            place = np.minimum(passed.sum(axis=1), cumulative.shape[1] - 1)
             which, offset = np.divmod(place, near.shape[1])
             index[beyond] = near[np.stack(chosen)[which, beyond], offset]
         around = near[index]

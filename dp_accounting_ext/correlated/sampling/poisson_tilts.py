@@ -44,10 +44,9 @@ from dp_accounting_ext.correlated.sampling import bets
 # Limits of memory and time: the states of the last numbers, these states in all steps,
 # and the copies.
 _MOST_STATES, _MOST_IN_ALL, _MOST_COPIES = 1 << 12, 1 << 23, 64
-# Tuning: the samples in a block, and the steps after which sums are rescaled.
-_BLOCK, _SCALED = 1 << 11, 8
-# Tuning: the number of powers m that are tried.
-_TRIED = 18
+# Tuning: the number of powers m that are tried; the samples in a block; and the steps
+# after which sums are rescaled.
+_TRIED, _BLOCK, _SCALED = 18, 1 << 11, 8
 # A limit of exponents of sums over copies.
 _LARGEST_EXPONENT = 300.0
 
@@ -91,20 +90,20 @@ class Draws(bets.Source):
     def products(self) -> FloatArray:
         """(n, p) inner products G of the columns of steps t and t − d, 0 ≤ d < p."""
         steps, bands = self.columns.shape
-        found = np.zeros((steps, bands))
+        table = np.zeros((steps, bands))
         for apart in range(min(bands, steps)):
             later = self.columns[apart:, : bands - apart]
-            found[apart:, apart] = (later * self.columns[: -apart or None, apart:]).sum(
+            table[apart:, apart] = (later * self.columns[: -apart or None, apart:]).sum(
                 axis=1
             )
-        return found
+        return table
 
     @property
     def moments(self) -> Sequence[int]:
         """The powers m that are tried, about a sixth apart, up to `most_copies`."""
         tried = 2 * np.power(32.0, np.linspace(0.0, 1.0, _TRIED))
-        found = np.unique(np.round(tried).astype(int))
-        return [m for m in found.tolist() if m <= self.most_copies]
+        moments = np.unique(np.round(tried).astype(int))
+        return [m for m in moments.tolist() if m <= self.most_copies]
 
     @functools.cached_property
     def most_copies(self) -> int:
@@ -150,11 +149,11 @@ class Draws(bets.Source):
         for apart in range(min(bands, steps)):
             moved = drawn[: steps - apart] * self.columns[: steps - apart, [apart]]
             outputs[apart:] += moved
-        found = np.zeros_like(outputs)
+        seen = np.zeros_like(outputs)
         for apart in range(min(bands, steps)):
-            part = self.columns[: steps - apart, [apart]] * outputs[apart:]
-            found[: steps - apart] += part
-        return found
+            gains = self.columns[: steps - apart, [apart]] * outputs[apart:]
+            seen[: steps - apart] += gains
+        return seen
 
     def log_ratios(self, seen: FloatArray) -> FloatArray:
         """Returns (2, k) logarithms of Z and of Y.
@@ -169,25 +168,25 @@ class Draws(bets.Source):
         # Bit d − 1 of a pattern is x_{t−d}.
         bits = (patterns[:, np.newaxis] >> np.arange(bands - 1)) & 1
         met = np.exp(-(bits @ self.products[:, 1:].T)) * self.rate
-        found = np.zeros((patterns.size, seen.shape[1]))
-        found[0], scale = 1.0, np.zeros(seen.shape[1])
+        means = np.zeros((patterns.size, seen.shape[1]))
+        means[0], scale = 1.0, np.zeros(seen.shape[1])
         for step in range(steps):
-            taken = found * met[:, [step]] * gains[step]
-            found *= 1 - self.rate
+            taken = means * met[:, [step]] * gains[step]
+            means *= 1 - self.rate
             if bands == 1:
-                found += taken
+                means += taken
             else:
                 # The oldest bit is dropped.
                 half = patterns.size // 2
-                following = np.empty_like(found)
-                following[::2] = found[:half] + found[half:]
+                following = np.empty_like(means)
+                following[::2] = means[:half] + means[half:]
                 following[1::2] = taken[:half] + taken[half:]
-                found = following
+                means = following
             if step % _SCALED == _SCALED - 1:
-                largest = found.max(axis=0)
-                found /= largest
+                largest = means.max(axis=0)
+                means /= largest
                 scale += np.log(largest)
-        return np.array([np.log(found.sum(axis=0)) + scale, logs])
+        return np.array([np.log(means.sum(axis=0)) + scale, logs])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -233,12 +232,12 @@ class _Numbers:
                 own = prior * np.exp(products[0] * numbers * (numbers - 1) / 2)
                 table = own * np.exp(np.multiply.outer(met, numbers))
             weights.append(table)
-            found = (table * values[step + 1][following]).sum(axis=1)
+            totals = (table * values[step + 1][following]).sum(axis=1)
             probabilities[step] = (
-                table[:, 0] * values[step + 1][following[:, 0]] / found
+                table[:, 0] * values[step + 1][following[:, 0]] / totals
             )
-            scale = float(found[0])
-            values[step] = found / scale
+            scale = float(totals[0])
+            values[step] = totals / scale
             log_sum += math.log(scale)
         return cls(moment, log_sum, probabilities, weights[::-1], values)
 
@@ -247,7 +246,7 @@ class _Numbers:
         steps, states = self.probabilities.shape
         following = _following(states, self.moment)
         state = np.zeros(count, dtype=np.int64)
-        found = np.zeros((steps, count))
+        numbers = np.zeros((steps, count))
         for step in range(steps):
             goals = generator.random(count)
             some = np.flatnonzero(goals >= self.probabilities[step][state])
@@ -261,9 +260,9 @@ class _Numbers:
                 wanted = goals[some] * cumulative[:, -1]
                 drawn = (cumulative <= wanted[:, np.newaxis]).sum(axis=1)
                 number[some] = np.minimum(drawn, self.moment)
-            found[step] = number
+            numbers[step] = number
             state = following[state, number]
-        return found
+        return numbers
 
 
 def _following(states: int, moment: int) -> IntArray:

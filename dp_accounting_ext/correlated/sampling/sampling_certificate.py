@@ -135,15 +135,15 @@ def certify_by_sampling(
     """
     began = time.process_time()
     options = failure_probability, relative_width, seed, most_seconds
-    found = _certified(lambda: _source(event), delta, *options)
+    bounds = _certified(lambda: _source(event), delta, *options)
     mechanism = _reader().mechanism(event)
     pairs = interface.pairs_of(
         mechanism, Bound.UPPER, accuracy.Accuracy(delta * accuracy.COARSE_TAIL_SHARE)
     )
     add = pairs.add.epsilon(delta, Direction.ADD)
     return dataclasses.replace(
-        found,
-        upper=max(found.remove_upper, add),
+        bounds,
+        upper=max(bounds.remove_upper, add),
         add_upper=add,
         seconds=time.process_time() - began,
     )
@@ -153,12 +153,12 @@ def _source(event: Any) -> bets.Source:
     """Returns the mixture from which samples of an event are drawn."""
     if isinstance(event, dp_event.RandomAllocationEvent):
         event = _selected_steps(event)
-    known = (
+    kinds = (
         events.MatrixAllocationEvent,
         events.PoissonMatrixEvent,
         events.SelectedStepsMatrixEvent,
     )
-    if not isinstance(event, known):
+    if not isinstance(event, kinds):
         raise TypeError(
             "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, a "
             "SelectedStepsMatrixEvent, or a RandomAllocationEvent of Gaussian noise. "
@@ -341,24 +341,24 @@ def _certified(
 
 def _checked_gram(gram: Any) -> FloatArray:
     """Returns a Gram matrix of floats. `Means` checks whether it has a root."""
-    found = fields.number_array("gram", gram).astype(np.float64)
-    if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
-        raise ValueError(f"gram must be a square matrix. Found shape {found.shape}.")
-    if len(found) > strategies.MOST_BINS:
+    matrix = fields.number_array("gram", gram).astype(np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"gram must be a square matrix. Found shape {matrix.shape}.")
+    if len(matrix) > strategies.MOST_BINS:
         raise ValueError(
-            f"gram must have at most {strategies.MOST_BINS} rows. Found {len(found)}."
+            f"gram must have at most {strategies.MOST_BINS} rows. Found {len(matrix)}."
         )
-    wrong = ~((found >= 0) & (found <= bets.LARGEST_EXPONENT))
+    wrong = ~((matrix >= 0) & (matrix <= bets.LARGEST_EXPONENT))
     if wrong.any():
         raise ValueError(
             "gram, products of means over the noise's variance, must have entries in "
-            f"[0, {bets.LARGEST_EXPONENT:g}]. Found {found[wrong][0]:g}."
+            f"[0, {bets.LARGEST_EXPONENT:g}]. Found {matrix[wrong][0]:g}."
         )
-    if not found.any():
+    if not matrix.any():
         raise ValueError("gram must have an entry above 0. Found none.")
-    apart = np.abs(found - found.T).max()
-    if apart > _ASYMMETRY * found.max():
+    apart = np.abs(matrix - matrix.T).max()
+    if apart > _ASYMMETRY * matrix.max():
         raise ValueError(
             f"gram must be symmetric. Found entries that differ by {apart:g}."
         )
-    return found
+    return matrix

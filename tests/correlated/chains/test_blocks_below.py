@@ -54,7 +54,9 @@ def chain_of(cells, factors=ONE, probabilities=ONE):
         correlation=0.6,
         factors=factors,
         probabilities=probabilities,
-        places=0.02 * np.expm1(np.linspace(0.0, 12.0, cells + 1)),
+        unit=0.02,
+        density=cells / 12.0,
+        count=cells + 1,
         smallest_mass=1e-220,
     )
 
