@@ -245,9 +245,8 @@ FAULTS = [
     ),
     Fault(
         "amplification: matrices, the upper ends of sums' cells lose a millionth",
-        "        shares = np.concatenate([probabilities - upper, upper], axis=2)\n",
-        "        shares = np.concatenate(\n"
-        "            [probabilities - upper, (1 - 1e-6) * upper], axis=2\n        )\n",
+        "    shares = np.concatenate([weights - upper, upper], axis=1)\n",
+        "    shares = np.concatenate([weights - upper, (1 - 1e-6) * upper], axis=1)\n",
     ),
 ]
 
