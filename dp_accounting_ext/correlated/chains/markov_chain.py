@@ -29,7 +29,7 @@ ROWS = 32
 # a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
 # steps, and its largest value; how fast cells of sums grow beyond the mean; and the
 # squared width of those below it, over what a step adds to the variance of the sum.
-CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.085, 0.2, 0.005, 0.0065
+CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.085, 0.15, 0.005, 0.0065
 # Tuning: in chains of more than _FEW steps, cells of states are narrowest around 2 a.
 # They are wider away from there, by a factor of e at the distance _SPREAD, and of
 # _WIDEST at most.
