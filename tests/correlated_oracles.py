@@ -22,9 +22,7 @@ def profile(gram, epsilon, *, remove):
     if remove:
         values = _call(mean, spread, bins * kappa - fixed) / bins
     else:
-        strike = bins / kappa - fixed
-        put = _call(mean, spread, strike) - mean + strike
-        values = np.where(strike > 0, put, 0.0) * kappa / bins
+        values = _put(mean, spread, bins / kappa - fixed) * (kappa / bins)
     return float((weights * values).sum())
 
 
@@ -57,6 +55,15 @@ def _call(mean, spread, strike):
     place = logs / spread + spread / 2
     value = mean * special.ndtr(place) - positive * special.ndtr(place - spread)
     return np.where(strike > 0, np.maximum(value, 0.0), mean - strike)
+
+
+def _put(mean, spread, strike):
+    """Not by the call: for a small strike, nothing would be left of the difference."""
+    positive = np.maximum(strike, 1e-300)
+    logs = np.log(np.maximum(mean, 1e-300)) - np.log(positive)
+    place = logs / spread + spread / 2
+    value = positive * special.ndtr(spread - place) - mean * special.ndtr(-place)
+    return np.where(strike > 0, np.maximum(value, 0.0), 0.0)
 
 
 def toeplitz_gram(column, bins, epochs, sigma):
