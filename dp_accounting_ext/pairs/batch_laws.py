@@ -109,12 +109,8 @@ def mixture_and_common(
 
     def pair_of(kappas: FloatArray, bounds: FloatArray) -> DominatingPair:
         order = np.argsort(kappas, kind="stable")
-        pair = profile_pairs.pair_above(kappas[order], np.minimum(bounds[order], 1.0))
-        return dataclasses.replace(
-            pair,
-            mass_error=pair.mass_error + error,
-            ratio_error=pair.ratio_error + 2 * error,
-        )
+        bounds = np.minimum(bounds[order], 1.0)
+        return _with_error(profile_pairs.pair_above(kappas[order], bounds), error)
 
     leaving = [pair.remove for pair, _ in parts]
     slopes, profiles = _at_levels(leaving, [pair.masses for pair in leaving], 0.0)
@@ -126,6 +122,15 @@ def mixture_and_common(
     kappas = 1 / (common + weights @ (1 / slopes))
     add = pair_of(kappas, kappas * (weights @ (profiles / slopes)))
     return DirectedPairs(remove, dominating_pair.dual(add))
+
+
+def _with_error(pair: DominatingPair, error: float) -> DominatingPair:
+    """Returns the pair of weights that have a further relative error."""
+    return dataclasses.replace(
+        pair,
+        mass_error=pair.mass_error + error,
+        ratio_error=pair.ratio_error + 2 * error,
+    )
 
 
 def _at_levels(
@@ -199,23 +204,24 @@ class Laws:
             pair,
             infinity_mass=pair.infinity_mass + floats.raised(self.first[is_rare].sum()),
             zero_mass=pair.zero_mass + floats.raised(self.second[is_rare].sum()),
-            mass_error=pair.mass_error + WEIGHT_ERROR,
-            ratio_error=pair.ratio_error + 2 * WEIGHT_ERROR,
         )
 
     def _pair(self, tail_mass: float) -> DominatingPair:
-        """Returns the pair of these weights, as if they were exact."""
+        """Returns the pair of these weights, which are as good as their errors."""
         if (np.abs(self.first - self.second) <= _SAME * self.first).all():
             # Weights that are equal but for their errors.
-            return dominating_pair.identity_pair(Bound.UPPER)
-        above = self._bounds(tail_mass)
+            identity = dominating_pair.identity_pair(Bound.UPPER)
+            return _with_error(identity, WEIGHT_ERROR)
+        above = self._above(tail_mass)
         if is_symmetric(self.first, self.second, self.distances):
-            return profile_pairs.symmetric(*above)
-        below = self.swapped()._bounds(tail_mass)
-        return profile_pairs.joined(
-            profile_pairs.pair_above(*above),
-            dominating_pair.dual(profile_pairs.pair_above(*below)),
-        )
+            return profile_pairs.joined(above, dominating_pair.dual(above))
+        below = self.swapped()._above(tail_mass)
+        return profile_pairs.joined(above, dominating_pair.dual(below))
+
+    def _above(self, tail_mass: float) -> DominatingPair:
+        """Returns a pair that bounds the first law's divergence from the second."""
+        pair = profile_pairs.pair_above(*self._bounds(tail_mass))
+        return _with_error(pair, WEIGHT_ERROR)
 
     def lower_pairs(self, tail_mass: float) -> DirectedPairs | None:
         """Returns pairs of noise around one placement of the classes on a line.
@@ -308,14 +314,14 @@ class Laws:
         # Of a weight that is as good as zero, no sign is known.
         signs = np.sign(weights) * (np.abs(weights) > _SAME / 2 * self.first)
         changes = np.flatnonzero((signs[1:] != signs[:-1]).any(axis=1)) + 1
-        found: list[_Sides] = []
+        runs: list[_Sides] = []
         if not kappas.size:
-            return found
+            return runs
         for places in np.split(np.arange(kappas.size), changes):
             gain, cost = (
                 np.flatnonzero(signs[places[0]] == sign) for sign in (1.0, -1.0)
             )
-            found.append(
+            runs.append(
                 _Sides(
                     places,
                     gain,
@@ -325,7 +331,7 @@ class Laws:
                     self.distances[np.ix_(gain, cost)],
                 )
             )
-        return found
+        return runs
 
 
 class _Sides(NamedTuple):
@@ -356,6 +362,17 @@ class _Sides(NamedTuple):
     def block(self) -> tuple[IndexArray, IndexArray]:
         """The places of I × J in an (n, n) matrix."""
         return self.gain[:, np.newaxis], self.cost
+
+    def certified(
+        self, curves: trade_off_curves.Curves, gains: FloatArray, costs: FloatArray
+    ) -> FloatArray:
+        """Returns (k,) upper bounds by (k, m, n) shares of c_i and of −c_j."""
+        if self.distances.size:
+            return batch_programs.certified(*self.program, curves, gains, costs)
+        # No class has c > 0; or none has c < 0, as all others have a weight of zero but
+        # for their errors.
+        bounds: FloatArray = self.gains.sum(axis=1) * (1 + _SAME)
+        return bounds
 
 
 class _Nodes:
@@ -423,26 +440,21 @@ class _Nodes:
         for sides in self.laws.sides(1 + gaps):
             places = sides.places
             lost = batch_programs.ZERO * sides.gains.sum(axis=1)
+            block = (places[:, np.newaxis, np.newaxis], *sides.block)
             if sides.distances.size:
-                found = batch_programs.solved(*sides.program, curves)
-                block = (places[:, np.newaxis, np.newaxis], *sides.block)
-                gains[block], costs[block] = found.gains, found.costs
-                values[places] = batch_programs.certified(
-                    *sides.program, curves, found.gains, found.costs
-                )
-                lost = np.where(found.has_digits, 0.0, lost)
-            else:
-                # Then all weights are equal, or all are of classes with c < 0.
-                values[places] = sides.gains.sum(axis=1)
-            least = lost + floats.SMALLEST_MASS
-            logs[places] = np.log(np.maximum(values[places], least))
+                solution = batch_programs.solved(*sides.program, curves)
+                gains[block], costs[block] = solution.gains, solution.costs
+                lost = np.where(solution.has_digits, 0.0, lost)
+            values[places] = sides.certified(curves, gains[block], costs[block])
+            digits = np.maximum(values[places], lost + floats.SMALLEST_MASS)
+            logs[places] = np.log(digits)
         order = np.argsort(np.append(self.gaps, gaps), kind="stable")
         in_order = np.append(self.values, values)[order]
         is_above = np.append(in_order > self.tail_mass, False)
         order = order[: 1 + int(is_above.argmin())]
         self.gaps, self.values, self.logs, self.gains, self.costs = (
-            np.concatenate(each)[order]
-            for each in (
+            np.concatenate(both)[order]
+            for both in (
                 (self.gaps, gaps),
                 (self.values, values),
                 (self.logs, logs),
@@ -461,9 +473,9 @@ class _Nodes:
             low: (g,) indices of nodes below, increasing.
             high: (g,) indices of nodes above.
         """
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.log(self.gaps)
-        weights = (np.log(gaps) - ends[low]) / (ends[high] - ends[low])
+            weights = (np.log(gaps) - ends[low]) / (ends[high] - ends[low])
         bounds = np.empty(gaps.size)
         size = max(1, batch_programs.BLOCK // self.laws.distances.size)
         for few in np.array_split(np.arange(gaps.size), 1 + gaps.size // size):
@@ -471,15 +483,12 @@ class _Nodes:
                 places = few[sides.places]
                 weight = weights[places, np.newaxis, np.newaxis]
                 gains, costs = (
-                    (1 - weight) * each[(low[places, None, None], *sides.block)]
-                    + weight * each[(high[places, None, None], *sides.block)]
-                    for each in (self.gains, self.costs)
+                    (1 - weight) * shares[(low[places, None, None], *sides.block)]
+                    + weight * shares[(high[places, None, None], *sides.block)]
+                    for shares in (self.gains, self.costs)
                 )
-                bounds[places] = batch_programs.certified(
-                    *sides.program,
-                    self.laws.curves,
-                    _normalized(gains, axis=2),
-                    _normalized(costs, axis=1),
+                bounds[places] = sides.certified(
+                    self.laws.curves, *batch_programs.normalized(gains, costs)
                 )
         return bounds
 
@@ -496,12 +505,3 @@ class _Nodes:
         values = np.append(self.values, self._interpolated(between, low, low + 1))
         order = np.argsort(kappas, kind="stable")
         return kappas[order], values[order]
-
-
-def _normalized(shares: FloatArray, axis: int) -> FloatArray:
-    """Returns (k, m, n) shares that sum to one along an axis, equal ones for zeros."""
-    total = shares.sum(axis=axis, keepdims=True)
-    equal = 1 / shares.shape[axis]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found: FloatArray = np.where(total > 0, shares / total, equal)
-    return found

@@ -247,12 +247,23 @@ def _path(
         if (nearer | further).any():
             mu = np.where(nearer, _SHRINK * mu, np.where(further, mu / _SHRINK, mu))
             point = barrier.at(point.levels, mu)
-    gains /= gains.sum(axis=2, keepdims=True)
-    costs /= costs.sum(axis=1, keepdims=True)
-    # Where floats do not suffice, equal shares are as valid.
-    gains = np.where(np.isfinite(gains).all(axis=(1, 2), keepdims=True), gains, 1 / n)
-    costs = np.where(np.isfinite(costs).all(axis=(1, 2), keepdims=True), costs, 1 / m)
-    return Solved(~is_zero, gains, costs, levels)
+    return Solved(~is_zero, *normalized(gains, costs), levels)
+
+
+def normalized(gains: FloatArray, costs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns (k, m, n) gains with rows, and costs with columns, that sum to one.
+
+    Where a sum is zero or no number, as floats do not suffice, equal shares are taken,
+    which are as valid.
+    """
+    shares = []
+    for given, axis in ((gains, 2), (costs, 1)):
+        total = given.sum(axis=axis, keepdims=True)
+        with np.errstate(all="ignore"):
+            share = given / total
+        is_number = np.isfinite(share).all(axis=axis, keepdims=True)
+        shares.append(np.where(is_number, share, 1 / max(given.shape[axis], 1)))
+    return shares[0], shares[1]
 
 
 def _newton(

@@ -17,7 +17,8 @@ NeighborRel = mechanisms.NeighborRel
 Channel = channels.Channel
 Question = sampling.Question
 Side = channels.Side
-# Tuning: of noise; of channels; and how much coarser lower bounds alone are.
+# Tuning: the numbers of cells of noise and of outputs of channels; and how many times
+# smaller they are where there are lower bounds alone.
 _CELLS, _OUTPUTS, _COARSER = 1500, 1000, 5
 _WAYS = (True, False)  # Whether the record is removed.
 _RARE = 1e-7  # Probability of tails that may be truncated, relative to δ.

@@ -115,7 +115,7 @@ class Mechanism:
         Raises:
             NoTheoremError: If there is no bound at all.
         """
-        raise NotImplementedError
+        raise channels.NoTheoremError("no theorem for what is only drawn")
 
     def takes_groups(self) -> bool:
         """Returns whether outputs can be drawn for several members."""
@@ -148,12 +148,19 @@ class Mechanism:
             rng: The source of randomness.
             members: The number of members in the dataset, for each output.
             value: What each member contributes where it takes part.
+
+        Raises:
+            NoTheoremError: If outputs can be drawn from a table alone.
         """
-        raise NotImplementedError
+        raise channels.NoTheoremError("no definition of draws")
 
     def loss(self, outputs: Any, members: int, value: float) -> Array:
-        """Returns the loss of each output under the law of these arguments."""
-        raise NotImplementedError
+        """Returns the loss of each output under the law of these arguments.
+
+        Raises:
+            NoTheoremError: If outputs can be drawn from a table alone.
+        """
+        raise channels.NoTheoremError("no definition of losses")
 
 
 @dataclasses.dataclass(frozen=True)

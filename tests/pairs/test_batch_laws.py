@@ -3,6 +3,7 @@
 The truths here are quadratures, sums and searches that share no code with the package.
 """
 
+from fractions import Fraction
 import math
 
 from hypothesis import given
@@ -272,3 +273,28 @@ def test_a_value_far_above_that_of_the_start(kappa):
     (start,) = batch_programs.start(a, b, distances, noise)[1]
     assert start < least / 10
     assert least <= most <= least * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("less", "weight", "distance"),
+    [(5e-13, 0.5, 3.0), (1.4e-10, 6.5e-4, 4.5), (3.3e-9, 1.9e-4, 8.2), (1e-9, 1e-8, 1)],
+)
+def test_laws_that_differ_by_little(less, weight, distance):
+    """By more or by less than what counts as a rounding error of a weight."""
+    first = np.array([weight, 1 - weight])
+    second = np.array([weight * (1 - less), 1 - weight + weight * less])
+    apart = distance * (1 - np.eye(2))
+    pair = batch_laws.Laws(first, second, apart, NOISE["gaussian"][0]).upper_pair(1e-30)
+    place = np.linspace(-20.0, 10.0, 20001)
+    far, near = stats.norm.cdf(place + distance), stats.norm.cdf(place)
+    for share in (0.0, 0.1, 0.5, 0.9):
+        epsilon = share * less
+        kappa = Fraction(math.exp(epsilon))
+        for way, (p, q) in zip(
+            Direction, ((first, second), (second, first)), strict=True
+        ):
+            weights = [
+                Fraction(a) - kappa * Fraction(b) for a, b in zip(p, q, strict=True)
+            ]
+            gain, cost = float(max(weights)), float(min(weights))
+            assert pair.delta(epsilon, way) >= (gain * far + cost * near).max()

@@ -117,14 +117,15 @@ def _above(
         removed.append(
             profile_pairs.Hinges(ratios[occupied], masses, min(sink, 1.0), *errors)
         )
-        lowered = (never + weight * shrink * law.places)[occupied]
-        out = floats.raised((lost + law.lifted_mass) * rounding)
+        lowered = never + weight * shrink * law.places
+        # Where a product underflows, the mass counts as that of an infinite loss.
+        occupied = lowered * law.masses > floats.SMALLEST_MASS
+        out = law.lost_mass + law.lifted_mass + float(law.masses[~occupied].sum())
+        out = floats.raised(out * rounding)
+        lowered = lowered[occupied][::-1]
+        masses = lowered * law.masses[occupied][::-1]
         errors = mass_error + ratio_error, ratio_error + 32 * floats.UNIT_ROUNDOFF
-        added.append(
-            profile_pairs.Hinges(
-                1 / lowered[::-1], (lowered * masses)[::-1], min(out, 1.0), *errors
-            )
-        )
+        added.append(profile_pairs.Hinges(1 / lowered, masses, min(out, 1.0), *errors))
     return DirectedPairs(_largest(removed), dominating_pair.dual(_largest(added)))
 
 

@@ -75,6 +75,25 @@ def test_sums_on_uneven_states_against_quadrature(length):
             assert truth - 1e-13 <= found <= 1.05 * truth + 1e-4
 
 
+def test_rare_small_sums_are_not_lost_where_their_products_underflow(monkeypatch):
+    """Their mass times their ratio is no float, and counts as an infinite loss."""
+    places = np.array([0.0, *np.geomspace(1e-296, 1e-270, 27), 2.0])
+    law = markov_sums.SumLaw(
+        places=places,
+        masses=np.array([0.0, *[1e-60] * 27, 1.0]),
+        lost_mean=0.0,
+        lost_mass=0.0,
+        lifted_mass=0.0,
+        mass_error=0.0,
+        mean=2.0,
+    )
+    monkeypatch.setattr(markov_sums, "upper_sum", lambda grids: law)
+    pairs = gauss_markov.of_bins(chain_fits.Chain(1.0, 0.5, 0.5, (1.0, 1.0)), 1e-14)
+    for epsilon in np.linspace(620.0, 680.0, 61):
+        truth = law.masses @ np.maximum(1 - math.exp(epsilon) * places / 2, 0.0)
+        assert pairs.add.delta(epsilon, Direction.ADD) >= truth
+
+
 def test_small_sums_of_large_variances_keep_their_place():
     """They decide in the direction ADD, whose ε is below that of REMOVE here."""
     chain = chain_fits.Chain(8.5, 0.63, correlation=0.9, heights=(1.0,) * 35)
