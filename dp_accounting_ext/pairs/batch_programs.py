@@ -4,11 +4,12 @@ The program is that of `batch_laws`,
 
     max Σ a_i u_i − Σ b_j u_j    with u_i ≤ f_d(u_j) for d = d_ij and all i, j,
 
-where a_i = c_i and b_j = −c_j. A barrier method solves it in floats, for many κ at
-once. What is used is `certified`: a closed form that is a bound for any λ and ρ.
+where a_i = c_i and b_j = −c_j. A primal-dual barrier method solves it in floats, for
+many κ at once. What is used is `certified`: a closed form that is a bound for any λ, ρ.
 """
 
 from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 from scipy import special
@@ -17,6 +18,8 @@ from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import trade_off_curves
+
+T = TypeVar("T", bound=NamedTuple)
 
 # The largest threshold at which profiles are asked for.
 _LARGEST = 1 / floats.SMALLEST_MASS
@@ -28,17 +31,23 @@ _LEVELS = special.ndtr(np.linspace(-36.0, 6.0, 85))
 _LEAST, _MOST = 1e-285, 1 - 1e-9
 # The classes around which placements are searched.
 _HUBS = 12
-# The gap of the program, as a share of its value; the steps of the barrier, and by how
-# much it shrinks.
-_GAP, _STEPS, _SHRINK = 1e-7, 150, 0.1
+# The gap of the program, as a share of its value, and the most steps of the barrier.
+_GAP, _STEPS = 1e-7, 120
+# The size of the barrier is at least this share of the value, over the number of
+# constraints, until its maximum is first found; by how much it shrinks then.
+_FIRST, _SHRINK = 0.1, 0.03
+# The maximum is found if no error is above so many times the size of the barrier; the
+# program is solved if none is above so many times the gap.
+_CLOSE, _SOLVED = 10.0, 10.0
 # What is lost to rounding in a value, as a share of its positive part.
 _ROUNDED = 4e-15
-# The most halvings of a step.
-_HALVINGS = 16
-# Newton's method has converged if the decrement is below a share of the barrier: as far
-# as is needed before the barrier shrinks, and at the end. Above the third one the
-# barrier begins with too small a size.
-_CLOSE, _CONVERGED, _FAR = 0.2, 1e-4, 1e4
+# The size of the barrier at the end, times the number of constraints, as a share of
+# the gap.
+_END = 0.3
+# The share of the way to its end that a step may go; the most halvings of a step; the
+# least length at which the next one begins. After a step below `_SHORT` multipliers are
+# those of the barrier again. The last is a rise, in sizes, that may be rounding.
+_WITHIN, _HALVINGS, _LEAST_LENGTH, _SHORT, _CONVERGED = 0.99, 16, 1e-3, 0.1, 1e-4
 # The numbers of a block of programs that are solved at once.
 BLOCK = 1 << 19
 # A difference below this share of what it is the difference of is zero.
@@ -78,9 +87,7 @@ def start(
     )
     levels = np.clip(levels, _LEAST, _MOST)
     few = np.array_split(levels, 1 + levels.size * m // BLOCK)
-    above = np.concatenate(
-        [curves.moved(part[:, np.newaxis], distances).min(axis=2) for part in few]
-    )
+    above = np.concatenate([curves.allowed(part, distances) for part in few])
     gained = a @ above.T
     values = gained - b @ levels.T
     best = values.argmax(axis=1)
@@ -94,74 +101,146 @@ class _Barrier:
     """The program with all but one of its constraints in a barrier of size μ.
 
     Given u_j, the best u_i are found exactly. So the barrier is a function of u_j. It
-    is what Newton's method maximizes.
+    is what is maximized, by steps that its multipliers bend, too: these are followed on
+    their own, as in any primal-dual method.
     """
 
     def __init__(
         self,
-        a: FloatArray,
-        b: FloatArray,
         distances: FloatArray,
         curves: trade_off_curves.Curves,
         lines: trade_off_curves.Lines | None,
     ) -> None:
-        self.a, self.b, self.distances = a, b, distances
-        self.curves, self.lines = curves, lines
+        m, n = distances.shape
+        self.distances, self.curves, self.lines = distances, curves, lines
+        self.number = 2 * n + m * n * (1 if lines is None else lines.slopes.shape[3])
 
     def of(self, chosen: BoolArray) -> "_Barrier":
         """Returns the barrier of the chosen ones of k programs."""
-        lines = self.lines
-        if lines is not None and len(lines.slopes) > 1:
-            lines = trade_off_curves.Lines(lines.slopes[chosen], lines.values[chosen])
-        a, b = self.a[chosen], self.b[chosen]
-        return _Barrier(a, b, self.distances, self.curves, lines)
+        if self.lines is None or len(self.lines.slopes) == 1:
+            return self
+        return _Barrier(self.distances, self.curves, _chosen(self.lines, chosen))
 
-    def at(self, levels: FloatArray, mu: FloatArray) -> "_Point":
+    def at(self, weights: "_Weights", levels: FloatArray, mu: FloatArray) -> "_Point":
         """Returns the barrier at (k, n) u_j, for (k,) μ."""
-        values, slopes, bends = self.curves.tangents(
-            levels[:, np.newaxis], self.distances, self.lines
-        )
-        least = values.min(axis=(2, 3))
-        beyond = values - least[..., np.newaxis, np.newaxis]
+        known = self.curves.tangents(levels[:, np.newaxis], self.distances, self.lines)
+        return self._of_size(weights, levels, known, mu)
+
+    def resized(self, weights: "_Weights", point: "_Point", mu: FloatArray) -> "_Point":
+        """Returns the barrier at the same u_j, for other μ."""
+        known = point.values, point.rises, point.bends
+        return self._of_size(weights, point.levels, known, mu)
+
+    def _of_size(
+        self,
+        weights: "_Weights",
+        levels: FloatArray,
+        known: tuple[FloatArray, FloatArray, FloatArray],
+        mu: FloatArray,
+    ) -> "_Point":
+        a, b = weights.a, weights.b
+        above = known[0].min(axis=(2, 3))
+        beyond = known[0] - above[..., np.newaxis, np.newaxis]
         # The sum of 1 / slack is a_i / μ. Its inverse is concave in the least slack.
-        wanted = mu[:, np.newaxis] / self.a
-        slack = wanted
+        wanted = mu[:, np.newaxis] / a
+        least = wanted
         for _ in range(5):
-            inverse = 1 / (beyond + slack[..., np.newaxis, np.newaxis])
+            inverse = 1 / (beyond + least[..., np.newaxis, np.newaxis])
             total = inverse.sum(axis=(2, 3))
-            slack = slack + (wanted * total - 1) * total / (inverse**2).sum(axis=(2, 3))
-        slacks = beyond + slack[..., np.newaxis, np.newaxis]
-        plain = (self.a * (least - slack)).sum(axis=1) - (self.b * levels).sum(axis=1)
+            least = least + (wanted * total - 1) * total / (inverse**2).sum(axis=(2, 3))
+        slacks = beyond + least[..., np.newaxis, np.newaxis]
+        worth = (a * above).sum(axis=1) - (b * levels).sum(axis=1)
         logs = np.log(slacks).sum(axis=(1, 2, 3))
         logs += np.log(levels * (1 - levels)).sum(axis=1)
-        return _Point(levels, least, slacks, slopes, bends, plain, plain + mu * logs)
+        barrier = worth - (a * least).sum(axis=1) + mu * logs
+        return _Point(levels, *known, above, slacks, worth, barrier)
+
+
+class _Weights(NamedTuple):
+    """The weights of k programs: (k, m) a_i, and (k, n) b_j."""
+
+    a: FloatArray
+    b: FloatArray
 
 
 class _Point(NamedTuple):
+    """The barrier of k programs at (k, n) u_j.
+
+    Attributes:
+        levels: (k, n) u_j.
+        values: (k, m, n, l) curves at u_j, whose minimum over l is f_d.
+        rises: (k, m, n, l) their slopes times u_j.
+        bends: (k, m, n, l) their second derivatives times u_j².
+        above: (k, m) the largest u_i that these u_j allow.
+        slacks: (k, m, n, l) by how much the curves are above the best u_i.
+        worth: (k,) value of the program.
+        barrier: (k,) value of the barrier.
+    """
+
     levels: FloatArray
+    values: FloatArray
+    rises: FloatArray
+    bends: FloatArray
     above: FloatArray
     slacks: FloatArray
-    slopes: FloatArray
-    bends: FloatArray
-    plain: FloatArray
-    value: FloatArray
+    worth: FloatArray
+    barrier: FloatArray
 
-    def duals(self, mu: FloatArray) -> FloatArray:
-        """Returns (k, m, n, l) multipliers of the constraints."""
-        return mu[:, np.newaxis, np.newaxis, np.newaxis] / self.slacks
 
-    def of(self, chosen: BoolArray) -> "_Point":
-        """Returns the chosen ones of k programs."""
-        return _Point(*(each[chosen] for each in self))
+class _Multipliers(NamedTuple):
+    """Multipliers λ of u_i ≤ f_d(u_j); and those of 0 ≤ u_j ≤ 1, times their slacks.
 
-    def where(self, other: "_Point", chosen: BoolArray) -> "_Point":
-        """Returns the other point for the chosen ones of k programs."""
+    Attributes:
+        pairs: (k, m, n, l) λ.
+        low: (k, n) those of 0 ≤ u_j, times u_j.
+        high: (k, n) those of u_j ≤ 1, times 1 − u_j.
+    """
 
-        def of(mine: FloatArray, its: FloatArray) -> FloatArray:
-            axes = (chosen.size,) + (1,) * (mine.ndim - 1)
-            return np.where(chosen.reshape(axes), its, mine)
+    pairs: FloatArray
+    low: FloatArray
+    high: FloatArray
 
-        return _Point(*map(of, self, other))
+    def products(self, point: _Point) -> FloatArray:
+        """Returns (k, number of constraints) multipliers times slacks.
+
+        At the maximum of the barrier each of them is μ.
+        """
+        pairs = (self.pairs * point.slacks).reshape(len(self.low), -1)
+        return np.concatenate([pairs, self.low, self.high], axis=1)
+
+    def unbalanced(self, weights: _Weights, point: _Point) -> FloatArray:
+        """Returns (k,) by how much no maximum over u_j is reached, as a value."""
+        u = point.levels
+        slope = (self.pairs * point.rises).sum(axis=(1, 3)) - weights.b * u
+        slope += self.low - self.high * u / (1 - u)
+        total: FloatArray = np.abs(slope).sum(axis=1)
+        return total
+
+
+def _at_barrier(point: _Point, mu: FloatArray) -> _Multipliers:
+    """Returns multipliers whose products with slacks are μ."""
+    each = np.repeat(mu[:, np.newaxis], point.levels.shape[1], axis=1)
+    return _Multipliers(_outer(mu) / point.slacks, each, each)
+
+
+def _outer(sizes: FloatArray) -> FloatArray:
+    """Returns (k, 1, 1, 1) sizes."""
+    return sizes[:, np.newaxis, np.newaxis, np.newaxis]
+
+
+def _chosen(arrays: T, chosen: BoolArray) -> T:
+    """Returns the chosen rows of arrays."""
+    return arrays._make(each[chosen] for each in arrays)
+
+
+def _where(chosen: BoolArray, arrays: T, others: T) -> T:
+    """Returns the chosen rows of arrays, and rows of others elsewhere."""
+
+    def of(mine: FloatArray, other: FloatArray) -> FloatArray:
+        axes = (chosen.size,) + (1,) * (mine.ndim - 1)
+        return np.where(chosen.reshape(axes), mine, other)
+
+    return arrays._make(map(of, arrays, others))
 
 
 def solved(
@@ -180,74 +259,154 @@ def solved(
     a, b = (np.maximum(each, floats.SMALLEST_MASS) for each in (a, b))
     # Points of a line search may be anywhere.
     with np.errstate(all="ignore"):
-        parts = [_at_once(a[k], b[k], distances, curves) for k in blocks]
+        parts = [_at_once(_Weights(a[k], b[k]), distances, curves) for k in blocks]
     return Solved(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _at_once(
-    a: FloatArray, b: FloatArray, distances: FloatArray, curves: trade_off_curves.Curves
+    weights: _Weights, distances: FloatArray, curves: trade_off_curves.Curves
 ) -> Solved:
-    levels, values = start(a, b, distances, curves)
+    levels, values = start(*weights, distances, curves)
     lines = curves.lines(distances, None)
-    found = _path(a, b, distances, curves, lines, levels, values)
+    found = _path(weights, _Barrier(distances, curves, lines), levels, values)
     if lines is None or lines.slopes.shape[3] <= trade_off_curves.MOST_LINES:
         return found
-    ratios = b[:, np.newaxis] * found.costs / (a[..., np.newaxis] * found.gains)
+    ratios = weights.b[:, np.newaxis] * found.costs
+    ratios /= weights.a[..., np.newaxis] * found.gains
     lines = curves.lines(distances, np.clip(ratios, 1e-30, 1e30))
-    return _path(a, b, distances, curves, lines, levels, values)
+    return _path(weights, _Barrier(distances, curves, lines), levels, values)
 
 
 def _path(
-    a: FloatArray,
-    b: FloatArray,
-    distances: FloatArray,
-    curves: trade_off_curves.Curves,
-    lines: trade_off_curves.Lines | None,
-    levels: FloatArray,
-    values: FloatArray,
+    weights: _Weights, barrier: _Barrier, levels: FloatArray, values: FloatArray
 ) -> Solved:
     """Follows the maximum of the barrier, as it shrinks, from good u_j on."""
-    m, n = distances.shape
     # Where nothing is better than no output at all, any scale will do.
     is_zero = values == 0
-    scale = np.where(is_zero, a.sum(axis=1), values)
+    scale = np.where(is_zero, weights.a.sum(axis=1), values)
     enough = np.where(is_zero, _GAP * scale, 0.0)
-    levels = np.minimum(levels + scale[:, np.newaxis] / n / b, 0.5 + levels / 2)
-    number = 2 * n + m * n * (1 if lines is None else lines.slopes.shape[3])
-    mu = scale / number
-    gains, costs = np.empty((2, len(a), m, n))
-    barrier = _Barrier(a, b, distances, curves, lines)
-    point = barrier.at(levels, mu)
-    left, length = np.arange(len(a)), np.ones(len(a))
-    for step in range(_STEPS):
-        change, decrement = _newton(barrier, point, mu)
-        # Where a step was short, the next one is likely to be.
-        length = np.minimum(4 * length, 1.0)
-        point, length = _better(barrier, point, mu, change, decrement, length)
-        lost = _ROUNDED * (barrier.a * np.abs(point.above)).sum(axis=1)
-        least = np.maximum(_GAP * point.plain, np.maximum(lost, enough[left]))
-        is_small = number * mu <= least
-        ended = (length == 0) | (is_small & (decrement <= _CONVERGED * mu))
-        ended |= step == _STEPS - 1
+    k, n = levels.shape
+    more = levels + scale[:, np.newaxis] / n / weights.b
+    levels = np.minimum(more, 0.5 + levels / 2)
+    gains, costs = np.empty((2, k, *barrier.distances.shape))
+    mu = scale / barrier.number
+    point = barrier.at(weights, levels, mu)
+    multipliers = _at_barrier(point, mu)
+    left, length, before = np.arange(k), np.ones(k), np.ones(k)
+    is_rising = np.ones(k, dtype=np.bool_)
+    for step in range(_STEPS + 1):
+        lost = _ROUNDED * (weights.a * np.abs(point.above)).sum(axis=1)
+        least = np.maximum(_GAP * point.worth, np.maximum(lost, enough[left]))
+        products = multipliers.products(point)
+        unbalanced = multipliers.unbalanced(weights, point)
+        ended = (products.sum(axis=1) <= 2 * least) & (unbalanced <= _SOLVED * least)
+        ended |= (np.maximum(length, before) == 0) | (step == _STEPS)
         if ended.any():
-            duals = point.duals(mu)
             rows = left[ended]
-            gains[rows] = duals.sum(axis=3)[ended]
-            costs[rows] = (duals * point.slopes).sum(axis=3)[ended]
+            gains[rows] = multipliers.pairs.sum(axis=3)[ended]
+            costs[rows] = (multipliers.pairs * point.rises).sum(axis=3)[ended]
             levels[rows] = point.levels[ended]
             if ended.all():
                 break
-            left, mu, decrement = left[~ended], mu[~ended], decrement[~ended]
-            length = length[~ended]
-            barrier, point = barrier.of(~ended), point.of(~ended)
-            is_small = is_small[~ended]
-        nearer = (decrement <= _CLOSE * mu) & ~is_small
-        # The value may be many times that of the placement at the start.
-        further = (decrement >= _FAR * mu) & (step < _STEPS // 4)
-        if (nearer | further).any():
-            mu = np.where(nearer, _SHRINK * mu, np.where(further, mu / _SHRINK, mu))
-            point = barrier.at(point.levels, mu)
+            on = ~ended
+            barrier, weights = barrier.of(on), _chosen(weights, on)
+            point, multipliers = _chosen(point, on), _chosen(multipliers, on)
+            left, mu, length, is_rising = left[on], mu[on], length[on], is_rising[on]
+            products, unbalanced = products[on], unbalanced[on]
+            lost, least = lost[on], least[on]
+        error = np.abs(products - mu[:, np.newaxis]).max(axis=1)
+        end = _END * least / barrier.number
+        is_close = (np.maximum(error, unbalanced) <= _CLOSE * mu) & (mu > end)
+        is_rising &= ~is_close
+        first = np.maximum(mu, _FIRST * point.worth / barrier.number)
+        mu = np.where(is_close, np.maximum(_SHRINK * mu, end), mu)
+        mu = np.where(is_rising, first, mu)
+        point = barrier.resized(weights, point, mu)
+        again = _at_barrier(point, mu)
+        multipliers = _where(length < _SHORT, again, multipliers)
+        change, rise, changes = _newton(weights, point, multipliers, mu)
+        before = length
+        moved, length = _better(
+            barrier, weights, point, mu, change, rise, lost, 4 * length
+        )
+        multipliers = _shifted(multipliers, changes, point, moved)
+        point = moved
     return Solved(~is_zero, *normalized(gains, costs), levels)
+
+
+def _newton(
+    weights: _Weights, point: _Point, multipliers: _Multipliers, mu: FloatArray
+) -> tuple[FloatArray, FloatArray, _Multipliers]:
+    """Returns (k, n) steps over u_j, slopes along them, and steps of multipliers."""
+    u, sizes = point.levels, mu[:, np.newaxis]
+    odds = u / (1 - u)
+    sharp = multipliers.pairs / point.slacks
+    tilted = sharp * point.rises
+    cross = tilted.sum(axis=3)
+    shared = cross / sharp.sum(axis=(2, 3))[..., np.newaxis]
+    own = (tilted * point.rises - multipliers.pairs * point.bends).sum(axis=(1, 3))
+    own += multipliers.low + multipliers.high * odds**2
+    matrix = -np.matmul(shared.transpose(0, 2, 1), cross)
+    places = np.arange(u.shape[1])
+    # No matrix is singular, even where squares underflow.
+    matrix[:, places, places] += own * (1 + 1e-13) + floats.SMALLEST_MASS
+    gradient = (_outer(mu) / point.slacks * point.rises).sum(axis=(1, 3))
+    gradient += sizes * (1 - odds) - weights.b * u
+    change = np.linalg.solve(matrix, gradient[..., np.newaxis])[..., 0]
+    above = np.matmul(shared, change[..., np.newaxis])[..., np.newaxis]
+    slacks = point.rises * change[:, np.newaxis, :, np.newaxis] - above
+    changes = _Multipliers(
+        (_outer(mu) - multipliers.pairs * slacks) / point.slacks - multipliers.pairs,
+        sizes - multipliers.low * (1 + change),
+        sizes - multipliers.high * (1 - odds * change),
+    )
+    return change, (gradient * change).sum(axis=1), changes
+
+
+def _shifted(
+    multipliers: _Multipliers, changes: _Multipliers, point: _Point, moved: _Point
+) -> _Multipliers:
+    """Returns multipliers as far along their step as all of them stay positive."""
+    falls = [
+        (-change / each).reshape(len(each), -1).max(axis=1)
+        for change, each in zip(changes, multipliers, strict=True)
+    ]
+    length = 1 / np.maximum(np.maximum.reduce(falls) / _WITHIN, 1.0)
+    along = length[:, np.newaxis]
+    low = (multipliers.low + along * changes.low) * moved.levels / point.levels
+    high = multipliers.high + along * changes.high
+    high *= (1 - moved.levels) / (1 - point.levels)
+    pairs = multipliers.pairs + _outer(length) * changes.pairs
+    return _Multipliers(pairs, low, high)
+
+
+def _better(
+    barrier: _Barrier,
+    weights: _Weights,
+    point: _Point,
+    mu: FloatArray,
+    change: FloatArray,
+    rise: FloatArray,
+    lost: FloatArray,
+    longest: FloatArray,
+) -> tuple[_Point, FloatArray]:
+    """Returns the points of a line search, and lengths of steps, 0 if none is good."""
+    u = point.levels
+    # No u may reach 0 or 1.
+    falls = np.maximum(-change.min(axis=1), (change * u / (1 - u)).max(axis=1))
+    length = np.minimum(1.0, np.maximum(longest, _LEAST_LENGTH))
+    length = np.minimum(length, _WITHIN / np.maximum(falls, _WITHIN))
+    found, good = point, np.zeros(mu.size, dtype=np.bool_)
+    for _ in range(_HALVINGS):
+        moved = barrier.at(weights, u * (1 + length[:, np.newaxis] * change), mu)
+        wanted = 0.01 * length * rise - 1e-13 * np.abs(point.barrier) - lost
+        better = (moved.barrier >= point.barrier + wanted) | (rise <= _CONVERGED * mu)
+        found = _where(better & ~good, moved, found)
+        good |= better
+        if good.all():
+            break
+        length = np.where(good, length, length / 2)
+    return found, np.where(good, length, 0.0)
 
 
 def normalized(gains: FloatArray, costs: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -264,58 +423,6 @@ def normalized(gains: FloatArray, costs: FloatArray) -> tuple[FloatArray, FloatA
         is_number = np.isfinite(share).all(axis=axis, keepdims=True)
         shares.append(np.where(is_number, share, 1 / max(given.shape[axis], 1)))
     return shares[0], shares[1]
-
-
-def _newton(
-    barrier: _Barrier, point: _Point, mu: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Returns (k, n) Newton steps, over u_j, and (k,) decrements."""
-    u, duals = point.levels, point.duals(mu)
-    sharp = duals / point.slacks
-    tilted = sharp * point.slopes
-    cross = tilted.sum(axis=3) * u[:, np.newaxis]
-    own = (tilted * point.slopes - duals * point.bends).sum(axis=(1, 3))
-    size = mu[:, np.newaxis]
-    own += size / u**2 + size / (1 - u) ** 2
-    slope = (duals * point.slopes).sum(axis=(1, 3)) - barrier.b
-    slope += size / u - size / (1 - u)
-    weights = sharp.sum(axis=(2, 3))
-    shared = cross / weights[..., np.newaxis]
-    matrix = -np.matmul(shared.transpose(0, 2, 1), cross)
-    places = np.arange(u.shape[1])
-    # No matrix is singular, even where squares underflow.
-    matrix[:, places, places] += own * u * u * (1 + 1e-13) + floats.SMALLEST_MASS
-    gradient = slope * u
-    step = np.linalg.solve(matrix, gradient[..., np.newaxis])[..., 0]
-    return step, (gradient * step).sum(axis=1)
-
-
-def _better(
-    barrier: _Barrier,
-    point: _Point,
-    mu: FloatArray,
-    change: FloatArray,
-    decrement: FloatArray,
-    length: FloatArray,
-) -> tuple[_Point, FloatArray]:
-    """Returns the points of a line search, and lengths of steps, 0 if none is good."""
-    u = point.levels
-    # No u may reach 0 or 1.
-    length = np.minimum(length, 0.9 / np.maximum(-change.min(axis=1), 0.9))
-    upwards = (change * u / (1 - u)).max(axis=1)
-    length = np.minimum(length, 0.9 / np.maximum(upwards, 0.9))
-    found = point
-    good = np.zeros(len(u), dtype=np.bool_)
-    for _ in range(_HALVINGS):
-        moved = barrier.at(u * (1 + length[:, np.newaxis] * change), mu)
-        wanted = 0.1 * length * decrement - 1e-13 * np.abs(point.value)
-        better = (moved.value >= point.value + wanted) | (decrement <= _CONVERGED * mu)
-        found = found.where(moved, better & ~good)
-        good |= better
-        if good.all():
-            break
-        length = np.where(good, length, length / 2)
-    return found, np.where(good, length, 0.0)
 
 
 def certified(

@@ -55,6 +55,11 @@ class Curves(abc.ABC):
     def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
         """Returns about f_d(u), or its inverse at −d if d is negative, elementwise."""
 
+    def allowed(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        """Returns (k, m) least f_d(u_j), for (k, n) u_j and (m, n) distances."""
+        found: FloatArray = self.moved(levels[:, np.newaxis], distances).min(axis=2)
+        return found
+
     @abc.abstractmethod
     def tangents(
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
@@ -67,7 +72,7 @@ class Curves(abc.ABC):
             lines: What `lines` returned.
 
         Returns:
-            (k, m, n, l) values, slopes and second derivatives.
+            (k, m, n, l) values; slopes times u; second derivatives times u².
         """
 
     def lines(self, distances: FloatArray, ratios: FloatArray | None) -> Lines | None:
@@ -103,6 +108,10 @@ class NoiseCurves(Curves):
     def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
         return self.reached(self.places(levels) + distances)
 
+    def allowed(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        places = self.places(levels)[:, np.newaxis] + distances
+        return self.reached(places.min(axis=2))
+
 
 @dataclasses.dataclass(frozen=True)
 class GaussianCurves(NoiseCurves):
@@ -134,10 +143,11 @@ class GaussianCurves(NoiseCurves):
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         z = special.ndtri(levels)
-        slopes = np.exp(-z * distances - distances**2 / 2)
-        bends = slopes * (-distances * math.sqrt(2 * math.pi)) * np.exp(z * z / 2)
+        rises = np.exp(np.log(levels) - z * distances - distances**2 / 2)
+        over_density = levels * math.sqrt(2 * math.pi) * np.exp(z * z / 2)
+        bends = -rises * distances * over_density
         values: FloatArray = special.ndtr(z + distances)
-        return values[..., None], slopes[..., None], bends[..., None]
+        return values[..., None], rises[..., None], bends[..., None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,12 +178,12 @@ class LaplaceCurves(NoiseCurves):
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         near = np.exp(-distances)
         low, high = levels <= near / 2, levels >= 0.5
-        values = np.where(high, 1 - near * (1 - levels), 1 - near / 4 / levels)
-        values = np.where(low, levels / near, values)
-        slopes = np.where(high, near, near / 4 / levels / levels)
-        bends = np.where(low | high, 0.0, -near / 2 / levels**2 / levels)
-        slopes = np.where(low, 1 / near, slopes)
-        return values[..., None], slopes[..., None], bends[..., None]
+        middle = near / 4 / levels
+        values = np.where(high, 1 - near * (1 - levels), 1 - middle)
+        rises = np.where(high, near * levels, middle)
+        values, rises = (np.where(low, levels / near, each) for each in (values, rises))
+        bends = np.where(low | high, 0.0, -2 * middle)
+        return values[..., None], rises[..., None], bends[..., None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -212,9 +222,8 @@ class PairCurves(Curves):
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         assert lines is not None
-        values = lines.values + lines.slopes * levels[..., np.newaxis]
-        slopes = np.broadcast_to(lines.slopes, values.shape)
-        return values, slopes, np.zeros(values.shape)
+        rises = lines.slopes * levels[..., np.newaxis]
+        return lines.values + rises, rises, np.zeros(rises.shape)
 
     def lines(self, distances: FloatArray, ratios: FloatArray | None) -> Lines:
         number = 1 + self._number()
