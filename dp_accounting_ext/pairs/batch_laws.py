@@ -413,13 +413,14 @@ class _Nodes:
             if self.values[-1] > self.tail_mass:
                 self._solve(few)
         new = self.gaps
+        least = max(self.tail_mass, batch_programs.ZERO * self.values[0])
         for _ in range(_ROUNDS):
             at = np.flatnonzero(np.isin(self.gaps[2:-1], new)) + 2
             between = self._interpolated(self.gaps[at], at - 1, at + 1)
-            bad = between > (1 + _INTERPOLATED) * self.values[at]
-            bad &= self.logs[at] > math.log(self.tail_mass)
-            bad &= self.values[at] > batch_programs.ZERO * self.values[0]
-            low = np.unique(np.concatenate([at[bad] - 1, at[bad]]))
+            bad = between > (1 + _INTERPOLATED) * np.maximum(self.values[at], least)
+            # No node tells how good what is interpolated before the last one is.
+            end = np.arange(self.gaps.size - 2, self.gaps.size - 1)
+            low = np.unique(np.concatenate([at[bad] - 1, at[bad], end]))
             # The values at the first ones are the largest.
             new = np.sqrt(self.gaps[low]) * np.sqrt(self.gaps[low + 1])
             new = new[: max(self._room(), 0)]

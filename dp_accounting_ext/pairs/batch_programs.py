@@ -16,6 +16,7 @@ from scipy import special
 
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import trade_off_curves
 
@@ -115,7 +116,7 @@ class _Barrier:
         self.distances, self.curves, self.lines = distances, curves, lines
         self.number = 2 * n + m * n * (1 if lines is None else lines.slopes.shape[3])
 
-    def of(self, chosen: BoolArray) -> "_Barrier":
+    def of(self, chosen: BoolArray | IndexArray) -> "_Barrier":
         """Returns the barrier of the chosen ones of k programs."""
         if self.lines is None or len(self.lines.slopes) == 1:
             return self
@@ -228,7 +229,7 @@ def _outer(sizes: FloatArray) -> FloatArray:
     return sizes[:, np.newaxis, np.newaxis, np.newaxis]
 
 
-def _chosen(arrays: T, chosen: BoolArray) -> T:
+def _chosen(arrays: T, chosen: BoolArray | IndexArray) -> T:
     """Returns the chosen rows of arrays."""
     return arrays._make(each[chosen] for each in arrays)
 
@@ -260,7 +261,19 @@ def solved(
     # Points of a line search may be anywhere.
     with np.errstate(all="ignore"):
         parts = [_at_once(_Weights(a[k], b[k]), distances, curves) for k in blocks]
-    return Solved(*map(np.concatenate, zip(*parts, strict=True)))
+    found = Solved(*map(np.concatenate, zip(*parts, strict=True)))
+    # Far beyond all losses floats may not suffice; all pairs of classes alike do.
+    alike = np.broadcast_arrays(
+        (b / b.sum(axis=1, keepdims=True))[:, np.newaxis],
+        (a / a.sum(axis=1, keepdims=True))[..., np.newaxis],
+    )
+    bounds, others = (
+        certified(a, b, distances, curves, *shares)
+        for shares in ((found.gains, found.costs), alike)
+    )
+    return _where(
+        bounds <= others, found, found._replace(gains=alike[0], costs=alike[1])
+    )
 
 
 def _at_once(
@@ -284,7 +297,7 @@ def _path(
     # Where nothing is better than no output at all, any scale will do.
     is_zero = values == 0
     scale = np.where(is_zero, weights.a.sum(axis=1), values)
-    enough = np.where(is_zero, _GAP * scale, 0.0)
+    enough = np.where(is_zero, ZERO * scale, 0.0)
     k, n = levels.shape
     more = levels + scale[:, np.newaxis] / n / weights.b
     levels = np.minimum(more, 0.5 + levels / 2)
@@ -292,7 +305,7 @@ def _path(
     mu = scale / barrier.number
     point = barrier.at(weights, levels, mu)
     multipliers = _at_barrier(point, mu)
-    left, length, before = np.arange(k), np.ones(k), np.ones(k)
+    left, length, last = np.arange(k), np.ones(k), np.ones(k)
     is_rising = np.ones(k, dtype=np.bool_)
     for step in range(_STEPS + 1):
         lost = _ROUNDED * (weights.a * np.abs(point.above)).sum(axis=1)
@@ -300,7 +313,7 @@ def _path(
         products = multipliers.products(point)
         unbalanced = multipliers.unbalanced(weights, point)
         ended = (products.sum(axis=1) <= 2 * least) & (unbalanced <= _SOLVED * least)
-        ended |= (np.maximum(length, before) == 0) | (step == _STEPS)
+        ended |= (np.maximum(length, last) == 0) | (step == _STEPS)
         if ended.any():
             rows = left[ended]
             gains[rows] = multipliers.pairs.sum(axis=3)[ended]
@@ -319,13 +332,16 @@ def _path(
         is_close = (np.maximum(error, unbalanced) <= _CLOSE * mu) & (mu > end)
         is_rising &= ~is_close
         first = np.maximum(mu, _FIRST * point.worth / barrier.number)
+        before = mu
         mu = np.where(is_close, np.maximum(_SHRINK * mu, end), mu)
         mu = np.where(is_rising, first, mu)
-        point = barrier.resized(weights, point, mu)
-        again = _at_barrier(point, mu)
-        multipliers = _where(length < _SHORT, again, multipliers)
+        if (mu != before).any():
+            point = barrier.resized(weights, point, mu)
+        is_short = length < _SHORT
+        if is_short.any():
+            multipliers = _where(is_short, _at_barrier(point, mu), multipliers)
         change, rise, changes = _newton(weights, point, multipliers, mu)
-        before = length
+        last = length
         moved, length = _better(
             barrier, weights, point, mu, change, rise, lost, 4 * length
         )
@@ -396,17 +412,24 @@ def _better(
     falls = np.maximum(-change.min(axis=1), (change * u / (1 - u)).max(axis=1))
     length = np.minimum(1.0, np.maximum(longest, _LEAST_LENGTH))
     length = np.minimum(length, _WITHIN / np.maximum(falls, _WITHIN))
-    found, good = point, np.zeros(mu.size, dtype=np.bool_)
+    wanted = -1e-13 * np.abs(point.barrier) - lost
+    found = _Point(*(each.copy() for each in point))
+    left = np.arange(mu.size)
     for _ in range(_HALVINGS):
-        moved = barrier.at(weights, u * (1 + length[:, np.newaxis] * change), mu)
-        wanted = 0.01 * length * rise - 1e-13 * np.abs(point.barrier) - lost
-        better = (moved.barrier >= point.barrier + wanted) | (rise <= _CONVERGED * mu)
-        found = _where(better & ~good, moved, found)
-        good |= better
-        if good.all():
+        few = length[left, np.newaxis]
+        moved = barrier.of(left).at(
+            _chosen(weights, left), u[left] * (1 + few * change[left]), mu[left]
+        )
+        least = point.barrier[left] + 0.01 * few[:, 0] * rise[left] + wanted[left]
+        good = (moved.barrier >= least) | (rise[left] <= _CONVERGED * mu[left])
+        for each, new in zip(found, moved, strict=True):
+            each[left[good]] = new[good]
+        left = left[~good]
+        if not left.size:
             break
-        length = np.where(good, length, length / 2)
-    return found, np.where(good, length, 0.0)
+        length[left] /= 2
+    length[left] = 0.0
+    return found, length
 
 
 def normalized(gains: FloatArray, costs: FloatArray) -> tuple[FloatArray, FloatArray]:
