@@ -34,6 +34,9 @@ _LEAST, _MOST = 1e-285, 1 - 1e-9
 _HUBS = 12
 # The gap of the program, as a share of its value, and the most steps of the barrier.
 _GAP, _STEPS = 1e-7, 120
+# For curves of more lines than are taken at once: the gap of rough solutions, and how
+# many of them are solved before the last one.
+_ROUGH, _PASSES = 0.1, 3
 # The size of the barrier is at least this share of the value, over the number of
 # constraints, until its maximum is first found; by how much it shrinks then.
 _FIRST, _SHRINK = 0.1, 0.03
@@ -281,17 +284,24 @@ def _at_once(
 ) -> Solved:
     levels, values = start(*weights, distances, curves)
     lines = curves.lines(distances, None)
-    found = _path(weights, _Barrier(distances, curves, lines), levels, values)
     if lines is None or lines.slopes.shape[3] <= trade_off_curves.MOST_LINES:
-        return found
-    ratios = weights.b[:, np.newaxis] * found.costs
-    ratios /= weights.a[..., np.newaxis] * found.gains
-    lines = curves.lines(distances, np.clip(ratios, 1e-30, 1e30))
-    return _path(weights, _Barrier(distances, curves, lines), levels, values)
+        barrier = _Barrier(distances, curves, lines)
+        return _path(weights, barrier, levels, values, _GAP)
+    # Lines are dense near slopes that a rough solution has, and so on.
+    for gap in (*[_ROUGH] * _PASSES, _GAP):
+        found = _path(weights, _Barrier(distances, curves, lines), levels, values, gap)
+        ratios = weights.b[:, np.newaxis] * found.costs
+        ratios /= weights.a[..., np.newaxis] * found.gains
+        lines = curves.lines(distances, np.clip(ratios, 1e-30, 1e30))
+    return found
 
 
 def _path(
-    weights: _Weights, barrier: _Barrier, levels: FloatArray, values: FloatArray
+    weights: _Weights,
+    barrier: _Barrier,
+    levels: FloatArray,
+    values: FloatArray,
+    gap: float,
 ) -> Solved:
     """Follows the maximum of the barrier, as it shrinks, from good u_j on."""
     # Where nothing is better than no output at all, any scale will do.
@@ -309,7 +319,7 @@ def _path(
     is_rising = np.ones(k, dtype=np.bool_)
     for step in range(_STEPS + 1):
         lost = _ROUNDED * (weights.a * np.abs(point.above)).sum(axis=1)
-        least = np.maximum(_GAP * point.worth, np.maximum(lost, enough[left]))
+        least = np.maximum(gap * point.worth, np.maximum(lost, enough[left]))
         products = multipliers.products(point)
         unbalanced = multipliers.unbalanced(weights, point)
         ended = (products.sum(axis=1) <= 2 * least) & (unbalanced <= _SOLVED * least)
