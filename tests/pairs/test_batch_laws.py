@@ -298,3 +298,59 @@ def test_laws_that_differ_by_little(less, weight, distance):
             ]
             gain, cost = float(max(weights)), float(min(weights))
             assert pair.delta(epsilon, way) >= (gain * far + cost * near).max()
+
+
+def random_laws(seed, size):
+    """Two laws over batches in the plane, in which some have no probability."""
+    generator = np.random.default_rng(seed)
+    points = generator.normal(size=(size, 2))
+    p, q = generator.dirichlet(np.ones(size), 2)
+    p[: size // 4] = q[size // 4 : size // 2] = 0
+    distances = np.linalg.norm(points[:, np.newaxis] - points, axis=2)
+    return p / p.sum(), q / q.sum(), distances
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("common", [1, 2, 4])
+def test_the_profile_ends_with_the_largest_loss(seed, common):
+    """Laplace noise on a line has its largest losses beyond all batches."""
+    generator = np.random.default_rng(seed)
+    near, far = 0.02 * generator.normal(size=common), generator.uniform(0.1, 0.5, 16)
+    place = np.concatenate([near, far])
+    second = np.append(generator.dirichlet(np.ones(common)), np.zeros(16))
+    first = 0.3 * second
+    first[common:] = 0.7 * generator.dirichlet(np.ones(16))
+    largest = max(
+        math.log(first @ np.exp(way * place)) - math.log(second @ np.exp(way * place))
+        for way in (-1, 1)
+    )
+    distances = np.abs(np.subtract.outer(place, place))
+    laws = batch_laws.Laws(first, second, distances, NOISE["laplace"][0])
+    pair = laws.upper_pair(1e-15)
+    assert pair.delta(1.01 * largest, Direction.REMOVE) == 0
+    assert pair.delta(0.9 * largest, Direction.REMOVE) > 0
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_any_mechanism_that_is_known_by_its_profile(seed):
+    """With the profile of Gaussian noise, nearly as good as Gaussian noise itself."""
+    gaussian = NOISE["gaussian"][0]
+    p, q, distances = random_laws(seed, 10)
+    distances = np.ceil(3 * distances / distances.max()) / 2
+    for middle in range(10):  # No detour is shorter.
+        through = distances[:, [middle]] + distances[middle]
+        distances = np.minimum(distances, through)
+    thresholds = np.geomspace(1, 1e9, 400)
+    known = {}
+    for distance in np.unique(distances[distances > 0]):
+        profile = gaussian.profile(np.full(400, distance), thresholds)
+        known[distance] = profile_pairs.Hinges.of(
+            profile_pairs.pair_above(thresholds, profile)
+        )
+    curves = trade_off_curves.PairCurves(known)
+    pair = batch_laws.Laws(p, q, distances, curves).upper_pair(1e-15)
+    noise = batch_laws.Laws(p, q, distances, gaussian).upper_pair(1e-15)
+    for epsilon in (0.05, 0.5, 2.0):
+        for way in Direction:
+            best = noise.delta(epsilon, way)
+            assert pair.delta(epsilon, way) <= best * 1.04
