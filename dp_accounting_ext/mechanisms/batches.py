@@ -313,6 +313,7 @@ class OnBatchLaws(Mechanism):
         distances: The distances between classes, none of which is longer than a detour.
         is_attained: Whether there are datasets whose batches are on a line, as far
             apart as these distances allow.
+        error: Bound on the relative error of each probability.
     """
 
     base: Base
@@ -320,13 +321,14 @@ class OnBatchLaws(Mechanism):
     second: tuple[float, ...]
     distances: tuple[tuple[float, ...], ...]
     is_attained: bool = False
+    error: float = batch_laws.WEIGHT_ERROR
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if self.base.is_revealing:
             # Classes are told apart, whatever their distance is.
             return DirectedPairs.same(
                 output_pairs.of_probabilities(
-                    self.first, self.second, bound, error=batch_laws.WEIGHT_ERROR
+                    self.first, self.second, bound, error=self.error
                 )
             )
         trivial = DirectedPairs.same(dominating_pair.trivial_pair(bound))
@@ -334,7 +336,7 @@ class OnBatchLaws(Mechanism):
             return trivial
         distances, curves = self.base.curves(np.array(self.distances), accuracy)
         weights = np.array(self.first), np.array(self.second)
-        laws = batch_laws.Laws(*weights, distances, curves)
+        laws = batch_laws.Laws(*weights, distances, curves, self.error)
         if bound is Bound.LOWER:
             return laws.lower_pairs(accuracy.tail_mass) or trivial
         return DirectedPairs.same(laws.upper_pair(accuracy.tail_mass))

@@ -26,6 +26,11 @@ bound: that of a split in which more members leave and more join.
 more others were drawn, a member replaces one of them, as in a batch of fixed size. If
 fewer others were drawn, the member is in a Poisson sample.
 
+If a record is absent from one dataset, the batches of n and of n − 1 records have two
+laws. Batches of t others and i of the record, and of t' and i', are at distance
+|t − t'| + |i − i'|, as others that are chosen at random can be nested. The bound is the
+worst case of these laws, which reveals nothing about t near B.
+
 For the lower bound, each of the others contributes −1 in one common direction, in which
 the members contribute nothing. The output then reveals t up to the noise.
 """
@@ -73,6 +78,10 @@ _CELL, _BEYOND, _LEAST_NOISE, _MOST_NOISE = 0.5, 3.0, 1e-3, 20.0
 # 120, the bracket for 30 members is 8 % wide and takes 2 s (3 % and 12 s with all
 # sizes); for 120 members it is 9 % wide and takes 4 s.
 _FEW_MEMBERS, _PARTS, _MOST_INTERVALS = 16, 3, 32
+# Tuning: if a record is absent, it is revealed whether fewer than B − 4 others are
+# drawn. With B − 24, ε is the same to four digits (.6 % smaller at σ = 20), in 3 times
+# the time.
+_NEAR = 4
 # Tuning: for more members than this times the noise multiplier, the chain was never the
 # smaller bound.
 _CHAINED = 8.0
@@ -210,21 +219,49 @@ class Truncated(sampling.Scheme):
     def one_absent(self, base: batches.Base) -> Mechanism:
         """Returns a mechanism on samples of n records against samples of n − 1 of them.
 
-        The upper bound reveals which records were drawn. A record that replaces another
-        one in the batch moves the sum by two norms, as the other one is in the batch of
-        the second dataset. In the lower bound, the other records contribute nothing.
+        In the lower bound, the other records contribute nothing.
         """
 
-        def on_a_sample(rate: float, base: batches.Base) -> Mechanism:
+        def on_a_sample(rate: float) -> Mechanism:
             inner = base.on(((1.0, 1.0),), batches.NONE)
             return subsampled.on_poisson_sample(rate, inner)
 
-        fewer = on_a_sample(self.rate, base)
         if self.is_never_cut():
-            return fewer
-        place = on_a_sample(self.place(), base.replaced())
-        below = on_a_sample(self.inclusion(), base)
-        return known_bounds.between(below, self._either(fewer, place))
+            return on_a_sample(self.rate)
+        return known_bounds.between(
+            on_a_sample(self.inclusion()),
+            self._by_numbers(base, on_a_sample(self.rate)),
+        )
+
+    def _by_numbers(self, base: batches.Base, sampled: Mechanism) -> Mechanism:
+        """Returns the upper bound that reveals numbers of others far below B.
+
+        Args:
+            base: The mechanism that runs on a batch.
+            sampled: The mechanism on Poisson samples, which runs if there are few.
+        """
+        most, others = self.batch_size, self.dataset_size - 1
+        least = max(most - _NEAR, 0)
+        first: dict[tuple[float, float], float] = {}
+        second: dict[tuple[float, float], float] = {}
+        for number, probabilities in self.joint_probabilities(1, least):
+            first |= {(number, i): chance for i, chance in probabilities}
+            chance = float(stats.binom.pmf(number, others, self.rate))
+            second[number, 0.0] = self.full()[0] if number == most else chance
+        classes = list(dict.fromkeys([*first, *second]))
+        laws = [
+            np.array([law.get(each, 0.0) for each in classes])
+            for law in (first, second)
+        ]
+        p, q = (tuple((law / law.sum()).tolist()) for law in laws)
+        places = np.array(classes)
+        apart = np.abs(places[:, np.newaxis] - places).sum(axis=2)
+        distances = tuple(tuple(row) for row in apart.tolist())
+        on_laws = batches.OnBatchLaws(base, p, q, distances, error=3 * _BINOMIAL_ERROR)
+        fewer = math.fsum(chance for _, chance in self.fewer(1, least))
+        drawn = ((sampled, fewer), (on_laws, math.fsum(first.values())))
+        likely = tuple(each for each in drawn if each[1])
+        return batches.RandomChoice(likely, error=self.probability_error)
 
     def is_never_cut(self) -> bool:
         """Returns whether a full batch is so rare that it is left out."""

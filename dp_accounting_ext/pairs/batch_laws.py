@@ -39,7 +39,7 @@ from dp_accounting_ext.pairs import trade_off_curves
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified: each weight may have this relative error.
+# Certified: each weight may have this relative error, if no other is named.
 WEIGHT_ERROR = 7e-13
 # Certified: weights c that are this small, relatively to p, have any sign.
 _SAME = 2e-13
@@ -171,12 +171,14 @@ class Laws:
         distances: (n, n) least distances between batches of two classes. No detour is
             shorter.
         curves: What is known of outputs by distance.
+        error: Bound on the relative error of each probability.
     """
 
     first: FloatArray
     second: FloatArray
     distances: FloatArray
     curves: trade_off_curves.Curves
+    error: float = WEIGHT_ERROR
 
     def swapped(self) -> "Laws":
         """Returns the laws with the datasets exchanged."""
@@ -211,7 +213,7 @@ class Laws:
         if (np.abs(self.first - self.second) <= _SAME * self.first).all():
             # Weights that are equal but for their errors.
             identity = dominating_pair.identity_pair(Bound.UPPER)
-            return _with_error(identity, WEIGHT_ERROR)
+            return _with_error(identity, self.error)
         above = self._above(tail_mass)
         if is_symmetric(self.first, self.second, self.distances):
             return profile_pairs.joined(above, dominating_pair.dual(above))
@@ -221,7 +223,7 @@ class Laws:
     def _above(self, tail_mass: float) -> DominatingPair:
         """Returns a pair that bounds the first law's divergence from the second."""
         pair = profile_pairs.pair_above(*self._bounds(tail_mass))
-        return _with_error(pair, WEIGHT_ERROR)
+        return _with_error(pair, self.error)
 
     def lower_pairs(self, tail_mass: float) -> DirectedPairs | None:
         """Returns pairs of noise around one placement of the classes on a line.
@@ -253,8 +255,8 @@ class Laws:
             pairs.append(
                 profile_pairs.pair_below(
                     np.array([np.where(within, reached, 0.0) @ p, reached @ q]),
-                    mass_error=WEIGHT_ERROR + trade_off_curves.REACHED_ERROR,
-                    ratio_error=2 * (WEIGHT_ERROR + trade_off_curves.REACHED_ERROR),
+                    mass_error=self.error + trade_off_curves.REACHED_ERROR,
+                    ratio_error=2 * (self.error + trade_off_curves.REACHED_ERROR),
                 )
             )
         return DirectedPairs(pairs[0], dominating_pair.dual(pairs[1]))

@@ -162,6 +162,31 @@ def test_groups(split, others, most):
         assert at_most_the_truth(q, p, epsilon) <= add
 
 
+@pytest.mark.parametrize("sigma", [0.6, 3.0])
+@pytest.mark.parametrize("most", [1, 2, 4])
+@pytest.mark.parametrize("others", OTHERS)
+def test_a_record_is_absent(others, most, sigma):
+    """Two laws of batches: with one record more, which contributes 1."""
+    rate, size = Fraction(1, 4), 7
+    each = list(itertools.islice(itertools.cycle(OTHERS[others]), size - 1))
+    p = noisy_sums(batches_of(size, rate, most), [1.0, *each], sigma)
+    q = noisy_sums(batches_of(size - 1, rate, most), each, sigma)
+    scheme = truncated.Truncated(size, float(rate), most)
+    mechanism = scheme.one_absent(batch_mechanisms.Noise(sigma))
+    ((remove, add),) = deltas(mechanism, EPSILONS)
+    for place, epsilon in enumerate(EPSILONS):
+        assert at_most_the_truth(p, q, epsilon) <= remove[place]
+        assert at_most_the_truth(q, p, epsilon) <= add[place]
+
+
+def test_rarely_cut_batches_cost_little():
+    """Of 10,000 records with rate .01, more than 130 are drawn once in 600 steps."""
+    event = Truncated(10_000, 0.01, 130, 1.0)
+    accountant = ext.PLDAccountant().compose(event, 1000)
+    lower, upper = accountant.get_epsilon_bounds(1e-6)
+    assert 2.12 < lower <= upper < 2.16
+
+
 @pytest.mark.parametrize(("size", "members", "most"), [(6, 1, 2), (6, 2, 3), (6, 3, 4)])
 def test_chances(size, members, most):
     rate = Fraction(1, 4)
