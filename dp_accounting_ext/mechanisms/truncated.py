@@ -9,27 +9,25 @@ in the batch is i with a probability in proportion to
 
     Pr[s = t + i] · Pr[i of K among t + i of n],
 
-which is binomial if t + K < B. Two upper bounds follow. Either may be the smaller one.
+which is binomial if t + K < B.
 
-*The bound that reveals the other records in the batch.* If there is room for the whole
-group, its members are a Poisson sample. If there is room for only j < K members, the
-law of their number is in proportion to a binomial law below j, with more mass at j.
+*A single record.* Batches of t others and i of the record, and of t' and i', are at
+distance |t − t'| + |i − i'|, as others that are chosen at random can be nested. The
+bound is the worst case of the two datasets' laws of (t, i) for t near B, and that of a
+Poisson sample for smaller t. So it reveals nothing about t near B.
 
-For a group of more than 16 members, this bound reveals the number of others only up to
-a small interval. The number of members is then given a law that is stochastically
+*Groups.* Two upper bounds follow, either of which may be the smaller one. The first is
+a chain over single members. The second one reveals the other records in the batch. If
+there is room for the whole group, its members are a Poisson sample. If there is room
+for only j < K members, the law of their number is in proportion to a binomial law below
+j, with more mass at j.
+
+For a group of more than 16 members, the second bound reveals the number of others only
+up to a small interval. The number of members is then given a law that is stochastically
 larger than its law for each number of others in the interval. This is an upper bound:
 the likelihood ratio increases with the output, so that larger shifts, of either sign,
 increase the divergence. For the same reason, several splits of such a group share one
 bound: that of a split in which more members leave and more join.
-
-*The bound that reveals which records were drawn*, whether they are kept or not. If B or
-more others were drawn, a member replaces one of them, as in a batch of fixed size. If
-fewer others were drawn, the member is in a Poisson sample.
-
-If a record is absent from one dataset, the batches of n and of n − 1 records have two
-laws. Batches of t others and i of the record, and of t' and i', are at distance
-|t − t'| + |i − i'|, as others that are chosen at random can be nested. The bound is the
-worst case of these laws, which reveals nothing about t near B.
 
 For the lower bound, each of the others contributes −1 in one common direction, in which
 the members contribute nothing. The output then reveals t up to the noise.
@@ -47,7 +45,6 @@ from scipy import special
 from scipy import stats
 
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import groups
@@ -60,6 +57,8 @@ from dp_accounting_ext.pairs import shifts
 
 Coupled = batches.Coupled
 Mechanism = interface.Mechanism
+# Batches with so many others, and so many of one record.
+_Class = tuple[float, float]
 NeighborRel = privacy_accountant.NeighboringRelation
 Shifts = shifts.Shifts
 
@@ -176,15 +175,6 @@ class Truncated(sampling.Scheme):
         )
         return more
 
-    def place(self) -> float:
-        """Returns the probability that a record is kept, rounded up.
-
-        The probability is conditional: B or more of the other records are drawn.
-        """
-        full, _ = self.full()
-        ratio = self._cut() / full * (1 + 3 * _BINOMIAL_ERROR)
-        return min(ratio * self.batch_size / self.dataset_size, 1.0)
-
     def inclusion(self) -> float:
         """Returns the probability that a record is in the batch, rounded down."""
         _, room = self.full()
@@ -226,40 +216,51 @@ class Truncated(sampling.Scheme):
             inner = base.on(((1.0, 1.0),), batches.NONE)
             return subsampled.on_poisson_sample(rate, inner)
 
+        few = on_a_sample(self.rate)
         if self.is_never_cut():
-            return on_a_sample(self.rate)
-        return known_bounds.between(
-            on_a_sample(self.inclusion()),
-            self._by_numbers(base, on_a_sample(self.rate)),
-        )
+            return few
+        others = self.dataset_size - 1
+        second = {
+            (number, 0.0): float(stats.binom.pmf(number, others, self.rate))
+            for number, _ in self._near_full()
+        }
+        second[self.batch_size, 0.0] = self.full()[0]
+        upper = self._by_numbers(base, few, second)
+        return known_bounds.between(on_a_sample(self.inclusion()), upper)
 
-    def _by_numbers(self, base: batches.Base, sampled: Mechanism) -> Mechanism:
-        """Returns the upper bound that reveals numbers of others far below B.
+    def _near_full(self) -> "dict[_Class, float]":
+        """Returns the probabilities of t others and i of one record, for t near B."""
+        least = max(self.batch_size - _NEAR, 0)
+        return {
+            (number, i): chance
+            for number, law in self.joint_probabilities(1, least)
+            for i, chance in law
+        }
+
+    def _by_numbers(
+        self, base: batches.Base, few: Mechanism, second: "dict[_Class, float]"
+    ) -> Mechanism:
+        """Returns the upper bound of two laws of batches, of a single record.
 
         Args:
             base: The mechanism that runs on a batch.
-            sampled: The mechanism on Poisson samples, which runs if there are few.
+            few: The mechanism if so few others are drawn that this is revealed.
+            second: What `_near_full` returns for the second dataset. A negative number
+                of records stands for another record in the place.
         """
-        most, others = self.batch_size, self.dataset_size - 1
-        least = max(most - _NEAR, 0)
-        first: dict[tuple[float, float], float] = {}
-        second: dict[tuple[float, float], float] = {}
-        for number, probabilities in self.joint_probabilities(1, least):
-            first |= {(number, i): chance for i, chance in probabilities}
-            chance = float(stats.binom.pmf(number, others, self.rate))
-            second[number, 0.0] = self.full()[0] if number == most else chance
-        classes = list(dict.fromkeys([*first, *second]))
+        first = self._near_full()
+        places = np.array(list(dict.fromkeys([*first, *second])))
         laws = [
-            np.array([law.get(each, 0.0) for each in classes])
+            np.array([law.get(tuple(each), 0.0) for each in places.tolist()])
             for law in (first, second)
         ]
         p, q = (tuple((law / law.sum()).tolist()) for law in laws)
-        places = np.array(classes)
         apart = np.abs(places[:, np.newaxis] - places).sum(axis=2)
         distances = tuple(tuple(row) for row in apart.tolist())
-        on_laws = batches.OnBatchLaws(base, p, q, distances, error=3 * _BINOMIAL_ERROR)
+        near = batches.OnBatchLaws(base, p, q, distances, error=3 * _BINOMIAL_ERROR)
+        least = max(self.batch_size - _NEAR, 0)
         fewer = math.fsum(chance for _, chance in self.fewer(1, least))
-        drawn = ((sampled, fewer), (on_laws, math.fsum(first.values())))
+        drawn = ((few, fewer), (near, math.fsum(first.values())))
         likely = tuple(each for each in drawn if each[1])
         return batches.RandomChoice(likely, error=self.probability_error)
 
@@ -270,7 +271,7 @@ class Truncated(sampling.Scheme):
     def _chain(
         self, base: batches.Base, size: int, removed: int, inserted: int
     ) -> list[Mechanism]:
-        """Returns the chain over single members, each of whom may replace a record.
+        """Returns the chain over single members, each by two laws of batches.
 
         The list is empty if batches are never cut, or if the chain is too long.
         """
@@ -278,35 +279,16 @@ class Truncated(sampling.Scheme):
         if self.is_never_cut() or size > limit:
             return []
         is_replaced = removed == inserted == size
-        one = self._by_place(base, is_replaced=is_replaced)
+        second: dict[_Class, float] = {}
+        for (number, i), chance in self._near_full().items():
+            other = (number, -i if is_replaced else 0.0)
+            second[other] = second.get(other, 0.0) + chance
+        law = sampled_members.poisson(1, self.rate)
+        few = base.on(law, law if is_replaced else batches.NONE)
+        one = self._by_numbers(base, few, second)
         if is_replaced:
             return [chained.chain(one, size, 0)]
         return [groups.GroupedByChain(size, one).split(removed, inserted)]
-
-    def _by_place(self, base: batches.Base, *, is_replaced: bool) -> Mechanism:
-        """Returns an upper bound for one member, if it is revealed who was drawn."""
-        probability = self.place()
-        law = sampled_members.poisson(1, self.rate)
-        fewer = base.on(law, law if is_replaced else batches.NONE)
-        if base.gaussian_noise is None:
-            sampled = probability, 1 - probability
-            place: Mechanism = known_bounds.NonPrivate(sampled, sampled)
-        elif is_replaced:
-            inner = additive_noise.Gaussian(base.gaussian_noise / 2)
-            place = subsampled.substituted_sample(inner, probability)
-        else:
-            place = subsampled.zeroed_sample(base.gaussian_noise, probability)
-        return self._either(fewer, place)
-
-    def _either(self, fewer: Mechanism, place: Mechanism) -> Mechanism:
-        """Returns `fewer` if fewer than B others are drawn, and `place` otherwise.
-
-        The output reveals which of them runs.
-        """
-        full, room = self.full()
-        drawn = ((fewer, room), (place, full))
-        likely = tuple(each for each in drawn if each[1])
-        return batches.RandomChoice(likely, error=self.probability_error)
 
 
 @functools.lru_cache(maxsize=64)

@@ -205,14 +205,6 @@ def test_chances(size, members, most):
         assert set(found) == {place for place in exact if place[0] >= least}
         for place, chance in found.items():
             assert chance == pytest.approx(float(exact[place]), rel=1e-9)
-    alone = batches_of(size - 1, rate, size)
-    full = sum(chance for batch, chance in alone.items() if len(batch) >= most)
-    kept = sum(
-        chance * rate * most / (len(batch) + 1)
-        for batch, chance in alone.items()
-        if len(batch) >= most
-    )
-    assert 0 <= sampling.place() - kept / full <= 1e-8
     included = sum(c for batch, c in batches_of(size, rate, most).items() if 0 in batch)
     assert 0 <= included - Fraction(sampling.inclusion()) <= 1e-8
 
