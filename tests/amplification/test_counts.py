@@ -5,7 +5,6 @@ from fractions import Fraction
 import itertools
 import math
 
-import dp_accounting
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ import oracles
 import pytest
 import strategies
 
-import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import counts
 from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.amplification import step_laws
@@ -95,29 +93,6 @@ def test_what_has_one_ratio_shows_nothing(bound):
                 [Kind(pair, 3)], 2, [((2,), 1.0)], REMOVE, tail_mass=1e-9
             )
             assert found.delta(0.0, REMOVE) <= 2e-10
-
-
-@pytest.mark.parametrize(
-    ("sigma", "selected", "steps", "runs", "delta", "bracket"),
-    [
-        # At a small δ blocks are far above the theorem: 16.09.
-        (0.7, 5, 1000, 1, 1e-30, (15.05, 15.25)),
-        # Of many runs the theorem alone is far above blocks of two draws: 95.2.
-        (0.41567, 2, 3, 10, 3.648e-6, (94.86, 95.2)),
-        # There the theorem alone is nearly best.
-        (0.32, 5, 17, 1, 1e-6, (48.15, 48.34)),
-        # A single step dominates the sum.
-        (1.3, 5, 65_536, 1, 1e-30, (0.4954, 0.501)),
-    ],
-)
-def test_the_bounds_that_are_tried_are_enough(
-    sigma, selected, steps, runs, delta, bracket
-):
-    noise = dp_accounting.GaussianDpEvent(sigma)
-    event = ext.RandomAllocationEvent(noise, selected, steps)
-    accountant = ext.PLDAccountant().compose(event, runs)
-    lower, upper = accountant.get_epsilon_bounds(delta)
-    assert bracket[0] <= lower <= upper <= bracket[1]
 
 
 @given(st.floats(0.0, 1e5), st.floats(0.0, 1.0))

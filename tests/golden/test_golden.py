@@ -17,9 +17,13 @@ EVENTS = list(dict.fromkeys(json.dumps(row["event"]) for row in ROWS))
 
 
 def parameter(row):
-    """A row with its name. Those of two events of three are asked at night."""
+    """A row with its name. Those of two events of three are asked at night.
+
+    So are divergences of correlated noise, which take seconds.
+    """
     (event,) = row["event"]
     is_quick = EVENTS.index(json.dumps(row["event"])) % 3 == 0
+    is_quick &= event != "MatrixAllocationEvent"
     marks = [] if is_quick else [pytest.mark.nightly]
     return pytest.param(row, id=f"{row['what']}-{event}-{row['at']:g}", marks=marks)
 

@@ -65,7 +65,7 @@ def test_one_bin_is_a_gaussian_of_its_column(sigma, tail, delta):
 
 @law
 @given(
-    tree_strategies.log_scale(0.3, 10.0, 40),
+    tree_strategies.log_scale(1.0, 10.0, 40),
     st.sampled_from([(1, 2), (2, 1)]).flatmap(
         lambda n: st.tuples(st.lists(entries, min_size=n[0], max_size=n[0]), st.just(n))
     ),

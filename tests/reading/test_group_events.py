@@ -103,12 +103,3 @@ def test_bad_splits():
         ext.PLDAccountant(REPLACE_ONE).compose(Group(3, Gaussian(1.0), 2))
     with pytest.raises(ValueError, match="unless its events tell who leaves"):
         composed(Group(3, SAMPLED)).get_epsilon_bounds(1e-5, direction="remove")
-
-
-def test_a_large_group_that_tells_its_split():
-    """All splits of 2000 members are too many; one is not."""
-    event = dp_accounting.PoissonSampledDpEvent(1e-4, Gaussian(50.0))
-    with pytest.raises(ValueError, match="group_size must be at most 1024"):
-        composed(Group(2000, event))
-    lower, upper = composed(Group(2000, event, 2000)).get_epsilon_bounds(1e-5)
-    assert 0 < lower <= upper < 1.001 * lower
