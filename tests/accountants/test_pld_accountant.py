@@ -154,16 +154,6 @@ def test_the_larger_direction_is_the_answer(event):
         np.testing.assert_allclose(both, ask(given), rtol=1e-9)
 
 
-def test_no_direction_of_another_name_or_of_a_group():
-    accountant = ext.PLDAccountant().compose(Gaussian(1.0))
-    for wrong in ("both", "", 1, ["remove"]):
-        with pytest.raises(ValueError, match="direction must be 'remove', 'add' or"):
-            accountant.get_epsilon_bounds(1e-6, direction=wrong)
-    accountant.compose(ext.GroupSubsampledEvent(3, Gaussian(9.0)))
-    with pytest.raises(ValueError, match="for a group of 3 records"):
-        accountant.get_delta_bounds(1.0, direction="add")
-
-
 def test_a_replaced_record_has_two_equal_directions():
     event = dp_accounting.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0))
     accountant = ext.PLDAccountant(REPLACE_ONE).compose(event, 5)

@@ -184,9 +184,6 @@ def test_mu_is_that_of_the_relation_it_was_published_for():
         assert known.neighboring_relation is relation
         assert holds(risk.advantage(known), 2 * cdf(mpmath.mpf(0.5)) - 1)
     assert risk.advantage(risk.published(mu=0.0)) == (0, 0)
-    for mu in (-1.0, math.inf, 1e-310, 1e61):
-        with pytest.raises(ValueError, match="mu must be .* Found"):
-            risk.published(mu=mu)
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.7, 3.0])
@@ -233,10 +230,6 @@ def test_a_regret_holds_the_truth():
     low, high = risk.gaussian_regret(risk.published(mu=1.0), math.inf)
     most = needed(np.ones_like, curve(1.0), np.zeros(1))
     assert low <= most <= high <= low + 2e-3
-    with pytest.raises(ValueError, match="mu must be non-negative"):
-        risk.gaussian_regret(gaussian(1.0), -1.0)
-    with pytest.raises(TypeError, match="PLDAccountant"):
-        risk.gaussian_regret("accountant", 1.0)
 
 
 def _gaussian_delta(mu, epsilon):

@@ -58,18 +58,6 @@ class TestRegister:
         unsupported = TwiceEvent(stock_events.UnsupportedDpEvent())
         assert not ext.PLDAccountant().supports(unsupported)
 
-    @pytest.mark.parametrize(
-        ("event_type", "construction", "message"),
-        [
-            (int, lambda e, r: None, "event_type must be a subclass of DpEvent"),
-            (Gaussian(1.0), lambda e, r: None, "event_type"),
-            (StaircaseEvent, 5, "construction must be callable. Found 5"),
-        ],
-    )
-    def test_bad_registrations(self, own_table, event_type, construction, message):
-        with pytest.raises(TypeError, match=message):
-            ext.PLDAccountant.register(event_type, construction)
-
     def test_a_crossing_far_below_any_delta_is_not_hidden(self, own_table):
         """All of δ below 1e-12 were moved together, whatever they were."""
 

@@ -93,13 +93,3 @@ def test_groups_that_tell_different_splits_are_refused(other):
     assert accountant.get_epsilon(1e-5) == before
     with pytest.raises(ValueError, match="num_removed and group_size must be the same"):
         composed(dp_accounting.ComposedDpEvent([other, Group(3, SAMPLED, 1)]))
-
-
-def test_bad_splits():
-    for wrong, error in ((4, ValueError), (-1, ValueError), (1.5, TypeError)):
-        with pytest.raises(error, match="num_removed must be"):
-            composed(Group(3, SAMPLED, wrong))
-    with pytest.raises(ValueError, match="num_removed must be None for a neighboring"):
-        ext.PLDAccountant(REPLACE_ONE).compose(Group(3, Gaussian(1.0), 2))
-    with pytest.raises(ValueError, match="unless its events tell who leaves"):
-        composed(Group(3, SAMPLED)).get_epsilon_bounds(1e-5, direction="remove")

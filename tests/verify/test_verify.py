@@ -295,22 +295,6 @@ def test_without_the_library_it_says_what_to_install(capsys, monkeypatch):
     assert err.count("\n") == 1 and "pip install '.[verify]'" in err
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"accountant": 3}, TypeError, "accountant must have ledger.*3"),
-        ({"target_delta": 0.0}, ValueError, "target_delta must be in.*0.0"),
-        ({"target_delta": float("nan")}, ValueError, "target_delta must be in.*nan"),
-        ({"seconds": 0.0}, ValueError, "seconds must be positive.*0.0"),
-        ({"seed": -1}, ValueError, "seed must be at least 0.*-1"),
-    ],
-)
-def test_bad_input(change, error, words):
-    asked = {"accountant": ext.PLDAccountant(), "target_delta": 1e-6, **change}
-    with pytest.raises(error, match=words):
-        verification.verify_epsilon(**asked)
-
-
 @pytest.mark.parametrize("masses", [(), (0.6,), (0.4, 0.4, 0.4), (1.0, 0.2)])
 def test_private_samples_of_given_masses_are_not_refuted(masses):
     """Laws that the given masses do not allow were compared with the claims."""
