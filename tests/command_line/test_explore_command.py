@@ -205,10 +205,3 @@ def test_an_answer_that_was_found_before_it_was_forgotten_is_not_handed_over(ask
     kept.ask(found.append, pow, 2, 5)
     look_until(found, 1)
     assert (found, other) == ([32], [])
-
-
-@pytest.mark.parametrize("port", [-3, 99999])
-def test_a_port_that_is_none_is_told(capsys, port):
-    status, out, err = command_runner.run(capsys, f"explore --quiet --port {port}")
-    assert (status, out) == (2, "") and err.count("\n") == 1
-    assert f"--port must be from 0 to 65535. Found {port}." in err

@@ -1,6 +1,5 @@
 """What all subcommands share: one line of what is wrong, options with defaults."""
 
-import command_runner
 import pytest
 
 from dp_accounting_ext.command_line import parser
@@ -41,28 +40,3 @@ def test_messages_name_what_was_typed(message, typed):
     assert (
         parser.as_typed(message, ["steps_per_epoch", "dataset_size", "delta"]) == typed
     )
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("--noise", "Did you mean --noise-multiplier?"),
-        ("--batch=5", "Did you mean --batch-size or --batches-per-record?"),
-        ("--epoks", "Did you mean --epochs?"),
-        ("x", "unrecognized arguments: x."),
-        ("--sampling-rat", "Did you mean --sampling-rate?"),
-    ],
-)
-def test_what_may_have_been_meant_is_named(capsys, typed, meant):
-    status, out, err = command_runner.run(capsys, f"compare {typed} 1")
-    assert (status, out) == (2, "")
-    assert meant in err and err.count("\n") == 1
-
-
-def test_a_command_that_may_have_been_meant_is_named(capsys):
-    status, out, err = command_runner.run(capsys, "compaer --delta 1")
-    assert (status, out) == (2, "") and err.count("\n") == 1
-    assert "COMMAND must be one of compare, calibrate, " in err
-    assert "Found 'compaer'. Did you mean compare?" in err
-    err = command_runner.run(capsys, "wpm plann --epsilon 1 --num-places 3")[2]
-    assert err.endswith("Found 'plann'. Did you mean plan?\n")

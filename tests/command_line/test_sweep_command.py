@@ -204,35 +204,6 @@ class TestInThisProcess:
         assert own == [("a", "0.1"), ("a, b", "0.1"), ("b", "0.1"), ("b", "0.2")]
         assert self.counts(capsys, paths) == (5, 0, 0)
 
-    @pytest.mark.parametrize(
-        ("content", "message"),
-        [
-            (
-                "noise multiplier,steps_per_epoch\n1,5\n",
-                "write noise_multiplier if that",
-            ),
-            ("noise_multiplier,numGroups\n1,5\n", "write group_size if that"),
-            ("noise_multiplier,sampler\n1,5\n", "write sampling if that"),
-            ("delta,note\n1,x\n", "other names than results. Found 'note'"),
-            ("delta,epochs\n1e-6,1,5\n", "Found 3 cells in place of 2 in line 2 of"),
-            ("delta,epochs\n1e-6\n", "Found 1 cells in place of 2 in line 2 of"),
-            (
-                "noise_multiplier,delta\n1,1e-6\n",
-                "sampling must be one of random-alloc",
-            ),
-            ('delta,who,sampling\n1e-6,"a\nb",shuffled\n', "cells of one line each"),
-            ("delta,epochs\n", "Found no row below the header of"),
-            ("", "Found an empty file"),
-            ("delta,who\n1e-6,Zo\xeb\n", "--encoding cp1252"),
-        ],
-    )
-    def test_what_is_wrong_with_a_grid_is_told(self, capsys, paths, content, message):
-        paths[0].write_bytes(content.encode("latin-1"))
-        status, out, err = self.sweep(capsys, paths)
-        assert (status, out) == (2, "") and err.count("\n") == 1
-        assert message in err, err
-        assert not paths[1].exists()
-
     def test_a_grid_from_a_spreadsheet(self, capsys, paths):
         paths[0].write_bytes(
             "who;noise_multiplier;steps_per_epoch;delta;sampling\r\n"
@@ -257,20 +228,3 @@ class TestInThisProcess:
         assert [*row][5:] == [*sweep.columns_of(["noise", "risks"])]
         assert 0.01 < float(row["tpr_lower"]) <= float(row["tpr_upper"]) < 1
         assert float(row["noise_multiplier"]) > 1
-
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"a letter to my aunt",
-            b"a letter\nto my aunt\n",
-            sweep_oracles.HEADER.encode() + b"\n",
-            HEADER.encode() + b"1.000,5,1,1,1e-6,shuffled,1,2,0.1\n",
-            HEADER.encode() + b"\xff\n",
-        ],
-    )
-    def test_what_is_no_table_of_the_grid_is_left_alone(self, capsys, paths, content):
-        paths[1].write_bytes(content)
-        status, out, err = self.sweep(capsys, paths)
-        assert (status, out) == (2, "") and err.count("\n") == 1
-        assert "--output must be a file, new or with the columns of the grid" in err
-        assert paths[1].read_bytes() == content

@@ -140,14 +140,3 @@ def test_from_the_command(tmp_path, cluster, expected, capsys, monkeypatch):
     assert (status, err, workers[0].wait(PATIENCE)) == (0, "", -signal.SIGKILL)
     assert "rows kept" in out and f": 0 rows kept, {ROWS} added" not in out
     check(paths[1], expected)
-
-
-def test_no_scheduler_is_named(capsys, tmp_path):
-    (tmp_path / "grid.csv").write_text(
-        "noise_multiplier,steps_per_epoch,delta,sampling\n1,5,.1,shuffled"
-    )
-    command = f"sweep --grid {tmp_path / 'grid.csv'} --output {tmp_path / 'table.csv'}"
-    status, out, err = command_runner.run(capsys, f"{command} --scheduler nowhere")
-    assert (status, out) == (2, "") and err.count("\n") == 1
-    assert "scheduler must be the address of a Dask scheduler that answers" in err
-    assert not (tmp_path / "table.csv").exists()
