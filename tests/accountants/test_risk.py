@@ -8,6 +8,7 @@ import dp_accounting
 import mpmath
 import nights
 import numpy as np
+import oracles
 import pytest
 from scipy import stats
 
@@ -232,12 +233,6 @@ def test_a_regret_holds_the_truth():
     assert low <= most <= high <= low + 2e-3
 
 
-def _gaussian_delta(mu, epsilon):
-    mu, epsilon = mpmath.mpf(mu), mpmath.mpf(epsilon)
-    ends = mpmath.ncdf(mu / 2 - epsilon / mu), mpmath.ncdf(-mu / 2 - epsilon / mu)
-    return ends[0] - mpmath.exp(epsilon) * ends[1]
-
-
 def _epsilons_of(order, divergence, delta):
     """The smaller of two conversions: by all of the moment, and by its excess."""
     slope = order - 1
@@ -262,11 +257,11 @@ def test_the_largest_parameters_are_between_what_is_enough_and_what_is_not(
     """By the closed δ of Gaussian noise, and by conversions of divergences."""
     with mpmath.workdps(50):
         enough, short = risk.largest_mu(epsilon, delta)
-        assert _gaussian_delta(enough, epsilon) <= delta
-        assert delta < _gaussian_delta(short, epsilon)
+        assert oracles.gaussian_delta(enough, epsilon) <= delta
+        assert delta < oracles.gaussian_delta(short, epsilon)
         assert short < enough * 1.0001
         enough, short = risk.largest_rho(epsilon, delta)
-        assert delta < _gaussian_delta(mpmath.sqrt(2 * short), epsilon)
+        assert delta < oracles.gaussian_delta(mpmath.sqrt(2 * short), epsilon)
         orders = 1 + mpmath.mpf(epsilon) / enough / 2 * np.geomspace(0.05, 5, 401)
         nearly = delta * mpmath.exp(1e-3)
         found = min(_epsilons_of(a, a * enough, nearly) for a in orders)
