@@ -1,6 +1,5 @@
 """Settings refuse what they are not; schemes are the events that they say."""
 
-import dataclasses
 import fractions
 import math
 
@@ -41,9 +40,6 @@ def test_schemes_are_what_the_accountant_composes(scheme, group):
     assert bounds == expected.get_epsilon_bounds(1e-6)
 
 
-DATASET = {"dataset_size": 1000, "batch_size": 30, "noise_multiplier": 2.0}
-
-
 def test_its_accountant_is_as_coarse_as_asked_for():
     run = run_of(training_run.POISSON_SAMPLING, 1.5, steps_per_epoch=30, epochs=4)
     fine, coarse = (
@@ -53,56 +49,71 @@ def test_its_accountant_is_as_coarse_as_asked_for():
     assert coarse[1] - coarse[0] > 3 * (fine[1] - fine[0])
 
 
-def test_batches_of_a_dataset():
-    """The rate is exact for Poisson's samples, the steps whole for an allocation."""
-    run = training_run.TrainingRun(**DATASET, epochs=7, sampling="Poisson sampling")
-    step = dp_accounting.GaussianDpEvent(2.0)
-    sampled = dp_accounting.PoissonSampledDpEvent(0.03, step)
-    assert run.event == dp_accounting.SelfComposedDpEvent(sampled, 238)  # 34 an epoch
-    run = dataclasses.replace(run, sampling="random allocation")
-    epoch = ext.RandomAllocationEvent(step, 1, 33)
-    assert run.event == dp_accounting.SelfComposedDpEvent(epoch, 7)
-    run = dataclasses.replace(run, sampling="no amplification")
-    assert run.event == dp_accounting.SelfComposedDpEvent(step, 7)
+Runs, Sampled = dp_accounting.SelfComposedDpEvent, dp_accounting.PoissonSampledDpEvent
+Allocated, Schedule = ext.RandomAllocationEvent, ext.ScheduledAllocationEvent
+NOISE = dp_accounting.GaussianDpEvent(2.0)
+DATASET = {"dataset_size": 1000, "batch_size": 30, "epochs": 7}
+# As every tool states a run: 14,062 steps of a rate that is 1 of 250 steps.
+STEPS = {"sampling_rate": 0.004, "num_steps": 14_062}
+PART = {"steps_per_epoch": 30, "epochs": 2.4}
+TWICE = {"steps_per_epoch": 8, "batches_per_record": 2, "epochs": 2.5}
 
 
-def test_a_rate_and_steps_are_exact():
-    """As every tool states a run: 14,062 steps of a rate that is 1 of 250 steps."""
-    run = training_run.TrainingRun(
-        2.0, sampling_rate=0.004, num_steps=14_062, sampling="Poisson sampling"
-    )
-    step = dp_accounting.GaussianDpEvent(2.0)
-    sampled = dp_accounting.PoissonSampledDpEvent(0.004, step)
-    assert run.event == dp_accounting.SelfComposedDpEvent(sampled, 14_062)
-    run = dataclasses.replace(run, sampling="random allocation")
-    epochs = dp_accounting.SelfComposedDpEvent(
-        ext.RandomAllocationEvent(step, 1, 250), 56
-    )
-    last = ext.ScheduledAllocationEvent([step], [62], 250)
-    assert run.event == dp_accounting.ComposedDpEvent([epochs, last])
-    run = dataclasses.replace(run, sampling="no amplification")
-    assert run.event == dp_accounting.SelfComposedDpEvent(step, 57)
-    assert run.to_dict()["num_steps"] == 14_062
-    assert run.to_dict()["sampling_rate"] == 0.004
+def composed(*events):
+    return dp_accounting.ComposedDpEvent([*events])
 
 
-def test_records_in_several_steps_of_an_epoch_that_ends_early():
-    run = training_run.TrainingRun(
-        1.0, 8, batches_per_record=2, epochs=2.5, sampling="random allocation"
+@pytest.mark.parametrize(
+    ("fields", "sampling", "event"),
+    [
+        # The rate is exact, 34 steps an epoch; the steps of an allocation are whole.
+        (DATASET, "Poisson sampling", Runs(Sampled(0.03, NOISE), 238)),
+        (DATASET, "random allocation", Runs(Allocated(NOISE, 1, 33), 7)),
+        (DATASET, "no amplification", Runs(NOISE, 7)),
+        (STEPS, "Poisson sampling", Runs(Sampled(0.004, NOISE), 14_062)),
+        (
+            STEPS,
+            "random allocation",
+            composed(Runs(Allocated(NOISE, 1, 250), 56), Schedule([NOISE], [62], 250)),
+        ),
+        (STEPS, "no amplification", Runs(NOISE, 57)),
+        # A part of an epoch is a schedule that was cut short.
+        (
+            PART,
+            "random allocation",
+            composed(Runs(Allocated(NOISE, 1, 30), 2), Schedule([NOISE], [12], 30)),
+        ),
+        ({**PART, "epochs": 0.4}, "random allocation", Schedule([NOISE], [12], 30)),
+        # All 30 steps, when rounded up.
+        (
+            {**PART, "epochs": 2.97},
+            "random allocation",
+            Runs(Allocated(NOISE, 1, 30), 3),
+        ),
+        (PART, "Poisson sampling", Runs(Sampled(1 / 30, NOISE), 72)),
+        (PART, "no amplification", Runs(NOISE, 3)),
+        (
+            TWICE,
+            "random allocation",
+            composed(Runs(Allocated(NOISE, 2, 8), 2), Schedule([NOISE], [4], 8, 2)),
+        ),
+        (TWICE, "no amplification", Runs(NOISE, 6)),
+    ],
+)
+def test_events_of_runs(fields, sampling, event):
+    run = training_run.TrainingRun(2.0, **fields, sampling=sampling)
+    assert run.event == event
+    assert run.to_dict().items() >= fields.items()
+
+
+def test_an_epoch_that_ends_early_is_between_whole_ones():
+    less, part, more = (
+        training_run.TrainingRun(1.0, 4, 2, epochs, sampling="random allocation")
+        .accountant()
+        .get_epsilon_bounds(1e-6)
+        for epochs in (2, 2.5, 3)
     )
-    step = dp_accounting.GaussianDpEvent(1.0)
-    whole = ext.RandomAllocationEvent(step, 2, 8)
-    epochs = dp_accounting.SelfComposedDpEvent(whole, 2)
-    last = ext.ScheduledAllocationEvent([step], [4], 8, 2)
-    assert run.event == dp_accounting.ComposedDpEvent([epochs, last])
-    known = dataclasses.replace(run, sampling="no amplification")
-    assert known.event == dp_accounting.SelfComposedDpEvent(step, 6)
-    less, more = (
-        dataclasses.replace(run, epochs=number).accountant().get_epsilon_bounds(1e-6)
-        for number in (2, 3)
-    )
-    low, high = run.accountant().get_epsilon_bounds(1e-6)
-    assert less[1] < low <= high < more[0]
+    assert less[1] < part[0] <= part[1] < more[0]
 
 
 @hypothesis.given(st.integers(1, 10**9))
@@ -131,24 +142,6 @@ def test_epochs_of_given_steps_cover_those_of_every_loader(size, batch, steps):
             steps // length,
             steps % length / length,
         )
-
-
-def test_a_part_of_an_epoch_is_a_schedule_that_was_cut_short():
-    step = dp_accounting.GaussianDpEvent(2.0)
-    run = training_run.TrainingRun(2.0, 30, epochs=2.4, sampling="random allocation")
-    epochs = dp_accounting.SelfComposedDpEvent(
-        ext.RandomAllocationEvent(step, 1, 30), 2
-    )
-    last = ext.ScheduledAllocationEvent([step], [12], 30)
-    assert run.event == dp_accounting.ComposedDpEvent([epochs, last])
-    assert dataclasses.replace(run, epochs=0.4).event == last
-    poisson = dataclasses.replace(run, sampling="Poisson sampling")
-    sampled = dp_accounting.PoissonSampledDpEvent(1 / 30, step)
-    assert poisson.event == dp_accounting.SelfComposedDpEvent(sampled, 72)
-    known = dataclasses.replace(run, sampling="no amplification")
-    assert known.event == dp_accounting.SelfComposedDpEvent(step, 3)
-    three = dataclasses.replace(run, epochs=2.97)  # All 30 steps, when rounded up.
-    assert three.event == dataclasses.replace(run, epochs=3).event
 
 
 def test_whole_numbers_of_epochs_are_one_however_they_are_written():
