@@ -49,7 +49,6 @@ PACKAGE = pathlib.Path(ext.__file__).parent
 NAN, INF = math.nan, math.inf
 PLD = privacy_loss_distribution.PrivacyLossDistribution
 OPTIMISTIC = PLD(pld_pmf.SparsePLDPmf({0: 1.0}, 0.1, 0.0, False))
-NOISE = batch_mechanisms.Noise(1.0)
 # Only whole steps between batches mean anything.
 STEPS = batch_mechanisms.NeighboringBatches(discrete_outputs.DiscreteLaplace(0.7, 1))
 FIRST, SECOND = (0.5, 0.5, 0.0), (0.5, 0.0, 0.5)
@@ -69,7 +68,6 @@ Gaussian, Composed = stock.GaussianDpEvent, stock.ComposedDpEvent
 STEP, NOTHING = Gaussian(1.0), ext.PLDAccountant()
 REVEALING = stock.NonPrivateDpEvent()
 SAMPLED = stock.PoissonSampledDpEvent(0.1, STEP)
-NEVER_SAMPLED = stock.PoissonSampledDpEvent(0.0, STEP)
 ALLOCATED_NO_OP = ext.RandomAllocationEvent(stock.NoOpDpEvent(), 1, 10)
 ADD_OR_REMOVE, REPLACE, _ = dp_accounting.NeighboringRelation
 REPLACING = ext.PLDAccountant(REPLACE)
@@ -262,7 +260,6 @@ ROWS = [
     ("masses must be finite .* Found -0.1", lambda: pair([0.5, 2.0], [0.5, -0.1])),
     (r"have one shape.*\(2,\) and \(1,\)", lambda: pair([0.5, 2.0], [0.5])),
     (r"one shape.*\(2,\) and \(1,\)", lambda: of_outputs([0.5, 0.5], [1.0])),
-    ("one shape", lambda: of_outputs([[1.0]], [[1.0]])),
     ("p must hold probab.* Found nan", lambda: of_outputs([NAN, 0.5], [0.5, 0.5])),
     ("q must hold probab.* Found 1.5", lambda: of_outputs([0.5, 0.5], [1.5, -0.5])),
     ("q must hold probab.* Found -0.5", lambda: of_outputs([0.5, 0.5], [0.5, -0.5])),
@@ -270,7 +267,6 @@ ROWS = [
     ("error must be in .* Found nan", lambda: of_outputs([0.5] * 2, [0.5] * 2, NAN)),
     ("error must be in .* Found 0.1", lambda: of_outputs([0.5] * 2, [0.5] * 2, 0.1)),
     # Laws of batches.
-    ("parts must sum to 1. Found 0", lambda: batches.on_batches(NOISE, [])),
     ("parts must sum to 1. Found 0.5", lambda: parts(probability=0.5)),
     ("parts must be in .0, 1.. Found", lambda: parts(probability=NAN)),
     ("weights of distances must sum", lambda: parts(((1.0, 0.5),))),
@@ -282,16 +278,13 @@ ROWS = [
     ("weights of first must be in", lambda: laws((NAN, 0.5, 0.0), APART)),
     (r"a .3, 3. matrix.* Found the shape .2, 3.", lambda: laws(FIRST, APART[:2])),
     ("at least 0. Found -1", lambda: laws(FIRST, lambda x, y: -1.0)),
-    ("must be finite.* Found inf", lambda: laws(FIRST, lambda x, y: INF)),
     ("must be finite.* Found nan", lambda: laws(FIRST, lambda x, y: NAN)),
     ("0.0 from 0 to 1, and 1.0 back", lambda: laws(FIRST, lambda x, y: max(x - y, 0))),
     ("from itself must be 0. Found 2.0", lambda: laws(FIRST, lambda x, y: 2.0)),
     ("must be integers.* Found 0.5", lambda: laws(FIRST, lambda x, y: 0.5 * (x != y))),
     ("128 classes at most. Found 999", lambda: laws((1 / 999,) * 999, APART)),
     # Distributions of dp_accounting.
-    ("losses.*Found inf", lambda: sparse_pld({INF: 0.5})),
     ("losses.*Found nan", lambda: sparse_pld({NAN: 0.5})),
-    ("losses.*Found 1.5", lambda: sparse_pld({1.5: 0.5})),
     ("losses.*object", lambda: sparse_pld({10**30: 0.5, 1: 0.5})),
     (r"losses.*2\^53", lambda: sparse_pld({2**62: 0.5})),
     ("losses of", lambda: sparse_pld({"a": 0.5})),
@@ -313,8 +306,6 @@ ROWS = [
     ("must be pessimistic", compose(ext.PLDEvent(OPTIMISTIC))),
     ("PrivacyLossDistribution. Found int", compose(ext.PLDEvent(5))),
     ("orders must be above 1", lambda: pld.renyi_divergence_bounds(STEP, [])),
-    ("orders must be above 1", lambda: pld.renyi_divergence_bounds(STEP, [1.0])),
-    ("orders must be above 1", lambda: pld.renyi_divergence_bounds(STEP, [2, 0.5])),
     # Runs of training, and the least noise of one.
     ("sampling_rate must be a number", rated(sampling_rate=NAN)),
     ("sampling_rate must be", rated(sampling_rate=1.5)),
@@ -325,11 +316,9 @@ ROWS = [
     ("num_steps must be at most", rated(num_steps=2 * 10**9)),
     ("where dataset_size and batch_size are", rated(**SIZES, sampling_rate=1.0)),
     ("target .* 1e.09, the most that is", lambda: noise_for(risk.advantage, 0.0)),
-    ("target must be such as a noise", lambda: noise_for(risk.advantage, -1.0)),
     ("the most that is tried.* is reached", lambda: noise_for(risk.advantage, 1e-12)),
     ("target must be such as noise is n", lambda: noise_for(risk.advantage, 1.0)),
     ("measure must decrease", lambda: noise_for(grows, 0.5)),
-    ("measure must decrease", lambda: noise_for(grows, 9.0)),
     ("measure must be callable. Found 1.0", lambda: noise_for(1.0, 0.5)),
     ("measure must be a real number", lambda: noise_for(lambda _: (1.0,), 0.5)),
     ("make_event must be callable. Found 2", lambda: noise_for(risk.advantage, 1, 2.0)),
@@ -369,7 +358,6 @@ ROWS = [
     ("connected. Found 2 pieces", lambda: graph([(0, 1), (2, 3)], [1, 1])),
     ("graph must be a scipy sparse matrix", lambda: wpm.GraphCost(np.eye(2))),
     (r"square.*\(2, 3\)", lambda: wpm.GraphCost(sparse.csr_matrix((2, 3)))),
-    ("connected. Found 2", lambda: wpm.GraphCost(sparse.csr_matrix((2, 2)))),
     ("a metric.*Found a", lambda: DenseCost(COST).between_inputs(0)),
     ("a metric.*Found a", lambda: Points(PLACES, metric="cosine").between_inputs(0)),
     ("trace must have the dimension", lambda: wpm.counts_at([[0, 0]], [[1, 1, 2]])),
@@ -386,9 +374,7 @@ ROWS = [
     ("and finite. Found -1.0 at", lambda: Projection(COST, 1.0, [1, 1, -1])),
     ("a sum in .* Found 0.3; scale it", lambda: Projection(COST, 1.0, [0.1] * 3)),
     (r"gap must be in \(0, 1\)", lambda: Projection(COST, 1.0, relative_gap=-1)),
-    (r"gap must be in \(0, 1\)", lambda: Projection(COST, 1.0, relative_gap=1)),
     (r"gap must be in \(0, 1\)", lambda: project(relative_gap=0)),
-    (r"gap must be in \(0, 1\)", lambda: project(relative_gap=2.0)),
     (r"square.*shape \(2, 3\)", lambda: wpm.KLProjectionMechanism(COST, 1.0)),
     ("regularization must be positive", lambda: regularized(0.0)),
     ("regularization must be at least 0.0015", lambda: regularized(1e-9)),
@@ -414,12 +400,10 @@ ROWS = [
     ("mu must sum to 1", lambda: users(sparse.csr_matrix([[0.5, 0.6]]))),
     (r"of the 2 inputs.*\(1, 1\)", lambda: users(sparse.csr_matrix([[1.0]]))),
     ("mu must be non-neg", lambda: users(sparse.csr_matrix([[NAN, 1.0]]))),
-    ("mu must be an array", lambda: users(sparse.csr_matrix([[1j, 0]]))),
     ("mu must be an array of real", lambda: users(np.array([True, False]))),
     ("a masked array", lambda: users(np.ma.masked_array([1.0, 0.0], [0, 1]))),
     (r"mu must sum to less than 2\^53", lambda: users(BEYOND)),
     ("draws must be integers", lambda: AVERAGE([0.5], EXACT)),
-    ("draws must be integers", lambda: AVERAGE([], EXACT)),
     ("draws must be a list", lambda: AVERAGE([[1]], EXACT)),
     ("of the 6 outputs. Found 6", lambda: AVERAGE([6], EXACT)),
     ("confidence must be in", lambda: AVERAGE([0], EXACT, 1)),
@@ -464,7 +448,6 @@ ROWS = [
     ("neighboring_relat", lambda: run(sampling="shuffled")().accountant(ADD_OR_REMOVE)),
     ("delta must be", lambda: comparison.compare(training_run.TrainingRun(1.0, 10))),
     ("run must be a TrainingRun. Found 1.0", lambda: statement.claims(1.0)),
-    ("run must be a", lambda: comparison.compare({"delta": 1e-6})),
     # studies.calibration, studies.curves
     ("epsilon must be positive and", lambda: calibration.calibrate(SETTING, -1.0)),
     ("epsilon must be", lambda: calibration.calibrate(run(delta=1e-15)(), 1e-12)),
@@ -584,15 +567,11 @@ ROWS = [
     ("RenyiFilter", lambda: budget.GaussianFilter(1.0, 0.1).may_run(SAMPLED)),
     ("single", lambda: budget.RenyiFilter(1.0, 0.1).spend(Composed([STEP, GROUP]))),
     ("noise_mult", lambda: budget.GaussianFilter(1.0, 0.1).spend(Gaussian(NAN))),
-    ("noise_mult", lambda: budget.RenyiFilter(1.0, 0.1).spend(Gaussian(-1.0))),
-    ("event must cost", lambda: budget.remaining(NOTHING, NEVER_SAMPLED, 1.0, 0.1)),
     ("event must cost", lambda: budget.remaining(NOTHING, ALLOCATED_NO_OP, 1.0, 0.1)),
     ("direction must", lambda: NOTHING.get_epsilon_bounds(0.1, direction=["remove"])),
     ("for a group of 2 records", lambda: told_direction(GROUP)),
-    ("unless its events tell who leaves", lambda: told_direction(GROUP)),
     ("Found 1.0000000000000002", lambda: NOTHING.get_epsilon(np.nextafter(1, 2))),
     (r"target_delta must be in \[0, 1\]", lambda: NOTHING.get_epsilon_bounds(-1e-300)),
-    ("Found 100000", lambda: ext.RdpAccountant().get_epsilon([1e-5, 1e5])),
     ("target_delta", lambda: ext.RdpAccountant().get_epsilon_and_optimal_order(INF)),
     *((f"mu must be .* Found {mu}", published(mu)) for mu in (INF, 1e-310)),
     ("mu must be .* Found 1e.61", published(1e61)),
@@ -605,7 +584,6 @@ ROWS = [
     ("num_selected=1", compose(schedule(2, [Gaussian(0.0), STEP]))),
     *(("num_selected", compose(schedule(n, [STEP, STEP]))) for n in (0, 7, 1.5, "2")),
     ("event_type must be a subclass of DpEvent", lambda: register(int, len)),
-    ("event_type must be", lambda: register(STEP, len)),
     ("construction must be callable. Found 5", lambda: register(Unknown, 5)),
     # A second opinion.
     ("accountant must have ledger.*3", lambda: opinion(accountant=3)),
