@@ -23,27 +23,6 @@ def test_no_other_module_chooses_a_resolution():
             assert not chosen, path
 
 
-@pytest.mark.parametrize("level", range(len(accuracy.LEVELS)))
-def test_what_is_tuned_reads_the_delta_of_the_level(level):
-    least, scales = accuracy.LEVELS[level]
-    asked = Accuracy.of_level(level, accuracy.CELLS)
-    assert asked.delta == pytest.approx(least, rel=1e-12)
-    assert asked.scales == scales
-    assert asked.tail_mass <= 1e-6 * least
-    assert asked.delta < asked.frequent_delta < 1
-
-
-def test_the_tuned_delta_is_the_usual_one_at_the_first_level():
-    first = Accuracy.of_level(0, accuracy.CELLS)
-    assert first.frequent_delta == pytest.approx(1e-6, rel=1e-9)
-
-
-def test_parts_share_tails_and_keep_the_resolution():
-    asked = Accuracy.of_level(1, 77)
-    assert asked.shared(8) == Accuracy(asked.tail_mass / 8, 77, 8)
-    assert asked.with_cells(9) == Accuracy(asked.tail_mass, 9, 8)
-
-
 def test_the_width_of_a_bracket_is_in_proportion_to_the_interval():
     """Between the fewest and the most cells; beyond these it does not change."""
     event = dp_accounting.PoissonSampledDpEvent(
