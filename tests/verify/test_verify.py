@@ -24,7 +24,7 @@ SAMPLE = dp_accounting.PoissonSampledDpEvent(0.01, STEP)
 ALLOCATED = ext.RandomAllocationEvent(STEP, 1, 100)
 # Of draws: what has no theorem is looked at for as long.
 SECONDS = 0.4
-COMMAND = "verify --noise-multiplier 1 --delta 1e-6 --steps-per-epoch 20 "
+COMMAND = "verify --noise-multiplier 1 --delta 1e-6 --steps-per-epoch 8 "
 POISSON = COMMAND + "--sampling poisson-sampling"
 
 
