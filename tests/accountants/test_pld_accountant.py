@@ -1,14 +1,27 @@
-"""The accountant as a user of dp_accounting meets it; each direction by itself."""
+"""The accountant as a user of dp_accounting meets it; distributions; explanations."""
 
 import math
 
 import dp_accounting
+from dp_accounting import dp_event as stock
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given
+from hypothesis import strategies as st
+from lawful import law
 import mpmath
 import nights
 import numpy as np
 import pytest
+import tree_strategies
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import pld
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.reading import event_table
 
 Gaussian = dp_accounting.GaussianDpEvent
 
@@ -146,12 +159,12 @@ EVENTS = [
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_the_larger_direction_is_the_answer(event):
     accountant = ext.PLDAccountant().compose(event, 2)
-    for ask, given in (
+    for ask, at in (
         (accountant.get_epsilon_bounds, [1e-9, 1e-5, 0.1]),
         (accountant.get_delta_bounds, [-0.5, 0.1, 2.0]),
     ):
-        both = np.maximum(ask(given, direction="remove"), ask(given, direction="add"))
-        np.testing.assert_allclose(both, ask(given), rtol=1e-9)
+        both = np.maximum(ask(at, direction="remove"), ask(at, direction="add"))
+        np.testing.assert_allclose(both, ask(at), rtol=1e-9)
 
 
 def test_a_replaced_record_has_two_equal_directions():
@@ -162,3 +175,150 @@ def test_a_replaced_record_has_two_equal_directions():
         for direction in (None, "remove", "add")
     ]
     np.testing.assert_allclose(every[1:], [every[0]] * 2, rtol=1e-9)
+
+
+PLD = privacy_loss_distribution.PrivacyLossDistribution
+
+
+def test_it_composes_with_stock_distributions():
+    ours = pld.from_event(ext.RandomAllocationEvent(Gaussian(1.0), 1, 100))
+    stock = privacy_loss_distribution.from_gaussian_mechanism(5.0)
+    accountant = ext.PLDAccountant()
+    accountant.compose(ext.RandomAllocationEvent(Gaussian(1.0), 1, 100))
+    accountant.compose(Gaussian(5.0))
+    together = ours.compose(stock).get_epsilon_for_delta(1e-6)
+    assert together == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-4)
+
+
+def test_ends_of_the_arguments():
+    given = pld.from_event(Gaussian(2.0))
+    nothing = pld.poisson_subsample(given, 0.0)
+    assert 0 <= nothing.get_delta_for_epsilon(0.0) < 1e-15
+    same = pld.random_allocation(pld.poisson_subsample(given, 1.0), 1, 1)
+    assert same.get_delta_for_epsilon(1.0) == pytest.approx(
+        given.get_delta_for_epsilon(1.0), rel=1e-9
+    )
+    none = pld.from_event(dp_accounting.NonPrivateDpEvent())
+    assert none.get_delta_for_epsilon(5.0) == 1.0
+    no_op = pld.from_event(dp_accounting.NoOpDpEvent())
+    assert 0 <= no_op.get_delta_for_epsilon(0.0) < 1e-15
+
+
+def laplace_divergence(order):
+    """Of Laplace noise of scale one, to thirty digits."""
+    with mpmath.workdps(30):
+        order = mpmath.mpf(order)
+        terms = order * mpmath.exp(order - 1) + (order - 1) * mpmath.exp(-order)
+        return mpmath.log(terms / (2 * order - 1)) / (order - 1)
+
+
+RELATION = dp_accounting.NeighboringRelation
+
+
+@pytest.mark.parametrize(
+    ("event", "relation", "truth"),
+    [
+        (Gaussian(2.0), RELATION.ADD_OR_REMOVE_ONE, lambda order: order / 8),
+        (Gaussian(2.0), RELATION.REPLACE_ONE, lambda order: order / 2),
+        (
+            ext.GroupSubsampledEvent(3, Gaussian(2.0)),
+            RELATION.ADD_OR_REMOVE_ONE,
+            lambda order: 9 * order / 8,
+        ),
+        (
+            dp_accounting.LaplaceDpEvent(1.0),
+            RELATION.ADD_OR_REMOVE_ONE,
+            laplace_divergence,
+        ),
+    ],
+)
+def test_renyi_divergences_are_between_their_bounds(event, relation, truth):
+    orders = [1.25, 2.0, 8.0]
+    lower, upper = pld.renyi_divergence_bounds(
+        event, orders, neighboring_relation=relation
+    )
+    for least, order, most in zip(lower, orders, upper, strict=True):
+        assert 0.99 * most <= least <= truth(order) <= most, order
+
+
+Relation = dp_accounting.NeighboringRelation
+DELTA = 1e-6
+STEP = dp_accounting.GaussianDpEvent(1.0)
+LAPLACE = dp_accounting.LaplaceDpEvent(1.0)
+ALLOCATED = ext.RandomAllocationEvent(LAPLACE, 1, 20)
+
+
+def explained(*events, relation=Relation.ADD_OR_REMOVE_ONE):
+    accountant = ext.PLDAccountant(relation)
+    for event in events:
+        accountant.compose(event)
+    return accountant, accountant.explain(DELTA)
+
+
+def test_each_event_has_the_bounds_that_it_has_alone():
+    accountant, found = explained(stock.SelfComposedDpEvent(STEP, 3), ALLOCATED)
+    assert (found.lower, found.upper) == accountant.get_epsilon_bounds(DELTA)
+    first, second = found.parts
+    assert (first.runs, second.runs) == (3, 1)
+    for part, event in zip(found.parts, (STEP, ALLOCATED), strict=True):
+        alone = ext.PLDAccountant().compose(event, part.runs)
+        assert (part.lower, part.upper) == alone.get_epsilon_bounds(DELTA)
+        assert part.event == str(event)
+    assert found.loosest is None
+    assert "All bounds are tight." in repr(found)
+
+
+def test_the_loose_one_is_named():
+    """A replaced record is chained from above, and a single one from below."""
+    tight = dp_accounting.GaussianDpEvent(2.0)
+    _, found = explained(tight, ALLOCATED, relation=Relation.REPLACE_ONE)
+    loose = found.loosest
+    assert loose is found.parts[1]
+    assert loose.width == pytest.approx(1 - loose.lower / loose.upper)
+    assert "chain of 2" in loose.from_above
+    assert "single record" in loose.from_below
+    assert "The loosest is (2)" in repr(found)
+    assert all(len(line) <= 80 for line in repr(found).splitlines())
+
+
+def test_a_group_is_explained_by_its_worst_split():
+    family = ext.GroupSubsampledEvent(3, ALLOCATED)
+    accountant, found = explained(STEP, family)
+    assert (found.lower, found.upper) == accountant.get_epsilon_bounds(DELTA)
+    # What is composed beside a group is seen by the group, too.
+    assert found.parts[0].upper > ext.PLDAccountant().compose(STEP).get_epsilon(DELTA)
+    assert "chain of 3" in found.parts[1].from_above
+
+
+def test_nothing_and_everything():
+    assert explained()[1].parts == []
+    _, found = explained(dp_accounting.NonPrivateDpEvent())
+    assert found.parts[0].lower == found.parts[0].upper == math.inf
+    assert found.loosest is None
+
+
+@law
+@given(
+    st.one_of(
+        tree_strategies.cases(tree_strategies.SMALL),
+        st.tuples(
+            tree_strategies.group_trees(tree_strategies.SMALL),
+            st.just(Relation.ADD_OR_REMOVE_ONE),
+        ),
+    )
+)
+def test_words_say_that_nothing_is_known_where_nothing_is(case):
+    """A lower pair is trivial wherever the words say so, and no upper bound is."""
+    event, relation = case
+    mechanism = event_table.reader(relation).mechanism(event)
+    for scenario in groups.scenarios({mechanism: 1}):
+        for part in compositions.unpacked(scenario):
+            pairs = interface.pairs_of(part, Bound.LOWER, accuracy.Accuracy(1e-12))
+            is_trivial = not any(
+                pair.infinity_mass or pair.ratios.size > 1 or pair.zero_mass
+                for pair in (pairs.remove, pairs.add)
+            )
+            said = part.basis(Bound.LOWER)
+            if said == interface.NOTHING:
+                assert is_trivial
+            assert part.basis(Bound.UPPER) != interface.NOTHING
