@@ -234,6 +234,8 @@ import time
 from dp_accounting_ext.command_line import workers
 if __name__ == "__main__":
     pool = workers.Workers(2)
+    for first in [pool.submit(time.sleep, 0.2) for _ in range(2)]:
+        first.result()  # Both workers are there: none is being started when it dies.
     print(pool.submit(os.getpid).result(), flush=True)
     busy = [pool.submit(time.sleep, 3) for _ in range(2)]
     time.sleep(600)

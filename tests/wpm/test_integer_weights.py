@@ -115,19 +115,6 @@ def test_sums_are_exact_where_sixty_four_bits_overflow():
     assert integer_weights.exact_sums(weights)[0] != 2**62
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 120.0])
-@pytest.mark.parametrize("place", [-1.0, 1.0])
-def test_measures_at_the_ends_of_their_range(epsilon, place):
-    """βΣm = 1 or αΣm = 1: one law, up to rounding, which is made to fit."""
-    measure = np.full(7, math.exp(place * epsilon / 2) / 7)
-    polytope = wpm_oracles.polytope_of(measure, epsilon)
-    bounds = integer_weights.make_bounds(polytope, epsilon)
-    weights = integer_weights.round_to_weights(np.full((1, 7), 1 / 7), bounds)
-    wpm_oracles.assert_private(weights, bounds.total, epsilon)
-    shares = (weights.astype(float) / bounds.total).astype(float)
-    np.testing.assert_allclose(shares, 1 / 7, rtol=1e-6)
-
-
 def test_limit_of_bits():
     measure = np.full(3, math.exp(-75.0) / 2)
     polytope = wpm_oracles.polytope_of(measure, 150.0)
