@@ -137,12 +137,6 @@ def test_a_terminal_shows_one_line_that_is_gone_at_the_end(monkeypatch):
     assert max(map(len, shown.split("\r"))) <= 79
 
 
-def test_what_is_quick_shows_nothing_on_a_terminal():
-    with contextlib.redirect_stderr(Terminal()) as terminal:
-        assert list(text.counted("ab", 2, "letters")) == ["a", "b"]
-    assert terminal.getvalue().strip("\r ") == ""
-
-
 def test_what_is_left_is_told_from_the_fifth_on(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)

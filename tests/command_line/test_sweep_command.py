@@ -191,22 +191,6 @@ class TestInThisProcess:
             "table.csv",
         ]
 
-    def test_own_columns_pass_through_and_tell_rows_apart(self, capsys, paths):
-        paths[0].write_text(
-            "run_name, noise_multiplier,steps_per_epoch,delta,learning rate,sampling\n"
-            '"a, b",1,5,1e-6,0.1,shuffled\na,1,5,1e-6,0.1,shuffled\n'
-            "b,1,5,1e-6,0.1,shuffled\nb,1,5,1e-6,0.1,shuffled\n"
-            "b,1,5,1e-6,0.2,shuffled\n"
-        )
-        assert self.counts(capsys, paths) == (1, 4, 0)  # One row is there twice.
-        found = list(csv.reader(paths[1].read_text().splitlines()))
-        assert found[0][:5] == [
-            *("run_name", "noise_multiplier", "steps_per_epoch", "delta"),
-            "learning rate",
-        ]
-        own = sorted((row[0], row[4]) for row in found[1:])
-        assert own == [("a", "0.1"), ("a, b", "0.1"), ("b", "0.1"), ("b", "0.2")]
-        assert self.counts(capsys, paths) == (5, 0, 0)
 
     def test_a_grid_from_a_spreadsheet(self, capsys, paths):
         paths[0].write_bytes(

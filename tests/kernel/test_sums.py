@@ -57,26 +57,19 @@ def test_gathering_many_errs_by_two_units_at_most(number, signed):
         [(0.25, 2), (0.5, 1)],
         [(2.0**-60, 1), (2.0**-61, 10)],
         [(1e-12, 1000), (1 - 2.0**-53, 1)],
+        [(0.5, 2), (1.0, 1)],
+        # Bounds on chances may be above one.
+        [(0.5, 2), (1.5, 1)],
     ],
 )
 def test_any_of(chances):
     """One minus the chance of none, by rational arithmetic, relatively accurate."""
     none = Fraction(1)
     for chance, number in chances:
-        none *= (1 - Fraction(chance)) ** number
+        none *= (1 - min(Fraction(chance), 1)) ** number
     assert sums.probability_of_any(chances) == pytest.approx(
         float(1 - none), rel=1e-15, abs=0
     )
-
-
-def test_any_of_has_no_negative_zero():
-    assert math.copysign(1.0, sums.probability_of_any([(0.0, 2)])) == 1.0
-
-
-@pytest.mark.parametrize("certain", [1.0, 1.5])
-def test_any_of_what_is_certain(certain):
-    """Bounds on chances may be above one."""
-    assert sums.probability_of_any([(0.5, 2), (certain, 1)]) == 1.0
 
 
 @given(
@@ -130,12 +123,6 @@ def test_a_product_of_series_errs_by_what_is_claimed(degrees):
 
 
 POSITIVE = st.floats(min_value=1e-300, max_value=1e300)
-
-
-def test_the_unit_is_that_of_rounding_to_nearest():
-    assert 1.0 + floats.UNIT_ROUNDOFF == 1.0
-    assert 1.0 + floats.UNIT_ROUNDOFF * (1 + 2.0**-52) > 1.0
-    assert sys.float_info.epsilon == floats.UNIT_ROUNDOFF * 2
 
 
 def test_exponents_fit_with_room():

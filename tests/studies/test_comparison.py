@@ -274,10 +274,3 @@ def test_no_bound_on_epsilon_is_infinite():
     row = comparison.Row(KNOWN, "replace", 1, 1.0, 0.1, 0.0, math.inf, 0.0)
     text = statement.privacy_statement(RUN, [row])
     assert "inf (a)" in text and "(a) No finite bound is known." in text
-
-
-def test_progress_of_claims_counts_rows():
-    run = training_run.TrainingRun(2.0, 3, delta=1e-3, sampling="no-amplification")
-    told = []
-    rows = statement.claims(run, lambda *counts: told.append(counts))
-    assert told == [(number, len(rows)) for number in range(len(rows) + 1)]
