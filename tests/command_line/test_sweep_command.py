@@ -191,7 +191,6 @@ class TestInThisProcess:
             "table.csv",
         ]
 
-
     def test_a_grid_from_a_spreadsheet(self, capsys, paths):
         paths[0].write_bytes(
             "who;noise_multiplier;steps_per_epoch;delta;sampling\r\n"

@@ -15,6 +15,7 @@ from dp_accounting_ext import verify
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.verify import brackets
+from dp_accounting_ext.verify import sampling
 from dp_accounting_ext.verify import verification
 
 ADD = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -53,6 +54,7 @@ def few_cells(request, monkeypatch):
         monkeypatch.setattr(brackets, "_CELLS", 150)
         monkeypatch.setattr(brackets, "_OUTPUTS", 120)
         monkeypatch.setattr(brackets, "brackets", BRACKET)
+        monkeypatch.setattr(sampling, "_MOST", 400_000)
 
 
 def verified(event, count=1, delta=1e-6):
