@@ -35,6 +35,18 @@ def composed(event, count=1, **options):
 
 
 class TestSpecialValues:
+    @pytest.mark.parametrize(
+        "event",
+        [
+            allocation(0.0),
+            ext.RandomAllocationEvent(dp_accounting.NonPrivateDpEvent(), 1, 5),
+        ],
+    )
+    def test_no_noise_is_no_privacy(self, event):
+        accountant = composed(event)
+        assert accountant.get_epsilon_bounds(1e-6) == (math.inf, math.inf)
+        assert accountant.get_delta_bounds(3.0) == (1, 1)
+
     def test_ends_of_delta_and_epsilon(self):
         accountant = composed(allocation(1.0, 1, 20))
         assert accountant.get_epsilon(0.0) == math.inf
