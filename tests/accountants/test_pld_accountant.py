@@ -36,16 +36,22 @@ def composed(event, count=1, **options):
 
 class TestSpecialValues:
     @pytest.mark.parametrize(
-        "event",
+        ("event", "chance"),
         [
-            allocation(0.0),
-            ext.RandomAllocationEvent(dp_accounting.NonPrivateDpEvent(), 1, 5),
+            (allocation(0.0), 1.0),
+            (ext.RandomAllocationEvent(dp_accounting.NonPrivateDpEvent(), 1, 5), 1.0),
+            (ext.ScheduledAllocationEvent([Gaussian(0.0)], [2], 4), 0.5),
+            (ext.ScheduledAllocationEvent([Gaussian(0.0)], [1], 3), 1 / 3),
+            (dp_accounting.PoissonSampledDpEvent(0.3, Gaussian(0.0)), 0.3),
         ],
     )
-    def test_no_noise_is_no_privacy(self, event):
+    def test_no_noise_is_no_privacy(self, event, chance):
+        """All is revealed with the chance that the record takes part."""
         accountant = composed(event)
         assert accountant.get_epsilon_bounds(1e-6) == (math.inf, math.inf)
-        assert accountant.get_delta_bounds(3.0) == (1, 1)
+        low, high = accountant.get_delta_bounds(3.0)
+        assert low <= chance <= high <= chance * (1 + 1e-9)
+        assert low >= chance * (1 - 1e-9)
 
     def test_ends_of_delta_and_epsilon(self):
         accountant = composed(allocation(1.0, 1, 20))
