@@ -181,7 +181,7 @@ class TestInThisProcess:
         paths[0].write_text(sweep_oracles.small_grid(2))
         self.sweep(capsys, paths)
         whole, rows = paths[1].read_bytes(), table(paths[1])
-        for length in range(0, len(whole) + 1, 3):
+        for length in range(0, len(whole) + 1, 7):
             paths[1].write_bytes(whole[:length])
             kept = max(whole[:length].count(b"\n") - 1, 0)
             assert self.counts(capsys, paths) == (kept, 2 - kept, 0)
