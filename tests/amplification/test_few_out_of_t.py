@@ -267,7 +267,7 @@ def bracket(event):
 
 
 @pytest.mark.parametrize(
-    ("num_selected", "steps"), [(2, 6), *nights.at_night((2, 60), (10, 60))]
+    ("num_selected", "steps"), nights.at_night((2, 6), (2, 60), (10, 60))
 )
 def test_steps_that_hardly_differ_are_alike(num_selected, steps):
     kinds, third = [Gaussian(1.0), Gaussian(1.0 + 1e-9)], steps // 3
