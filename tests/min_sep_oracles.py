@@ -48,27 +48,25 @@ def toeplitz(column, steps):
     return rows
 
 
-def profile(gram, law, epsilon, *, remove, points=61):
+def profile(gram, law, epsilon, *, remove, points=61, reach=8.5):
     """δ of the mixture against N(0, I), by quadrature over all steps but the last."""
     weights, fixed, mean, spread = _ratios(
-        tuple(map(tuple, gram)), tuple(law.items()), points
+        tuple(map(tuple, gram)), tuple(law.items()), points, reach
     )
     kappa = math.exp(epsilon)
     if remove:
         values = _call(mean, spread, kappa - fixed)
     else:
-        strike = 1 / kappa - fixed
-        put = _call(mean, spread, strike) - mean + strike
-        values = np.where(strike > 0, put, 0.0) * kappa
+        values = _put(mean, spread, 1 / kappa - fixed) * kappa
     return float((weights * values).sum())
 
 
 @functools.cache
-def _ratios(gram, law, points):
+def _ratios(gram, law, points, reach):
     """At all steps but the last: a ratio is a constant and a lognormal variable."""
     steps = len(gram)
     lower = np.linalg.cholesky(np.asarray(gram) + 1e-14 * np.eye(steps))
-    axis = np.linspace(-8.5, 8.5, points)
+    axis = np.linspace(-reach, reach, points)
     grids = np.meshgrid(*[axis] * (steps - 1), indexing="ij")
     weights = np.ones((points,) * (steps - 1))
     for grid in grids:
@@ -93,12 +91,24 @@ def _ratios(gram, law, points):
     return weights, fixed, mean, spread
 
 
-def _call(mean, spread, strike):
+def _places(mean, spread, strike):
+    """A positive strike, and where it is in spreads of the logarithm."""
     positive = np.maximum(strike, 1e-300)
-    place = np.log(np.maximum(mean, 1e-300)) - np.log(positive)
-    place = place / spread + spread / 2
+    logs = np.log(np.maximum(mean, 1e-300)) - np.log(positive)
+    return positive, logs / spread + spread / 2
+
+
+def _call(mean, spread, strike):
+    positive, place = _places(mean, spread, strike)
     value = mean * special.ndtr(place) - positive * special.ndtr(place - spread)
     return np.where(strike > 0, np.maximum(value, 0.0), mean - strike)
+
+
+def _put(mean, spread, strike):
+    """Not by the call: for a small strike, nothing would be left of the difference."""
+    positive, place = _places(mean, spread, strike)
+    value = positive * special.ndtr(spread - place) - mean * special.ndtr(-place)
+    return np.where(strike > 0, np.maximum(value, 0.0), 0.0)
 
 
 def assert_bounded(run, gram, law, epsilons):

@@ -95,7 +95,7 @@ KNOWN = [
     Known(risk.ConcentratedParameterEvent(1.0), "accountants/test_risk.py"),
     Known(ext.MatrixAllocationEvent((1.0,), 1.0, 2, 1), "correlated"),
     Known(ext.CyclicPoissonEvent(STRATEGY, 1.0, 0.5, 2, 4), "correlated"),
-    Known(ext.MinSepSamplingEvent((1.0,), 30.0, 0.5, 1, 2), "correlated"),
+    Known(ext.MinSepSamplingEvent((1.0,), 30.0, 0.5, 1, 1), "correlated"),
     Known(ext.PoissonMatrixEvent(STRATEGY, 1.0, 0.5, 4), "correlated"),
     Known(ext.SelectedStepsMatrixEvent(STRATEGY, 1.0, 1, 3, 2), "correlated"),
     Known(ext.WindowedAllocationEvent((1.0,), 1.0, 2, 1, 2, 0.5), "correlated"),

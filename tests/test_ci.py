@@ -23,7 +23,7 @@ STEPS = ("ruff check", "ruff format", "mypy", "pip install", "check_site")
 STEPS += ("pictures.py --check", "run.py")
 PROGRAMS = (".ci/oldest", ".ci/wheel", "tools/mkdocs")
 # What concerns no part of the package alone: with all of them, every night.
-OWN = {"tests/test_ledger.py", "tests/test_ci.py"}
+OWN = {"tests/test_benchmarks.py", "tests/test_ci.py"}
 
 
 def status(folder, blocks, fault):

@@ -138,23 +138,6 @@ def test_bounds_are_shown_rounded_outwards():
         assert Fraction(shown["ε upper"]) >= Fraction(row.epsilon_upper)
 
 
-def test_what_is_shown_of_a_filter_follows_what_is_spent():
-    budget = ext.budget.GaussianFilter(1.0, 1e-5)
-    assert "0 %" in repr(budget)
-    budget.spend(dp_accounting.GaussianDpEvent(10.0))
-    shown = re.search(r"(\S+) %", repr(budget))[1]
-    assert Fraction(shown) >= 100 * Fraction(budget.spent)
-    assert float(shown) == pytest.approx(100 * budget.spent, rel=1e-3)
-
-
-def test_a_curve_shows_its_ends():
-    curve = held("curve")
-    rows = curve._display().rows
-    assert len(rows) <= 9
-    assert float(rows[0][0]) == pytest.approx(curve.x[0], rel=1e-6)
-    assert float(rows[-1][0]) == pytest.approx(curve.x[-1], rel=1e-6)
-
-
 def test_curves_show_as_tables_where_there_is_no_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     found = held("profiles")

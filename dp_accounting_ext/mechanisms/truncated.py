@@ -63,7 +63,7 @@ NeighborRel = privacy_accountant.NeighboringRelation
 Shifts = shifts.Shifts
 
 # Certified: a bound on the relative error of binomial masses and tails, and of their
-# quotients; tested in tests/pairs/test_shifts.py.
+# quotients; tested in tests/pairs/test_gaussian.py.
 _BINOMIAL_ERROR = 1e-9
 # Outcomes that are less likely are left out, as no δ is so small.
 _LEAST_PROBABILITY = 1e-290

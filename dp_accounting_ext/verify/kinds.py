@@ -11,7 +11,6 @@ from typing import Any
 from dp_accounting import dp_event as stock
 from flint import arb
 from flint import ctx
-from flint import fmpz
 import numpy as np
 
 from dp_accounting_ext import dp_event
@@ -280,10 +279,14 @@ def _truncated(event: Any, reading: Reading) -> Cases:
     if not (size and most and rate > 0):
         return [channels.NO_OP]
     most = min(most, size)
-    drawn = _binomial(size - 1, rate, most)
+    drawn = mechanisms.binomial(size - 1, rate, most)
     more = 1 - sum(drawn, channels.ZERO)
     # The sum of P(m) / (m + 1) over m ≥ B is a tail of one draw more.
-    kept = (1 - sum(_binomial(size, rate, most + 1), channels.ZERO)) * most / size
+    kept = (
+        (1 - sum(mechanisms.binomial(size, rate, most + 1), channels.ZERO))
+        * most
+        / size
+    )
     # Each way is the number of other records in the batch, whether the record itself is
     # in it (1 or 0), and the probability of both.
     ways = [((m, 0), (1 - rate) * weight) for m, weight in enumerate(drawn)]
@@ -311,15 +314,6 @@ def _truncated(event: Any, reading: Reading) -> Cases:
         deviation = float(event.noise_multiplier)
         p = law(value, 1)
         found.append(noises.noise("gaussian", deviation, p, q, reading.sizes))
-    return found
-
-
-def _binomial(size: int, rate: arb, most: int) -> list[arb]:
-    """Returns the probabilities of fewer than `most` of `size` draws."""
-    found = []
-    for number in range(min(most, size + 1)):
-        ways = arb(fmpz.bin_uiui(size, number))
-        found.append(ways * rate**number * (1 - rate) ** (size - number))
     return found
 
 

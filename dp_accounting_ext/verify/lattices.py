@@ -37,16 +37,11 @@ _MOST_PRODUCTS, _FEWEST, _LISTED = 4_000_000, 8, 60_000
 
 def power(channel: Channel, count: int, sizes: Sizes) -> Channel:
     """Returns the composition of `count` runs of a mechanism."""
-    found = channels.NO_OP
     try:
-        for digit in bin(count)[2:]:
-            found = channels.listed(found, found)
-            if digit == "1":
-                found = channels.listed(found, channel)
+        return _times(channels.merged(channel), count, channels.listed)
     except channels.TooLargeError:
         joined = functools.partial(_Lattice.plus, rare=sizes.rare)
         return _times(_Lattice.of_losses(channel, sizes), count, joined).channel()
-    return found
 
 
 def product(one: Channel, other: Channel, sizes: Sizes) -> Channel:

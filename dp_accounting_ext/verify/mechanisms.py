@@ -306,7 +306,7 @@ class Sampled(Mechanism):
             return None
         rate = fractions.Fraction(self.rate)
         first, second = (
-            [(i, w) for i, w in enumerate(_binomial(number, rate)) if w]
+            [(i, w) for i, w in enumerate(binomial(number, rate)) if w]
             for number in reading.split
         )
         inside = dataclasses.replace(reading, laws=(first, second))
@@ -323,17 +323,17 @@ class Sampled(Mechanism):
         return self.inner.draw(rng, rng.binomial(members, self.rate), value)
 
     def loss(self, outputs: Any, members: int, value: float) -> Array:
-        weights = np.array(_binomial(members, self.rate))
+        weights = np.array(binomial(members, self.rate))
         numbers = range(members + 1)
         losses = [self.inner.loss(outputs, number, value) for number in numbers]
         return schemes.log_mean(np.stack(losses, axis=-1), weights)
 
 
-def _binomial(number: int, rate: Any) -> list[Any]:
-    """Returns the probabilities of each number of members in a Poisson sample."""
+def binomial(size: int, rate: Any, most: float = math.inf) -> list[Any]:
+    """Returns the probabilities of fewer than `most` of `size` draws."""
     return [
-        math.comb(number, i) * rate**i * (1 - rate) ** (number - i)
-        for i in range(number + 1)
+        math.comb(size, i) * rate**i * (1 - rate) ** (size - i)
+        for i in range(int(min(most, size + 1)))
     ]
 
 

@@ -1,15 +1,27 @@
-"""The accountant as a user of dp_accounting meets it; each direction by itself."""
+"""The accountant as a user of dp_accounting meets it; distributions; explanations."""
 
 import math
 
 import dp_accounting
+from dp_accounting import dp_event as stock
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given
+from hypothesis import strategies as st
+from lawful import law
 import mpmath
 import nights
 import numpy as np
-import oracles
 import pytest
+import tree_strategies
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import pld
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.reading import event_table
 
 Gaussian = dp_accounting.GaussianDpEvent
 
@@ -22,49 +34,24 @@ def composed(event, count=1, **options):
     return ext.PLDAccountant(**options).compose(event, count)
 
 
-GRID = [
-    # σ, t, k, epochs, δ: the issue's, at which a bracket is within 1e-4.
-    (1.0, 10, 1, 1, 1e-6),
-    (1.0, 100, 1, 1, 1e-6),
-    (1.0, 1000, 1, 1, 1e-6),
-    (1.0, 10_000, 1, 1, 1e-6),
-    (1.0, 1_000_000, 1, 1, 1e-6),
-    (0.5, 1000, 1, 1, 1e-6),
-    (0.3, 100, 1, 1, 1e-6),
-    (2.0, 1000, 1, 1, 1e-6),
-    (5.0, 1000, 1, 1, 1e-8),
-    (1.0, 1000, 1, 100, 1e-6),
-    (0.8, 5000, 1, 10, 1e-10),
-    (1.0, 1000, 1, 1, 1e-12),
-]
-
-
-@pytest.mark.parametrize(
-    ("sigma", "steps", "selected", "epochs", "delta"),
-    [*GRID[::3], *nights.at_night(*GRID[1::3], *GRID[2::3])],
-)
-def test_brackets_are_within_1e_4(sigma, steps, selected, epochs, delta):
-    accountant = composed(allocation(sigma, selected, steps), epochs)
-    lower, upper = accountant.get_epsilon_bounds(delta)
-    assert 0 < lower <= upper <= lower * (1 + 1e-4)
-    # δ and ε invert one another.
-    assert accountant.get_delta(upper) <= delta * (1 + 1e-3)
-
-
 class TestSpecialValues:
     @pytest.mark.parametrize(
-        "event",
+        ("event", "chance"),
         [
-            allocation(0.0),
-            ext.RandomAllocationEvent(dp_accounting.NonPrivateDpEvent(), 1, 5),
+            (allocation(0.0), 1.0),
+            (ext.RandomAllocationEvent(dp_accounting.NonPrivateDpEvent(), 1, 5), 1.0),
+            (ext.ScheduledAllocationEvent([Gaussian(0.0)], [2], 4), 0.5),
+            (ext.ScheduledAllocationEvent([Gaussian(0.0)], [1], 3), 1 / 3),
+            (dp_accounting.PoissonSampledDpEvent(0.3, Gaussian(0.0)), 0.3),
         ],
     )
-    def test_no_noise_is_no_privacy(self, event):
+    def test_no_noise_is_no_privacy(self, event, chance):
+        """All is revealed with the chance that the record takes part."""
         accountant = composed(event)
-        assert accountant.get_epsilon(1e-6) == math.inf
-        assert accountant.get_delta(3.0) == 1
         assert accountant.get_epsilon_bounds(1e-6) == (math.inf, math.inf)
-        assert accountant.get_delta_bounds(3.0) == (1, 1)
+        low, high = accountant.get_delta_bounds(3.0)
+        assert low <= chance <= high <= chance * (1 + 1e-9)
+        assert low >= chance * (1 - 1e-9)
 
     def test_ends_of_delta_and_epsilon(self):
         accountant = composed(allocation(1.0, 1, 20))
@@ -91,19 +78,6 @@ class TestManyQuestions:
         assert type(accountant.get_delta(np.array(1.0))) is float
 
 
-def test_full_batches_are_no_sample() -> None:
-    noise = dp_accounting.GaussianDpEvent(1.0)
-    whole = dp_accounting.PoissonSampledDpEvent(1.0, noise)
-    for count in (1, 1000, 10**9):
-        bounds = [
-            ext.PLDAccountant().compose(event, count).get_epsilon_bounds(1e-6)
-            for event in (whole, noise)
-        ]
-        assert bounds[0] == bounds[1]
-        lower, upper = bounds[0]
-        assert 0 < lower <= upper < (1 + 1e-9) * lower
-
-
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.6])
 @pytest.mark.parametrize("runs", [2, 3])
 def test_next_to_the_largest_loss_of_a_sample(rate: float, runs: int) -> None:
@@ -120,22 +94,6 @@ def test_next_to_the_largest_loss_of_a_sample(rate: float, runs: int) -> None:
         assert truth <= upper < 1.05 * truth
         # Merged cells have smaller losses by some 1e-6, of these 5e-6.
         assert 0.3 * truth < lower
-
-
-def test_allocations_are_narrower_at_a_finer_interval() -> None:
-    event = ext.RandomAllocationEvent(Gaussian(1.0), 1, 100)
-    at = {
-        interval: ext.PLDAccountant(value_discretization_interval=interval)
-        .compose(event)
-        .get_epsilon_bounds(1e-6)
-        for interval in (1e-2, 1e-4, 2e-5)
-    }
-    widths = {interval: upper - lower for interval, (lower, upper) in at.items()}
-    assert widths[2e-5] < 0.5 * widths[1e-4]
-    assert widths[1e-4] <= widths[1e-2]
-    assert max(lower for lower, _ in at.values()) <= min(
-        upper for _, upper in at.values()
-    )
 
 
 @pytest.mark.parametrize(
@@ -187,20 +145,6 @@ def test_samples_of_what_is_known_by_divergences_have_the_smaller_bound(
 
 
 REPLACE_ONE = dp_accounting.NeighboringRelation.REPLACE_ONE
-EPSILONS = [-1.0, -0.3, 0.0, 0.2, 1.0, 3.0]
-
-
-@pytest.mark.parametrize("direction", ["remove", "add"])
-@pytest.mark.parametrize(("rate", "noise"), [(0.01, 1.0), (0.3, 0.7), (0.9, 2.0)])
-def test_a_poisson_sample_against_its_closed_form(rate, noise, direction):
-    event = dp_accounting.PoissonSampledDpEvent(rate, Gaussian(noise))
-    p = ((0.0, 1 - rate), (1 / noise, rate))
-    accountant = ext.PLDAccountant().compose(event)
-    bounds = accountant.get_delta_bounds(EPSILONS, direction=direction)
-    for epsilon, lower, upper in zip(EPSILONS, *bounds, strict=True):
-        truth = oracles.shift_mixture_deltas(p, ((0.0, 1.0),), epsilon)[direction]
-        assert lower <= truth <= upper
-        assert upper - lower <= 1e-4 * truth + 1e-12
 
 
 EVENTS = [
@@ -219,22 +163,12 @@ EVENTS = [
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_the_larger_direction_is_the_answer(event):
     accountant = ext.PLDAccountant().compose(event, 2)
-    for ask, given in (
+    for ask, at in (
         (accountant.get_epsilon_bounds, [1e-9, 1e-5, 0.1]),
         (accountant.get_delta_bounds, [-0.5, 0.1, 2.0]),
     ):
-        both = np.maximum(ask(given, direction="remove"), ask(given, direction="add"))
-        np.testing.assert_allclose(both, ask(given), rtol=1e-9)
-
-
-def test_no_direction_of_another_name_or_of_a_group():
-    accountant = ext.PLDAccountant().compose(Gaussian(1.0))
-    for wrong in ("both", "", 1, ["remove"]):
-        with pytest.raises(ValueError, match="direction must be 'remove', 'add' or"):
-            accountant.get_epsilon_bounds(1e-6, direction=wrong)
-    accountant.compose(ext.GroupSubsampledEvent(3, Gaussian(9.0)))
-    with pytest.raises(ValueError, match="for a group of 3 records"):
-        accountant.get_delta_bounds(1.0, direction="add")
+        both = np.maximum(ask(at, direction="remove"), ask(at, direction="add"))
+        np.testing.assert_allclose(both, ask(at), rtol=1e-9)
 
 
 def test_a_replaced_record_has_two_equal_directions():
@@ -245,3 +179,147 @@ def test_a_replaced_record_has_two_equal_directions():
         for direction in (None, "remove", "add")
     ]
     np.testing.assert_allclose(every[1:], [every[0]] * 2, rtol=1e-9)
+
+
+def test_it_composes_with_stock_distributions():
+    ours = pld.from_event(ext.RandomAllocationEvent(Gaussian(1.0), 1, 100))
+    stock = privacy_loss_distribution.from_gaussian_mechanism(5.0)
+    accountant = ext.PLDAccountant()
+    accountant.compose(ext.RandomAllocationEvent(Gaussian(1.0), 1, 100))
+    accountant.compose(Gaussian(5.0))
+    together = ours.compose(stock).get_epsilon_for_delta(1e-6)
+    assert together == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-4)
+
+
+def test_ends_of_the_arguments():
+    given = pld.from_event(Gaussian(2.0))
+    nothing = pld.poisson_subsample(given, 0.0)
+    assert 0 <= nothing.get_delta_for_epsilon(0.0) < 1e-15
+    same = pld.random_allocation(pld.poisson_subsample(given, 1.0), 1, 1)
+    assert same.get_delta_for_epsilon(1.0) == pytest.approx(
+        given.get_delta_for_epsilon(1.0), rel=1e-9
+    )
+    none = pld.from_event(dp_accounting.NonPrivateDpEvent())
+    assert none.get_delta_for_epsilon(5.0) == 1.0
+    no_op = pld.from_event(dp_accounting.NoOpDpEvent())
+    assert 0 <= no_op.get_delta_for_epsilon(0.0) < 1e-15
+
+
+def laplace_divergence(order):
+    """Of Laplace noise of scale one, to thirty digits."""
+    with mpmath.workdps(30):
+        order = mpmath.mpf(order)
+        terms = order * mpmath.exp(order - 1) + (order - 1) * mpmath.exp(-order)
+        return mpmath.log(terms / (2 * order - 1)) / (order - 1)
+
+
+RELATION = dp_accounting.NeighboringRelation
+
+
+@pytest.mark.parametrize(
+    ("event", "relation", "truth"),
+    [
+        (Gaussian(2.0), RELATION.ADD_OR_REMOVE_ONE, lambda order: order / 8),
+        (Gaussian(2.0), RELATION.REPLACE_ONE, lambda order: order / 2),
+        (
+            ext.GroupSubsampledEvent(3, Gaussian(2.0)),
+            RELATION.ADD_OR_REMOVE_ONE,
+            lambda order: 9 * order / 8,
+        ),
+        (
+            dp_accounting.LaplaceDpEvent(1.0),
+            RELATION.ADD_OR_REMOVE_ONE,
+            laplace_divergence,
+        ),
+    ],
+)
+def test_renyi_divergences_are_between_their_bounds(event, relation, truth):
+    orders = [1.25, 2.0, 8.0]
+    lower, upper = pld.renyi_divergence_bounds(
+        event, orders, neighboring_relation=relation
+    )
+    for least, order, most in zip(lower, orders, upper, strict=True):
+        assert 0.99 * most <= least <= truth(order) <= most, order
+
+
+Relation = dp_accounting.NeighboringRelation
+DELTA = 1e-6
+STEP = dp_accounting.GaussianDpEvent(1.0)
+LAPLACE = dp_accounting.LaplaceDpEvent(1.0)
+ALLOCATED = ext.RandomAllocationEvent(LAPLACE, 1, 20)
+
+
+def explained(*events, relation=Relation.ADD_OR_REMOVE_ONE):
+    accountant = ext.PLDAccountant(relation)
+    for event in events:
+        accountant.compose(event)
+    return accountant, accountant.explain(DELTA)
+
+
+def test_each_event_has_the_bounds_that_it_has_alone():
+    accountant, found = explained(stock.SelfComposedDpEvent(STEP, 3), ALLOCATED)
+    assert (found.lower, found.upper) == accountant.get_epsilon_bounds(DELTA)
+    first, second = found.parts
+    assert (first.runs, second.runs) == (3, 1)
+    for part, event in zip(found.parts, (STEP, ALLOCATED), strict=True):
+        alone = ext.PLDAccountant().compose(event, part.runs)
+        assert (part.lower, part.upper) == alone.get_epsilon_bounds(DELTA)
+        assert part.event == str(event)
+    assert found.loosest is None
+    assert "All bounds are tight." in repr(found)
+
+
+def test_the_loose_one_is_named():
+    """A replaced record is chained from above, and a single one from below."""
+    tight = dp_accounting.GaussianDpEvent(2.0)
+    _, found = explained(tight, ALLOCATED, relation=Relation.REPLACE_ONE)
+    loose = found.loosest
+    assert loose is found.parts[1]
+    assert loose.width == pytest.approx(1 - loose.lower / loose.upper)
+    assert "chain of 2" in loose.from_above
+    assert "single record" in loose.from_below
+    assert "The loosest is (2)" in repr(found)
+    assert all(len(line) <= 80 for line in repr(found).splitlines())
+
+
+def test_a_group_is_explained_by_its_worst_split():
+    family = ext.GroupSubsampledEvent(3, ALLOCATED)
+    accountant, found = explained(STEP, family)
+    assert (found.lower, found.upper) == accountant.get_epsilon_bounds(DELTA)
+    # What is composed beside a group is seen by the group, too.
+    assert found.parts[0].upper > ext.PLDAccountant().compose(STEP).get_epsilon(DELTA)
+    assert "chain of 3" in found.parts[1].from_above
+
+
+def test_nothing_and_everything():
+    assert explained()[1].parts == []
+    _, found = explained(dp_accounting.NonPrivateDpEvent())
+    assert found.parts[0].lower == found.parts[0].upper == math.inf
+    assert found.loosest is None
+
+
+@law
+@given(
+    st.one_of(
+        tree_strategies.cases(tree_strategies.SMALL),
+        st.tuples(
+            tree_strategies.group_trees(tree_strategies.SMALL),
+            st.just(Relation.ADD_OR_REMOVE_ONE),
+        ),
+    )
+)
+def test_words_say_that_nothing_is_known_where_nothing_is(case):
+    """A lower pair is trivial wherever the words say so, and no upper bound is."""
+    event, relation = case
+    mechanism = event_table.reader(relation).mechanism(event)
+    for scenario in groups.scenarios({mechanism: 1}):
+        for part in compositions.unpacked(scenario):
+            pairs = interface.pairs_of(part, Bound.LOWER, accuracy.Accuracy(1e-12))
+            is_trivial = not any(
+                pair.infinity_mass or pair.ratios.size > 1 or pair.zero_mass
+                for pair in (pairs.remove, pairs.add)
+            )
+            said = part.basis(Bound.LOWER)
+            if said == interface.NOTHING:
+                assert is_trivial
+            assert part.basis(Bound.UPPER) != interface.NOTHING

@@ -1,12 +1,16 @@
-"""2 and 3 out of t by groups, against the mechanism itself by enumeration."""
+"""Few out of t by groups, samples, and steps that differ: beside enumerated outputs."""
 
+import dataclasses
 from fractions import Fraction
+import itertools
 import math
 
 import dp_accounting
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import mpmath
+import nights
 import numpy as np
 import oracles
 import pytest
@@ -15,12 +19,16 @@ import strategies
 import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import group_laws
+from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 EPSILONS = (0.0, 0.3, 1.0, 2.5)
@@ -120,3 +128,200 @@ def test_groups_whose_masses_underflow_are_no_error(noise):
     found = ext.PLDAccountant().compose(ext.RandomAllocationEvent(step, 3, 100))
     all_of_it = ext.PLDAccountant().compose(step, 3)
     assert found.get_epsilon(1e-6) <= all_of_it.get_epsilon(1e-6) * (1 + 1e-12)
+
+
+kinds = st.tuples(
+    strategies.pairs(Bound.UPPER, most_atoms=2, sinks=False),
+    st.integers(1, 2),
+    st.integers(1, 3),
+)
+
+
+@settings(max_examples=20)
+@given(st.lists(kinds, min_size=1, max_size=2))
+def test_truth_is_between(kinds):
+    lower, upper = (
+        random_allocation.uneven_allocation(
+            [
+                random_allocation.Steps(dataclasses.replace(pair, bound=bound), *rest)
+                for pair, *rest in kinds
+            ],
+            accuracy.Accuracy(1e-12),
+        )
+        for bound in (Bound.LOWER, Bound.UPPER)
+    )
+    total, steps = sum(count * weight for _, count, weight in kinds), []
+    for pair, count, weight in kinds:
+        atoms = zip(oracles.exact(pair.ratios), oracles.exact(pair.masses), strict=True)
+        steps += [[(weight * ratio / total, mass) for ratio, mass in atoms]] * count
+    law = [
+        (sum(ratio for ratio, _ in way), math.prod(mass for _, mass in way))
+        for way in itertools.product(*steps)
+    ]
+    for epsilon in (0.0, 0.3, 1.5):
+        places = [
+            Fraction(math.exp(epsilon)) * (1 + s * Fraction(2**-50)) for s in (-1, 1)
+        ]
+        for direction, divergence in (
+            (Direction.REMOVE, oracles.remove_divergence),
+            (Direction.ADD, oracles.add_divergence),
+        ):
+            most, least = (divergence(law, kappa, Fraction(0)) for kappa in places)
+            assert lower.delta(epsilon, direction) <= most
+            assert upper.delta(epsilon, direction) >= least
+            assert upper.delta(epsilon, direction) <= float(most) * (1 + 1e-3) + 1e-9
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_errors_and_side_are_those_of_the_pair(bound):
+    """Three roundings of a ratio: of 1 − λ, of the product and of the sum."""
+    ratios, masses = np.array([0.5, 1.5]), np.array([0.5, 0.5])
+    pair = dominating_pair.DominatingPair(
+        ratios, masses, 0.0, 0.0, bound, mass_error=2.0**-20, ratio_error=2.0**-48
+    )
+    found = poisson_subsampling.poisson_subsample(pair, 0.25)
+    assert found.bound is bound
+    assert found.mass_error == pair.mass_error
+    added = found.ratio_error - pair.ratio_error
+    assert 3 * 2.0**-53 <= added <= 4 * 2.0**-53
+    # Nothing is at zero: no atom for it.
+    np.testing.assert_array_equal(found.ratios, [0.875, 1.125])
+    np.testing.assert_array_equal(found.masses, masses)
+
+
+Gaussian = dp_accounting.GaussianDpEvent
+Laplace = dp_accounting.dp_event.DiscreteLaplaceDpEvent
+Schedule = ext.ScheduledAllocationEvent
+
+
+def laws_of(kinds, num_steps):
+    """Returns each step's probabilities of its outputs, without and with the record.
+
+    The outputs of discrete Laplace noise beyond either center are one.
+    """
+    steps = []
+    for (parameter, sensitivity), count in kinds:
+        decay = math.exp(-parameter)
+
+        def law(center, decay=decay, sensitivity=sensitivity):
+            scale = (1 - decay) / (1 + decay)
+            inner = [scale * decay ** abs(x - center) for x in range(1, sensitivity)]
+            low, high = (decay ** abs(x - center) for x in (0, sensitivity))
+            return np.array([low / (1 + decay), *inner, high / (1 + decay)])
+
+        steps += [(law(0), law(sensitivity))] * count
+    silent = np.ones(1), np.ones(1)
+    return steps + [silent] * (num_steps - len(steps))
+
+
+def enumerated(kinds, num_steps, num_selected):
+    """Returns the probabilities of all outputs without the record, and with it."""
+    steps = laws_of(kinds, num_steps)
+
+    def law(chosen):
+        found = np.ones(1)
+        for i, step in enumerate(steps):
+            found = np.multiply.outer(found, step[i in chosen]).ravel()
+        return found
+
+    sets = list(itertools.combinations(range(num_steps), num_selected))
+    return law(()), sum(law(chosen) for chosen in sets) / len(sets)
+
+
+MANY_EPSILONS = np.linspace(-3.0, 6.0, 37)
+CASES = [
+    ([((1.3, 1), 2), ((0.6, 2), 2)], 4, 2),
+    ([((5.0, 1), 1), ((0.2, 1), 4)], 5, 2),
+    ([((1.3, 1), 2), ((0.6, 2), 2)], 6, 3),
+    ([((0.7, 3), 3)], 6, 2),
+    ([((0.7, 3), 3)], 6, 5),
+    ([((0.5, 1), 1), ((1.0, 1), 1), ((0.9, 2), 1)], 7, 4),
+    ([((1e-3, 1), 5)], 8, 3),
+    ([((20.0, 1), 2), ((0.5, 1), 3)], 6, 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "num_steps", "num_selected"),
+    CASES[:1] + nights.at_night(*CASES[1:]),
+)
+def test_bounds_are_on_their_sides_of_all_outputs(kinds, num_steps, num_selected):
+    q, p = enumerated(kinds, num_steps, num_selected)
+    events = [Laplace(*kind) for kind, _ in kinds]
+    counts = [count for _, count in kinds]
+    accountant = ext.PLDAccountant().compose(
+        Schedule(events, counts, num_steps, num_selected)
+    )
+    for direction, one, other in (("remove", p, q), ("add", q, p)):
+        low, high = accountant.get_delta_bounds(MANY_EPSILONS, direction=direction)
+        gaps = one - np.exp(MANY_EPSILONS)[:, np.newaxis] * other
+        truth = np.maximum(gaps, 0.0).sum(axis=1)
+        # The sum of a few thousand probabilities has errors of its own.
+        error = 1e-15 * p.size
+        assert (low <= truth * (1 + error) + error).all()
+        assert (high >= truth * (1 - error) - error).all()
+
+
+def bracket(event):
+    return ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("num_selected", "steps"), nights.at_night((2, 6), (2, 60), (10, 60))
+)
+def test_steps_that_hardly_differ_are_alike(num_selected, steps):
+    kinds, third = [Gaussian(1.0), Gaussian(1.0 + 1e-9)], steps // 3
+    low, high = bracket(ext.RandomAllocationEvent(Gaussian(1.0), num_selected, steps))
+    other_low, other_high = bracket(
+        Schedule(kinds, [third, steps - third], steps, num_selected)
+    )
+    assert low <= other_high <= 1.07 * high
+    assert 0.97 * low <= other_low <= high * (1 + 1e-6)
+
+
+def test_steps_that_never_ran_make_less_privacy_loss():
+    less, more = (bracket(Schedule([Gaussian(1.0)], [ran], 6, 2)) for ran in (2, 6))
+    assert less[1] < more[0]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "event"),
+    [
+        (
+            Schedule([Gaussian(1.0)], [5], 5, 2),
+            ext.RandomAllocationEvent(Gaussian(1.0), 2, 5),
+        ),
+        (
+            Schedule([Gaussian(1.0), Gaussian(2.0)], [1, 2], 3, 3),
+            dp_accounting.ComposedDpEvent([Gaussian(1.0)] + [Gaussian(2.0)] * 2),
+        ),
+    ],
+)
+def test_steps_of_one_kind_are_an_allocation_and_all_steps_a_composition(
+    schedule, event
+):
+    assert bracket(schedule) == bracket(event)
+
+
+def test_many_kinds_have_an_upper_bound():
+    kinds = [Gaussian(1 + i / 10) for i in range(8)]
+    low, high = bracket(Schedule(kinds, [2] * 8, 20, 3))
+    assert low == 0
+    assert 0 < high < bracket(ext.RandomAllocationEvent(kinds[0], 3, 20))[1]
+
+
+@given(st.floats(1e-3, 1.0), st.floats(-3.0, 3.0))
+def test_losses_times_a_share_are_no_smaller_than_they_should_be(share, epsilon):
+    """Those of a coin, of both signs: E (1 − κ Z^s)₊ without the record."""
+    coin = strategies.coin(Bound.UPPER)
+    known = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(coin))
+    shrunk = allocated._Shrunk(known, share)
+    found = shrunk.pairs(Bound.UPPER, accuracy.Accuracy(1e-20)).add
+    with mpmath.workdps(40):
+        kappa = mpmath.exp(epsilon)
+        truth = sum(
+            mass * max(1 - kappa * mpmath.mpf(ratio) ** share, 0)
+            for ratio, mass in zip(coin.ratios, coin.masses, strict=True)
+        )
+        delta = found.delta(epsilon, Direction.ADD)
+        assert truth <= delta <= truth * (1 + 1e-9) + 1e-12

@@ -84,22 +84,6 @@ def test_a_scenario_with_a_lower_bound_is_found_among_many_without_one():
 
 
 @pytest.mark.parametrize(
-    ("size", "event", "least"),
-    [
-        # A single record, as two steps of 1000 are rare: 1.37 by the sum.
-        (2, ext.RandomAllocationEvent(Gaussian(0.4), 2, 1000), 9.4),
-        # The sum of all outputs: 41 by a single record.
-        (2, ext.RandomAllocationEvent(Gaussian(0.3), 3, 5), 81.0),
-        # The sum, as scores count 64 members only: 1.39 by scores.
-        (100, ext.RandomAllocationEvent(Gaussian(20.0), 1, 100), 2.25),
-    ],
-)
-def test_lower_bounds_of_groups_are_by_what_reveals_more(size, event, least):
-    accountant = accountant_of(ext.GroupSubsampledEvent(size, event))
-    assert asked.lower_epsilon(accountant, 1e-6) >= least
-
-
-@pytest.mark.parametrize(
     "inner",
     [
         dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(0.02), 2),

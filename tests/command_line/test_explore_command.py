@@ -60,16 +60,6 @@ def test_noise_for_a_target_has_a_column():
     assert [line[-1] for line in cells(table)][1] == f"{row.noise_multiplier:g}"
 
 
-def test_a_slider_has_where_it_begins_and_round_numbers():
-    assert explorer._stops(0, 2, 7) == sorted(
-        {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80}
-    )
-    assert explorer._stops(-2, -1, 0.0123)[:3] == [0.01, 0.012, 0.0123]
-    for name, (_, low, high) in explorer._SLIDERS.items():
-        stops = explorer._stops(low, high, 1 if "size" in name else 1.0)
-        assert stops == sorted(set(stops)) and len(stops) <= 101
-
-
 def test_numbers_are_as_people_write_them():
     written, spoken = explorer.written, explorer.spoken
     numbers = [60_000, 60_000.0, 1.1, 0.001, 1e-6, 1.23456e-12, 2.5e-4]
@@ -78,17 +68,6 @@ def test_numbers_are_as_people_write_them():
     assert spoken(1e-6) == "10 to the minus 6"
     assert spoken(2.5e-4) == "2.5 times 10 to the minus 4"
     assert spoken(60_000) == "60,000"
-
-
-def test_the_heading_names_every_parameter():
-    heading = explorer.heading_of(dataclasses.replace(RUN, group_size=2), None)
-    assert heading == (
-        "ε: noise multiplier 1.3, records 6,000, records of a batch 1,000, epochs 2, "
-        "δ 10⁻⁶, records of one user 2"
-    )
-    for_target = explorer.heading_of(UNKNOWN, 2.0)
-    assert for_target.startswith("Noise: ε to be met 2, records 6,000")
-    assert explorer.heading_of(RUN, None) in explorer.table_of(RUN, None, {}, {})
 
 
 def test_what_is_read_aloud():
@@ -205,10 +184,3 @@ def test_an_answer_that_was_found_before_it_was_forgotten_is_not_handed_over(ask
     kept.ask(found.append, pow, 2, 5)
     look_until(found, 1)
     assert (found, other) == ([32], [])
-
-
-@pytest.mark.parametrize("port", [-3, 99999])
-def test_a_port_that_is_none_is_told(capsys, port):
-    status, out, err = command_runner.run(capsys, f"explore --quiet --port {port}")
-    assert (status, out) == (2, "") and err.count("\n") == 1
-    assert f"--port must be from 0 to 65535. Found {port}." in err

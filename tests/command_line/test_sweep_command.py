@@ -1,5 +1,6 @@
-"""sweep as a shell user meets it: started, killed, interrupted, started again."""
+"""sweep as a shell user meets it: started, killed, interrupted, resumed; on Dask."""
 
+import contextlib
 import csv
 import io
 import json
@@ -7,8 +8,11 @@ import os
 import random
 import signal
 import subprocess
+import sys
+import threading
 import time
 
+import command_runner
 from command_runner import run
 import pytest
 import sweep_oracles
@@ -177,7 +181,7 @@ class TestInThisProcess:
         paths[0].write_text(sweep_oracles.small_grid(2))
         self.sweep(capsys, paths)
         whole, rows = paths[1].read_bytes(), table(paths[1])
-        for length in range(0, len(whole) + 1, 3):
+        for length in range(0, len(whole) + 1, 7):
             paths[1].write_bytes(whole[:length])
             kept = max(whole[:length].count(b"\n") - 1, 0)
             assert self.counts(capsys, paths) == (kept, 2 - kept, 0)
@@ -186,52 +190,6 @@ class TestInThisProcess:
             "grid.csv",
             "table.csv",
         ]
-
-    def test_own_columns_pass_through_and_tell_rows_apart(self, capsys, paths):
-        paths[0].write_text(
-            "run_name, noise_multiplier,steps_per_epoch,delta,learning rate,sampling\n"
-            '"a, b",1,5,1e-6,0.1,shuffled\na,1,5,1e-6,0.1,shuffled\n'
-            "b,1,5,1e-6,0.1,shuffled\nb,1,5,1e-6,0.1,shuffled\n"
-            "b,1,5,1e-6,0.2,shuffled\n"
-        )
-        assert self.counts(capsys, paths) == (1, 4, 0)  # One row is there twice.
-        found = list(csv.reader(paths[1].read_text().splitlines()))
-        assert found[0][:5] == [
-            *("run_name", "noise_multiplier", "steps_per_epoch", "delta"),
-            "learning rate",
-        ]
-        own = sorted((row[0], row[4]) for row in found[1:])
-        assert own == [("a", "0.1"), ("a, b", "0.1"), ("b", "0.1"), ("b", "0.2")]
-        assert self.counts(capsys, paths) == (5, 0, 0)
-
-    @pytest.mark.parametrize(
-        ("content", "message"),
-        [
-            (
-                "noise multiplier,steps_per_epoch\n1,5\n",
-                "write noise_multiplier if that",
-            ),
-            ("noise_multiplier,numGroups\n1,5\n", "write group_size if that"),
-            ("noise_multiplier,sampler\n1,5\n", "write sampling if that"),
-            ("delta,note\n1,x\n", "other names than results. Found 'note'"),
-            ("delta,epochs\n1e-6,1,5\n", "Found 3 cells in place of 2 in line 2 of"),
-            ("delta,epochs\n1e-6\n", "Found 1 cells in place of 2 in line 2 of"),
-            (
-                "noise_multiplier,delta\n1,1e-6\n",
-                "sampling must be one of random-alloc",
-            ),
-            ('delta,who,sampling\n1e-6,"a\nb",shuffled\n', "cells of one line each"),
-            ("delta,epochs\n", "Found no row below the header of"),
-            ("", "Found an empty file"),
-            ("delta,who\n1e-6,Zo\xeb\n", "--encoding cp1252"),
-        ],
-    )
-    def test_what_is_wrong_with_a_grid_is_told(self, capsys, paths, content, message):
-        paths[0].write_bytes(content.encode("latin-1"))
-        status, out, err = self.sweep(capsys, paths)
-        assert (status, out) == (2, "") and err.count("\n") == 1
-        assert message in err, err
-        assert not paths[1].exists()
 
     def test_a_grid_from_a_spreadsheet(self, capsys, paths):
         paths[0].write_bytes(
@@ -258,19 +216,89 @@ class TestInThisProcess:
         assert 0.01 < float(row["tpr_lower"]) <= float(row["tpr_upper"]) < 1
         assert float(row["noise_multiplier"]) > 1
 
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"a letter to my aunt",
-            b"a letter\nto my aunt\n",
-            sweep_oracles.HEADER.encode() + b"\n",
-            HEADER.encode() + b"1.000,5,1,1,1e-6,shuffled,1,2,0.1\n",
-            HEADER.encode() + b"\xff\n",
-        ],
-    )
-    def test_what_is_no_table_of_the_grid_is_left_alone(self, capsys, paths, content):
-        paths[1].write_bytes(content)
-        status, out, err = self.sweep(capsys, paths)
-        assert (status, out) == (2, "") and err.count("\n") == 1
-        assert "--output must be a file, new or with the columns of the grid" in err
-        assert paths[1].read_bytes() == content
+
+DASK_ROWS, PATIENCE = 20, 160
+
+
+def dask_grid():
+    """Rows of one run each, or of two, which have only their labels to tell."""
+    return [
+        {
+            "run_name": f"run {number}",
+            "noise_multiplier": repr(1 + number // 2 / 100),
+            "steps_per_epoch": "5",
+            "batches_per_record": "1",
+            "delta": "1e-6",
+            "sampling": "random-allocation",
+            "seed": str(number % 7),
+        }
+        for number in range(DASK_ROWS)
+    ]
+
+
+@pytest.fixture
+def cluster():
+    """A scheduler and two workers, each a process of its own."""
+    import distributed  # Slow, and needed here alone.
+
+    with (
+        contextlib.ExitStack() as stack,
+        distributed.LocalCluster(
+            n_workers=0, dashboard_address=None, silence_logs=60
+        ) as scheduler,
+        distributed.Client(scheduler) as client,
+    ):
+        words = [sys.executable, "-m", "distributed.cli.dask_worker"]
+        words += [scheduler.scheduler_address, "--no-nanny", "--nthreads", "1"]
+        workers = []
+        for _ in range(2):
+            worker = subprocess.Popen(
+                [*words, "--no-dashboard"],
+                stderr=subprocess.DEVNULL,
+                env=sweep_oracles.ENVIRONMENT,
+            )
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+            workers.append(worker)
+        client.wait_for_workers(2, timeout=PATIENCE)
+        yield scheduler.scheduler_address, client, workers
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@posix
+def test_a_sweep_ends_though_a_worker_is_killed(tmp_path, cluster, capsys, monkeypatch):
+    """Its rows have made-up bounds; one with its true bounds is computed first."""
+    address, client, workers = cluster
+    asked = dask_grid()[0], ["epsilon"]
+    far = client.get_executor().submit(sweep.bound_row, *asked).result(PATIENCE)
+    near = sweep.bound_row(*asked)
+    assert far["epsilon_upper"] == near["epsilon_upper"] > near["epsilon_lower"] > 0
+    path, table = tmp_path / "grid.csv", tmp_path / "table.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, dask_grid()[0])
+        writer.writeheader()
+        writer.writerows(dask_grid())
+
+    def kill_a_worker():
+        deadline = time.monotonic() + PATIENCE
+        while not table.exists() or table.read_bytes().count(b"\n") <= DASK_ROWS // 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        workers[0].kill()
+
+    monkeypatch.setattr(sweep, "bound_row", sweep_oracles.quick_row)
+    killer = threading.Thread(target=kill_a_worker, daemon=True)
+    killer.start()
+    words = f"sweep --scheduler {address} --dask_grid {path} --output {table}"
+    status, out, err = command_runner.run(capsys, words)
+    killer.join(PATIENCE)
+    assert (status, err, workers[0].wait(PATIENCE)) == (0, "", -signal.SIGKILL)
+    assert f": 0 rows kept, {DASK_ROWS} added" in out
+    with table.open(newline="") as file:
+        found = {row["run_name"]: row for row in csv.DictReader(file)}
+    assert len(found) == DASK_ROWS
+    for row in dask_grid():
+        upper = sweep_oracles.quick_row(row, ["epsilon"])["epsilon_upper"]
+        assert float(found[row["run_name"]]["epsilon_upper"]) == upper
+        assert found[row["run_name"]]["seed"] == row["seed"]

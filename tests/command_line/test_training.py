@@ -1,18 +1,23 @@
-"""compare, calibrate and statement as a shell user meets them; and --strategy."""
+"""compare, calibrate, statement, profile, trade-off and canaries for a shell user."""
 
 import json
+import re
+import sys
 
 from command_runner import run
 import dp_accounting
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
+import nights
+import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import __main__
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.command_line import training
+from dp_accounting_ext.studies import canaries
 from dp_accounting_ext.studies import training_run
 
 CALIBRATE = "calibrate --steps-per-epoch 10 --epochs 2 --epsilon 2 --delta 1e-6"
@@ -85,12 +90,6 @@ def test_the_printed_noise_is_certified(capsys):
         setting = training_run.TrainingRun(noise, 10, 1, 2, sampling=scheme)
         bounds = setting.accountant().get_epsilon_bounds(1e-6)
         assert lower <= bounds[0] <= bounds[1] <= upper <= 2
-
-
-def test_no_noise_makes_epsilon_zero(capsys):
-    status, _, err = run(capsys, CALIBRATE.replace("--epsilon 2", "--epsilon 0"))
-    assert status == 2 and "--epsilon must be positive" in err
-    assert "for 0 no noise is enough; 0.001 is hardly more" in err
 
 
 @pytest.mark.parametrize(
@@ -179,9 +178,6 @@ def test_one_scheme_of_a_strategy(capsys):
     )
     bounds = (found["results"][0][f"epsilon_{end}"] for end in ("lower", "upper"))
     assert tuple(bounds) == accountant.get_epsilon_bounds(1e-3)
-    status, _, err = run(capsys, f"{STRATEGY} 1,.5,.5,.5,.5,.5,.5 --sampling b-min-sep")
-    assert status == 2
-    assert "sampling must be one of balls-in-bins, no-amplification for this" in err
 
 
 @given(st.text() | st.from_regex(r"(blt:)?[-0-9.e,:]*", fullmatch=True))
@@ -197,3 +193,136 @@ def test_whatever_is_typed(typed):
         assert "\n" not in str(error).replace(typed, "")
     else:
         assert found.num_bins == 3
+
+
+CURVE = "--noise-multiplier 1 --steps-per-epoch 6 --num-points 3"
+SCHEMES = list(training_run.SCHEMES)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("profile --delta 1e-9", ("epsilon", "delta")),
+        (
+            "trade-off --least-rate 1e-4",
+            ("false_positive_rate", "true_positive_rate"),
+        ),
+    ],
+)
+def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
+    status, out, err = run(capsys, f"{command} {CURVE} --group-size 1 2 --json")
+    assert (status, err) == (0, "")
+    whole = json.loads(out)
+    assert whole["setting"]["steps_per_epoch"] == 6
+    assert whole["setting"]["group_size"] == [1, 2]
+    assert [each["sampling"] for each in whole["results"]] == 2 * SCHEMES
+    assert [each["group_size"] for each in whole["results"]] == 4 * [1] + 4 * [2]
+    status, table, _ = run(capsys, f"{command} {CURVE} --group-size 1 2")
+    blocks = table.split("\n\n")
+    assert status == 0 and max(map(len, table.splitlines())) <= 80
+    assert "noise multiplier 1, 1 of 6 steps, 1 epoch" in blocks[0]
+    for block, result in zip(blocks[1:], whole["results"], strict=True):
+        name, *lines = block.splitlines()
+        if command.startswith("trade-off"):
+            advantage, right, *lines = lines
+            low, high = map(float, re.findall(r"[\d.]+", advantage))
+            lower, upper = result["advantage_lower"], result["advantage_upper"]
+            assert low <= lower <= upper <= high
+            assert float(re.findall(r"[\d.]+", right)[0]) >= (1 + upper) / 2
+        del lines[0]  # The head of the columns.
+        assert name.startswith(result["sampling"])
+        assert ("groups of 2" in name) == (result["group_size"] == 2)
+        for line, low, high in zip(
+            lines,
+            result[f"{names[1]}_lower"],
+            result[f"{names[1]}_upper"],
+            strict=True,
+        ):
+            shown = list(map(float, line.split()))
+            assert shown[1] <= low <= high <= shown[2]
+        assert len(lines) == len(result[names[0]])
+
+
+@pytest.mark.parametrize("command", ["profile", *nights.at_night("trade-off")])
+def test_pictures(capsys, tmp_path, command):
+    path = tmp_path / "a.svg"
+    status, out, _ = run(capsys, f"{command} {CURVE} --output {path}")
+    assert (status, out) == (0, f"wrote {path}\n")
+    whole = path.read_text(encoding="utf-8")
+    assert all(f"<!-- {name}" in whole for name in SCHEMES)
+    path = tmp_path / "a.png"
+    one = f"{command} {CURVE} --sampling no-amplification --output {path}"
+    status, out, _ = run(capsys, f"{one} --json")
+    assert status == 0 and len(json.loads(out)["results"]) == 1
+    assert path.read_bytes().startswith(b"\x89PNG")
+    first = path.read_bytes()
+    run(capsys, one)
+    assert path.read_bytes() == first
+
+
+def test_without_matplotlib(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, out, err = run(capsys, f"profile {CURVE} --output profile.png")
+    assert (status, out) == (2, "")
+    assert err.endswith("run python -m pip install '.[plot]'.\n")
+    assert len(err.splitlines()) == 1
+    assert run(capsys, f"profile {CURVE} --json")[0] == 0
+
+
+AUDITED = "--steps-per-epoch 20 --epochs 2 --noise-multiplier 1"
+
+
+def write(path, rows, header="score,member"):
+    path.write_text("\n".join([header, *(f"{x},{s}" for x, s in rows)]) + "\n")
+
+
+@pytest.fixture
+def scores(tmp_path):
+    rng = np.random.default_rng(0)
+    members = (rng.random(2000) < 0.5).astype(int)
+    found = np.round(members + 0.2 * rng.normal(size=2000), 3)
+    write(tmp_path / "scores.csv", zip(found, members, strict=True))
+    return tmp_path / "scores.csv", found, members
+
+
+@pytest.mark.nightly
+def test_each_way_of_drawing_batches_has_its_audit(capsys, scores):
+    path, values, members = scores
+    command = f"canaries --scores {path} --guesses 300 --guess both {AUDITED}"
+    status, out, err = run(capsys, command)
+    assert (status, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.startswith("2000 canaries, ")
+    found = json.loads(run(capsys, f"{command} --json")[1])["results"]
+    assert [each["sampling"] for each in found] == list(training_run.SCHEMES)
+    run_of = training_run.TrainingRun(1.0, 20, epochs=2)
+    for each, claim in zip(found, training_run.schemes_of(run_of), strict=True):
+        truth = canaries.audit(
+            claim.accountant(), values, members, guesses=300, guess="both"
+        )
+        for name in ("canaries", "guesses", "right", "needed", "p_value", "refuted"):
+            assert each[name] == getattr(truth, name)
+        assert f"{claim.sampling}: Of 300 guesses" in out
+    assert {each["refuted"] for each in found} == {True, False}
+
+
+def test_one_way_alone_has_a_sentence(capsys, scores):
+    command = f"canaries --scores {scores[0]} --guesses 200 {AUDITED}"
+    command += " --sampling poisson-sampling"
+    out = run(capsys, command)[1]
+    assert "\nOf 200 guesses" in out and out.count("\nPoisson sampling") == 1
+    stricter = run(capsys, f"{command} --significance 0.02")[1]
+    assert "with a probability of at most 0.02" in " ".join(stricter.split())
+
+
+def test_columns_are_found_by_their_names(capsys, scores, tmp_path):
+    path, values, members = scores
+    other = tmp_path / "other.csv"
+    rows = zip(members, np.char.mod("%g", values), strict=True)
+    other.write_text("Member;name;Score\n" + "\n".join(f"{s};a;{x}" for s, x in rows))
+    one, two = (
+        run(capsys, f"canaries --scores {file} --guesses 99 {AUDITED}")[1]
+        for file in (path, other)
+    )
+    assert one == two

@@ -51,14 +51,6 @@ class TestWpm:
         _, text, _ = self.wpm(capsys, files, "--epsilon 2 --json --show-law")
         assert set(json.loads(text)) == {"distribution", "sample"}
 
-    def test_counts(self, capsys, files):
-        (files / "counts.csv").write_text("1,3,0\n")
-        laws = [
-            self.wpm(capsys, files, "--epsilon 2 --show-law", masses=name)[1]
-            for name in ("mu.csv", "counts.csv")
-        ]
-        assert len({law.splitlines()[1] for law in laws}) == 1
-
     @pytest.fixture
     def places(self, tmp_path):
         files = {
@@ -70,46 +62,27 @@ class TestWpm:
         (tmp_path / "far.csv").write_text("91.23456,2.0\n")
         return tmp_path
 
-    def test_points_and_a_trace(self, capsys, places):
-        command = f"wpm --points {places / 'places.csv'} --trace {places / 'trace.csv'}"
-        command += " --epsilon 9 --metric haversine --show-law"
-        status, text, _ = run(capsys, command)
-        assert status == 0
-        law = text.splitlines()[2].removeprefix("distribution: ").split(",")
-        assert float(law[0]) == pytest.approx(2 / 3, abs=0.05)
-
     def test_a_crowd_has_a_row_a_user_and_a_draw_a_row(self, capsys, files, places):
         (files / "crowd.csv").write_text("1,0,0\n0,3,0\n0,0,5\n9,9,9\n")
         rest = "--epsilon 9 --show-law --json"
-        found = json.loads(self.wpm(capsys, files, rest, masses="crowd.csv")[1])[
-            "draws"
-        ]
+        out = self.wpm(capsys, files, rest, masses="crowd.csv")[1]
+        found = json.loads(out)["draws"]
         assert [set(each) for each in found] == [{"sample", "distribution"}] * 4
         for row in range(3):
             law = found[row]["distribution"]
             assert max(law) == law[row] > 0.9
         named = places / "named.csv"
         named.write_text("lat,lon,name\n48.85,2.35,A\n48.86,2.29,B\n48.89,2.34,C\n")
-        command = (
-            f"wpm --points {named} --distribution {files / 'crowd.csv'} --epsilon 1"
+        status, text, err = run(
+            capsys,
+            f"wpm --points {named} --distribution {files / 'crowd.csv'} --epsilon 1 "
+            "--metric haversine",
         )
-        status, text, err = run(capsys, f"{command} --metric haversine")
         assert (status, err) == (0, "")
-        lines = text.splitlines()
-        assert lines[0] == "sample,name,lat,lon" and len(lines) == 5
-        for line in lines[1:]:
-            place = int(line[0])
-            assert (
-                line
-                == f"{place}," + ["A,48.85,2.35", "B,48.86,2.29", "C,48.89,2.34"][place]
-            )
-        # One row is one user, whose draw is as it was.
-        (files / "one.csv").write_text("0,3,0\n")
-        assert set(
-            json.loads(
-                self.wpm(capsys, files, "--epsilon 1 --json", masses="one.csv")[1]
-            )
-        ) == {"sample"}
+        head, *lines = text.splitlines()
+        assert head == "sample,name,lat,lon" and len(lines) == 4
+        known = ["0,A,48.85,2.35", "1,B,48.86,2.29", "2,C,48.89,2.34"]
+        assert set(lines) <= set(known)
         (files / "empty.csv").write_text("1,0,0\n0,0,0\n0,5,0\n")
         status, _, err = self.wpm(capsys, files, "--epsilon 1", masses="empty.csv")
         assert status == 2 and "distribution must have some mass in each row" in err
@@ -137,44 +110,11 @@ class TestWpm:
             status, _, err = run(capsys, f"{command} --trace {places / name}.csv")
             assert (status, err) == (0, "")
 
-    def test_what_goes_with_points_and_plans_alone(self, capsys, files, places):
-        draw = f"wpm --points {places / 'places.csv'} --epsilon 2"
-        for rest, message in [
-            (
-                f"--public-trace {places / 'trace.csv'}",
-                "--public-trace must come with pla",
-            ),
-            ("--encoding klingon --trace x", "encoding must be one that Python knows"),
-        ]:
-            status, _, err = run(capsys, f"{draw} {rest}")
-            assert status == 2 and message in err and err.count("\n") == 1
-        for rest in ("--columns 1,2", f"--trace {places / 'trace.csv'}"):
-            command = f"wpm --cost {files / 'cost.csv'} --epsilon 1 {rest}"
-            status, _, err = run(capsys, command)
-            assert status == 2 and "must " in err and err.count("\n") == 1
-
-    def test_a_line_of_names_is_passed_over(self, capsys, places):
-        named = places / "named.csv"
-        named.write_text("latitude,longitude\n48.85,2.35\n48.86,2.29\n48.89,2.34\n")
-        command = f"wpm --points {named} --trace {named} --epsilon 9 --show-law"
-        status, text, _ = run(capsys, command)
-        assert status == 0
-        assert text.splitlines()[2].count(",") == 2
-        # A number that is misspelt beside another is no name.
-        named.write_text("48.85,2.x5\n48.86,2.29\n48.89,2.34\n")
-        assert run(capsys, command)[0] == 2
-
-    def test_points_and_masses(self, capsys, places):
-        (places / "mu.csv").write_text("0.5,0.25,0.25\n")
-        command = f"wpm --points {places / 'places.csv'} --epsilon 1 --order 2"
-        status, _, _ = run(capsys, f"{command} --distribution {places / 'mu.csv'}")
-        assert status == 0
-
     def test_a_place_has_its_name_and_coordinates(self, capsys, places):
         named = places / "named.csv"
         named.write_text("name,lat,lon\nLouvre,48.85,2.35\nEiffel,48.86,2.29\n")
         command = f"wpm --points {named} --trace {places / 'trace.csv'} --epsilon 2"
-        command += " --metric haversine"
+        command += " --metric haversine --order 2"
         _, text, err = run(capsys, command)
         sample, name, coordinates = text.splitlines()
         place = int(sample.removeprefix("sample: "))
@@ -183,12 +123,6 @@ class TestWpm:
         assert err == ""
         found = json.loads(run(capsys, command + " --json")[1])
         assert set(found) == {"sample", "name", "coordinates"}
-
-    def test_columns_of_costs_may_have_names(self, capsys, files):
-        (files / "named.csv").write_text("a,b,c\n0,1,4\n1,0,1\n4,1,0\n")
-        _, text, _ = self.wpm(capsys, files, "--epsilon 2", cost="named.csv")
-        sample, name = text.splitlines()
-        assert name == f"name: {'abc'[int(sample.removeprefix('sample: '))]}"
 
     def test_degrees_in_a_plane_are_warned_of(self, capsys, places):
         command = f"wpm --points {places / 'places.csv'} --epsilon 2"
@@ -209,50 +143,6 @@ class TestWpm:
         text = run(capsys, command.removesuffix(" --json"))[1]
         assert text.startswith("200 places, ε = 2\n")
         assert max(map(len, text.splitlines())) <= 80
-
-
-BAD_LINES = [
-    ("latitude,longitude\n1,2\n\n3,here\n", "'here' in line 4, column longitude of"),
-    ("1,2\n3,x\n", "'x' in line 2, column 2 of"),
-    ("1,2\n3,4,5\n", "more cells than above in line 2 of"),
-]
-
-
-@pytest.mark.parametrize(("content", "message"), BAD_LINES)
-def test_a_bad_line_is_named_and_shown_if_it_is_public(
-    capsys, tmp_path, content, message
-):
-    bad, good = tmp_path / "bad.csv", tmp_path / "good.csv"
-    bad.write_text(content)
-    good.write_text("latitude,longitude\n1,2\n3,4\n")
-    for public in ("--points", "--cost"):
-        command = f"wpm {public} {bad} --distribution {good} --epsilon 1"
-        status, _, err = run(capsys, command)
-        assert status == 2 and f"{public} must be" in err and err.count("\n") == 1
-        assert f"Found {message}" in err
-    where = message[message.index("in line") :].replace("longitude", "2")
-    command = f"wpm --points {good} --trace {bad} --data-columns 1,2 --epsilon 1"
-    status, _, err = run(capsys, command)
-    assert status == 2 and "--trace must be" in err
-    assert where in err and "'here'" not in err and "'x'" not in err
-
-
-def test_what_would_do_is_named(capsys, tmp_path):
-    words, good = tmp_path / "words.csv", tmp_path / "good.csv"
-    words.write_text("to my\naunt\n")
-    good.write_text("0 1\n1 0\n")
-    for options, message in [
-        (
-            f"--cost {words}",
-            f"--cost must be a table, as CSV, JSON, Parquet or .npy. "
-            f"Found no numbers in {words}",
-        ),
-        (f"--cost {good} --base-measure minmax", "uniform, minimax, or a file of"),
-        (f"--cost {good} --base-measure {words}", "--base-measure must be a table"),
-        (f"--cost {good} --user 1", "--user must be left out of a plan"),
-    ]:
-        status, _, err = run(capsys, f"wpm plan {options} --epsilon 1")
-        assert status == 2 and message in err and err.count("\n") == 1
 
 
 def test_without_pandas_the_extra_is_named(capsys, tmp_path, monkeypatch):
@@ -371,19 +261,6 @@ class TestUsers:
             assert output.read_text() == (
                 "user,sample,name,epsilon\n10,0,A,60.0\n9,1,B,60.0\n"
             )
-
-    def test_what_is_not_clear_is_refused(self, capsys, tmp_path, command):
-        for rest, message in [
-            ("--show-law", "--show-law must be left out with --user"),
-            ("--user whose", "--user must be of 1 to 4 in"),
-        ]:
-            status, _, err = run(capsys, f"{command} --epsilon 1 {rest}")
-            assert status == 2 and message in err and err.count("\n") == 1
-        for option in ("--user who", f"--output {tmp_path / 'draws.csv'}"):
-            alone = command.replace(option, "")
-            status, _, err = run(capsys, f"{alone} --epsilon 1")
-            assert status == 2 and "must come with --" in err
-        assert not (tmp_path / "draws.csv").exists()
 
 
 def test_rows_that_are_left_out_are_counted(capsys, tmp_path):

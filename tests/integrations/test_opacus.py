@@ -4,7 +4,6 @@ import io
 import itertools
 import json
 import math
-import types
 
 import dp_accounting
 import numpy as np
@@ -23,7 +22,6 @@ from opacus_training import shuffled
 import pytest
 from scipy import stats
 import torch
-from torch.utils import data
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.integrations import opacus as certified
@@ -109,21 +107,17 @@ def test_noise_may_change():
 
 @pytest.mark.parametrize(
     ("make", "event", "count"),
-    [(opacus_training.poisson, SAMPLED, STEPS), (balls_and_bins, EPOCH, 1)],
+    [
+        (opacus_training.poisson, SAMPLED, STEPS),
+        (balls_and_bins, EPOCH, 1),
+        (opacus_training.of_shuffles, STEP, 1),
+    ],
 )
 def test_large_batches_in_small_memory(make, event, count):
     """Virtual steps are one step."""
     training = make().run_in_small_memory(7)
-    assert training.epsilon() == composed((event, count))
-
-
-def test_several_poisson_samples_are_none():
-    accountant = accountants.create_accountant("certified")
-    hook = accountant.get_optimizer_hook_fn(0.1)
-    two = types.SimpleNamespace(accumulated_iterations=2, noise_multiplier=1.0)
-    with pytest.raises(ValueError, match="accumulated_iterations must be 1"):
-        hook(two)
-    assert accountant.history == []
+    relation = training.engine.accountant.neighboring_relation
+    assert training.epsilon() == opacus_training.epsilon(event, count, relation)
 
 
 def test_an_epoch_that_is_left_early_ends():
@@ -223,7 +217,9 @@ def test_make_private_with_epsilon(name):
     assert 0.3 < optimizer.noise_multiplier < 3
 
 
-@pytest.mark.parametrize("make", [opacus_training.poisson, balls_and_bins])
+@pytest.mark.parametrize(
+    "make", [opacus_training.poisson, balls_and_bins, opacus_training.of_shuffles]
+)
 @pytest.mark.parametrize("steps", [STEPS, 4])
 def test_a_checkpoint_is_resumed(make, steps):
     """After a whole epoch, and amid one: of balls and bins the next draw is new."""
@@ -309,29 +305,3 @@ def test_bins_come_from_a_power_of_two(steps, monkeypatch):
     assert sorted(itertools.chain(*batches)) == list(range(1000))
     assert len(batches) == steps
     assert all(number & (number - 1) == 0 for number in numbers)
-
-
-def test_empty_batches_are_steps_too():
-    dataset = data.Subset(opacus_training.DATASET, range(6))
-    training = balls_and_bins(loader=shuffled(dataset=dataset, batch_size=1))
-    for _ in range(5):
-        training.run()
-    assert len(training.engine.accountant) == 30
-    epoch = ext.RandomAllocationEvent(STEP, 1, 6)
-    assert training.epsilon() == composed((epoch, 5))
-
-
-def test_the_sampler_wants_the_accountant_of_balls_and_bins():
-    with pytest.raises(TypeError, match="balls_and_bins"):
-        certified.BallsAndBinsSampler(9, 3, accountants.create_accountant("certified"))
-
-
-@pytest.mark.parametrize("name", ["certified", "balls_and_bins", "shuffled"])
-@pytest.mark.parametrize("wrong", [1e5, -1.0])
-def test_what_is_no_delta_is_refused(name, wrong):
-    accountant = accountants.create_accountant(name)
-    accountant.step(noise_multiplier=1.0, sample_rate=0.1)
-    with pytest.raises(ValueError, match=r"target_delta must be in \[0, 1\]. Found"):
-        accountant.get_epsilon(wrong)
-    with pytest.raises(ValueError, match=r"target_delta must be in \[0, 1\]. Found"):
-        accountant.get_epsilon_bounds(wrong)

@@ -1,4 +1,4 @@
-"""Products and sums in cells, in rational arithmetic; what is said about floats."""
+"""Products, sums and powers in cells, in rational arithmetic."""
 
 from fractions import Fraction
 import itertools
@@ -14,6 +14,7 @@ import pytest
 
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import tilted_sums
 
 
 def test_dot():
@@ -56,26 +57,19 @@ def test_gathering_many_errs_by_two_units_at_most(number, signed):
         [(0.25, 2), (0.5, 1)],
         [(2.0**-60, 1), (2.0**-61, 10)],
         [(1e-12, 1000), (1 - 2.0**-53, 1)],
+        [(0.5, 2), (1.0, 1)],
+        # Bounds on chances may be above one.
+        [(0.5, 2), (1.5, 1)],
     ],
 )
 def test_any_of(chances):
     """One minus the chance of none, by rational arithmetic, relatively accurate."""
     none = Fraction(1)
     for chance, number in chances:
-        none *= (1 - Fraction(chance)) ** number
+        none *= (1 - min(Fraction(chance), 1)) ** number
     assert sums.probability_of_any(chances) == pytest.approx(
         float(1 - none), rel=1e-15, abs=0
     )
-
-
-def test_any_of_has_no_negative_zero():
-    assert math.copysign(1.0, sums.probability_of_any([(0.0, 2)])) == 1.0
-
-
-@pytest.mark.parametrize("certain", [1.0, 1.5])
-def test_any_of_what_is_certain(certain):
-    """Bounds on chances may be above one."""
-    assert sums.probability_of_any([(0.5, 2), (certain, 1)]) == 1.0
 
 
 @given(
@@ -131,12 +125,6 @@ def test_a_product_of_series_errs_by_what_is_claimed(degrees):
 POSITIVE = st.floats(min_value=1e-300, max_value=1e300)
 
 
-def test_the_unit_is_that_of_rounding_to_nearest():
-    assert 1.0 + floats.UNIT_ROUNDOFF == 1.0
-    assert 1.0 + floats.UNIT_ROUNDOFF * (1 + 2.0**-52) > 1.0
-    assert sys.float_info.epsilon == floats.UNIT_ROUNDOFF * 2
-
-
 def test_exponents_fit_with_room():
     assert math.isfinite(1e4 * math.exp(floats.LARGEST_EXPONENT))
     assert math.exp(-floats.LARGEST_EXPONENT) * 1e-3 > sys.float_info.min
@@ -164,3 +152,189 @@ def test_exponentials_that_fit(x):
 @pytest.mark.parametrize("x", [709.8, 1e9, math.inf])
 def test_exponentials_that_do_not_fit(x):
     assert floats.exponential(x) in (sys.float_info.max, math.inf)
+
+
+TILTS = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+def factor_of(seed, size, count, start):
+    """A factor with a few cells, columns beyond the circle among them."""
+    generator = np.random.default_rng(seed)
+    rows = start + generator.integers(0, 6, size)
+    columns = generator.integers(0, 9, size)
+    masses = generator.random(size) ** 4 + 1e-6
+    return tilted_sums.Factor(rows, columns, masses / masses.sum(), count)
+
+
+def direct_law(factors):
+    """{(row, column): mass} of the sum, in rational arithmetic."""
+    law = {(0, 0): Fraction(1)}
+    for factor in factors:
+        cells = list(
+            zip(
+                factor.rows.tolist(),
+                factor.columns.tolist(),
+                map(Fraction, factor.masses.tolist()),
+                strict=True,
+            )
+        )
+        for _ in range(factor.count):
+            longer = {}
+            for (row, column), mass in law.items():
+                for down, right, chance in cells:
+                    key = row + down, column + right
+                    longer[key] = longer.get(key, Fraction(0)) + mass * chance
+            law = longer
+    return law
+
+
+def one_row(height):
+    """Weights that take the fine rows of a coarse one, and of no other."""
+    return np.concatenate([np.zeros(height - 1), np.ones(height)])
+
+
+@pytest.mark.parametrize("tilt", [-100.0, -20.0, 100.0])
+@pytest.mark.parametrize("first", [-8, 0, 8])
+@pytest.mark.filterwarnings("error")
+def test_masses_beyond_floats_are_large_numbers(tilt, first):
+    """Far from its tilted middle a law is not known, and says so without a warning."""
+    zeros, halves = np.zeros(2, dtype=np.int64), np.full(2, 0.5)
+    factor = tilted_sums.Factor(np.arange(2), zeros, halves, 10)
+    law = tilted_sums.TiltedSum([factor], tilt, (64, 1))
+    found = law.masses(tilted_sums.block(4), first, height=4)[:, 0]
+    assert np.isfinite(found).all()
+    if first == 0:
+        ways = np.array([176, 792, 56])
+        assert (found[:3] * (1 + law.mass_error) >= ways / 1024).all()
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.integers(1, 4),
+    st.integers(-4, 3),
+    st.floats(-1.0, 1.0),
+    st.sampled_from([1, 2, 4]),
+)
+def test_masses_are_hardly_above_the_true_ones(
+    seed, size, some, more, start, tilt, height
+):
+    factors = [
+        factor_of(seed, size, some, start),
+        factor_of(seed + 1, size + 1, more, start),
+    ]
+    shape = 64, 16
+    law = tilted_sums.TiltedSum(factors, tilt, shape)
+    first = math.floor(start * (some + more) / height)
+    found = law.masses(one_row(height), first, height=height)
+    assert found.shape == (64 // height, 16)
+    expected = np.zeros(found.shape)
+    for (row, column), mass in direct_law(factors).items():
+        expected[row // height - first, column % 16] += float(mass)
+    assert np.all(found >= expected * (1 - law.mass_error))
+    # What noise adds is relative to where the tilted law is.
+    tilts = np.exp(tilt * height * (first + np.arange(64 // height)))[:, np.newaxis]
+    noise = ((found - expected) * tilts).max()
+    assert noise < 1e-10 * (expected * tilts).sum()
+
+
+CHANGES = (0.05, 0.2, 0.8, 3.0, 10.0, 40.0)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.integers(1, 4),
+    st.integers(-4, 3),
+    st.floats(-1.0, 1.0),
+    st.sampled_from([(16, 1), (64, 1), (64, 2), (64, 4)]),
+    st.sampled_from([1, 16]),
+)
+def test_masses_below_are_hardly_below_the_true_ones(
+    seed, size, some, more, start, tilt, rows_and_height, columns
+):
+    """No tolerance from above, also where the sum has more rows than the torus."""
+    factors = [
+        factor_of(seed, size, some, start),
+        factor_of(seed + 1, size + 1, more, start),
+    ]
+    rows, height = rows_and_height
+    law = tilted_sums.TiltedSum(factors, tilt, (rows, columns))
+    first = math.floor(start * (some + more) / height)
+    found = law.masses_below(first, height=height, changes=CHANGES)
+    assert found.shape == (rows // height, columns)
+    expected = np.zeros(found.shape, dtype=object)
+    goes_round = False
+    for (row, column), mass in direct_law(factors).items():
+        if row // height - first < rows // height:
+            expected[row // height - first, column % columns] += mass
+        else:
+            goes_round = True
+    limit = 1 + Fraction(law.mass_error)
+    for value, exact in zip(found.ravel(), expected.ravel(), strict=True):
+        assert Fraction(value) <= exact * limit
+    if not goes_round:
+        tilts = np.exp(tilt * height * (first + np.arange(rows // height)))
+        expected = expected.astype(np.float64)
+        noise = ((expected - found) * tilts[:, np.newaxis]).max()
+        assert noise < 1e-9 * (expected * tilts[:, np.newaxis]).sum()
+
+
+@pytest.mark.parametrize(("tilt", "height"), [(-1.0, 1), (0.0, 4), (0.7, 1)])
+def test_a_sum_of_thousands_has_digits_around_its_tilted_middle(tilt, height):
+    """The number of ones of 3000 coins, of which 2000 are fair, in whole numbers."""
+    cells = np.arange(2), np.zeros(2, dtype=np.int64)
+    law = tilted_sums.TiltedSum(
+        [
+            tilted_sums.Factor(*cells, np.array([0.5, 0.5]), 2000),
+            tilted_sums.Factor(*cells, np.array([0.875, 0.125]), 1000),
+        ],
+        tilt,
+        (4096, 1),
+    )
+    upper = law.masses(tilted_sums.block(height), 0, height=height)[:, 0]
+    lower = law.masses_below(0, height=height, changes=[0.1, 1.0, 10.0])[:, 0]
+    # Of 2^2000 and of 8^1000 equally likely ways.
+    ones = [math.comb(2000, n) for n in range(2001)]
+    others = [math.comb(1000, n) * 7 ** (1000 - n) for n in range(1001)]
+    ways = 2**2000 * 8**1000
+    with np.errstate(divide="ignore"):
+        logs = tilt * height * np.arange(upper.size) + np.log(lower)
+    near = np.flatnonzero(logs > logs.max() - 12)[::7]
+    assert near.size > 5
+    for block in near.tolist():
+        found = sum(
+            ones[row - n] * others[n]
+            for row in range(block * height, (block + 1) * height)
+            for n in range(max(row - 2000, 0), min(row, 1000) + 1)
+        )
+        exact = Fraction(found, ways)
+        assert Fraction(lower[block]) <= exact * (1 + Fraction(law.mass_error))
+        assert Fraction(upper[block]) >= exact * (1 - Fraction(law.mass_error))
+        assert upper[block] - lower[block] < 1e-4 * float(exact)
+        assert law.mass_error < 1e-9
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_what_is_above_a_row_is_bounded(seed, count):
+    factors = [factor_of(seed, 4, count, -2)]
+    law = tilted_sums.TiltedSum(factors, 0.1, (8, 16))
+    exact = direct_law(factors)
+    for row in range(-10, 20):
+        rows = [(r, m) for (r, _), m in exact.items() if r >= row]
+        assert sum(m for _, m in rows) <= law.mass_above(row, TILTS)
+        moment = sum(m * math.exp((r - row) / 10) for r, m in rows)
+        assert moment <= law.mass_above(row, TILTS[1:])
+
+
+@given(st.floats(-40.0, 40.0), st.floats(1e-5, 2.0))
+def test_shares_keep_the_mass_and_the_mean_of_the_reciprocal(position, step):
+    cells, shares = tilted_sums.shares(np.array([position]), step)
+    assert cells[0, 0] <= position < cells[1, 0] + 1e-12
+    assert cells[1, 0] == cells[0, 0] + 1
+    assert (shares >= 0).all()
+    assert shares.sum() == pytest.approx(1.0, rel=1e-11)
+    mean = (shares[:, 0] * np.exp(step * (position - cells[:, 0]))).sum()
+    assert mean == pytest.approx(1.0, rel=1e-11)

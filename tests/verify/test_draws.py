@@ -4,7 +4,9 @@ import itertools
 import math
 
 import dp_accounting
+import min_sep_oracles
 import numpy as np
+import oracles
 import pytest
 from scipy import special
 
@@ -60,27 +62,6 @@ def subsets(selected, period, epochs):
     return products(law, epochs)
 
 
-def separated(rate, separation, number, warm):
-    def runs(ready, step):
-        if step >= number:
-            return {frozenset(): 1.0}
-        if step < ready:
-            return runs(ready, step + 1)
-        found = {steps: (1 - rate) * p for steps, p in runs(ready, step + 1).items()}
-        for steps, p in runs(step + separation, step + 1).items():
-            key = steps | {step}
-            found[key] = found.get(key, 0) + rate * p
-        return found
-
-    whole = 1 + (separation - 1) * rate
-    starts = [1 / whole] + [rate / whole] * (separation - 1) if warm else [1.0]
-    total = {}
-    for start, share in enumerate(starts):
-        for steps, p in runs(start, 0).items():
-            total[steps] = total.get(steps, 0) + share * p
-    return total
-
-
 def poisson(rate, stride, number):
     total = {}
     for walk in range(stride):
@@ -103,12 +84,12 @@ SCHEMES = {
     ),
     "apart, warm": (
         ext.MinSepSamplingEvent((1.0, 0.5), 1.1, 0.3, 2, 6),
-        separated(0.3, 2, 6, warm=True),
+        min_sep_oracles.law_of_steps(0.3, 2, 6, warm=True),
         6,
     ),
     "apart, cold": (
         ext.MinSepSamplingEvent((1.0, 0.5, 0.2), 1.1, 0.3, 3, 6, False),
-        separated(0.3, 3, 6, warm=False),
+        min_sep_oracles.law_of_steps(0.3, 3, 6, warm=False),
         6,
     ),
     "groups": (
@@ -126,12 +107,8 @@ SCHEMES = {
 
 
 def matrix(strategy, number):
-    if np.ndim(strategy) == 2:
-        return np.array(strategy)
-    column = np.pad(strategy, (0, number))[:number]
-    return np.array(
-        [[column[i - j] if i >= j else 0 for j in range(number)] for i in range(number)]
-    )
+    rows = np.array(strategy)
+    return rows if rows.ndim == 2 else min_sep_oracles.toeplitz(strategy, number)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -281,9 +258,7 @@ def test_tables_are_drawn_as_their_losses_say():
 
 
 def gaussian_delta(epsilon, mean):
-    return special.ndtr(mean / 2 - epsilon / mean) - math.exp(epsilon) * special.ndtr(
-        -mean / 2 - epsilon / mean
-    )
+    return float(oracles.gaussian_delta(mean, epsilon))
 
 
 def test_bounds_are_below_closed_forms_and_near():

@@ -15,6 +15,7 @@ from dp_accounting_ext import verify
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.verify import brackets
+from dp_accounting_ext.verify import sampling
 from dp_accounting_ext.verify import verification
 
 ADD = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -24,7 +25,7 @@ SAMPLE = dp_accounting.PoissonSampledDpEvent(0.01, STEP)
 ALLOCATED = ext.RandomAllocationEvent(STEP, 1, 100)
 # Of draws: what has no theorem is looked at for as long.
 SECONDS = 0.4
-COMMAND = "verify --noise-multiplier 1 --delta 1e-6 --steps-per-epoch 20 "
+COMMAND = "verify --noise-multiplier 1 --delta 1e-6 --steps-per-epoch 8 "
 POISSON = COMMAND + "--sampling poisson-sampling"
 
 
@@ -53,6 +54,7 @@ def few_cells(request, monkeypatch):
         monkeypatch.setattr(brackets, "_CELLS", 150)
         monkeypatch.setattr(brackets, "_OUTPUTS", 120)
         monkeypatch.setattr(brackets, "brackets", BRACKET)
+        monkeypatch.setattr(sampling, "_MOST", 400_000)
 
 
 def verified(event, count=1, delta=1e-6):
@@ -293,22 +295,6 @@ def test_without_the_library_it_says_what_to_install(capsys, monkeypatch):
     status, out, err = run(capsys, POISSON)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1 and "pip install '.[verify]'" in err
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"accountant": 3}, TypeError, "accountant must have ledger.*3"),
-        ({"target_delta": 0.0}, ValueError, "target_delta must be in.*0.0"),
-        ({"target_delta": float("nan")}, ValueError, "target_delta must be in.*nan"),
-        ({"seconds": 0.0}, ValueError, "seconds must be positive.*0.0"),
-        ({"seed": -1}, ValueError, "seed must be at least 0.*-1"),
-    ],
-)
-def test_bad_input(change, error, words):
-    asked = {"accountant": ext.PLDAccountant(), "target_delta": 1e-6, **change}
-    with pytest.raises(error, match=words):
-        verification.verify_epsilon(**asked)
 
 
 @pytest.mark.parametrize("masses", [(), (0.6,), (0.4, 0.4, 0.4), (1.0, 0.2)])

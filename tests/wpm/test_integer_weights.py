@@ -9,7 +9,6 @@ from hypothesis import settings
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
 import wpm_oracles
 
 from dp_accounting_ext.wpm import integer_weights
@@ -116,19 +115,6 @@ def test_sums_are_exact_where_sixty_four_bits_overflow():
     assert integer_weights.exact_sums(weights)[0] != 2**62
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 120.0])
-@pytest.mark.parametrize("place", [-1.0, 1.0])
-def test_measures_at_the_ends_of_their_range(epsilon, place):
-    """βΣm = 1 or αΣm = 1: one law, up to rounding, which is made to fit."""
-    measure = np.full(7, math.exp(place * epsilon / 2) / 7)
-    polytope = wpm_oracles.polytope_of(measure, epsilon)
-    bounds = integer_weights.make_bounds(polytope, epsilon)
-    weights = integer_weights.round_to_weights(np.full((1, 7), 1 / 7), bounds)
-    wpm_oracles.assert_private(weights, bounds.total, epsilon)
-    shares = (weights.astype(float) / bounds.total).astype(float)
-    np.testing.assert_allclose(shares, 1 / 7, rtol=1e-6)
-
-
 def test_limit_of_bits():
     measure = np.full(3, math.exp(-75.0) / 2)
     polytope = wpm_oracles.polytope_of(measure, 150.0)
@@ -162,31 +148,6 @@ def test_bounds_are_the_shares_as_integers(epsilon):
     room = (bounds.upper - bounds.lower)[places].astype(float)
     filled = (bounds.public_weights - bounds.lower)[places] / room
     np.testing.assert_allclose(filled, filled[0], rtol=1e-15)
-
-
-def test_sums_one_above_the_total_are_reduced():
-    """Nothing is raised to make room, and what has no mass gets none."""
-    lower = np.array([0.5, 0.5, 2.0**-62, 0.0])
-    bounds = exact_bounds(lower, math.e * lower, 1.0)
-    whole = [2**61, 2**61, 1, 0]
-    assert all(low <= w for low, w in zip(bounds.lower.tolist(), whole, strict=True))
-    assert bounds.lower.tolist()[2:] == [1, 0]
-    assert integer_weights.are_valid(bounds.public_weights[np.newaxis], bounds).all()
-
-
-def test_sums_below_the_total_are_raised_where_there_is_mass():
-    """αΣm e^ε is short of one by rounding: the least weights give way."""
-    lower = np.array([0.0, 0.5 / math.e, 0.5 / math.e]) * (1 - 1e-14)
-    bounds = exact_bounds(lower, math.e * lower, 1.0)
-    assert sum(bounds.lower.tolist()) <= bounds.total <= sum(bounds.upper.tolist())
-    assert bounds.lower[0] == bounds.upper[0] == bounds.public_weights[0] == 0
-    np.testing.assert_allclose(bounds.lower / 2.0**62, lower, rtol=1e-13)
-
-
-def test_one_law_leaves_no_room():
-    bounds = exact_bounds([1.0], [math.e], 1.0)
-    for weights in (bounds.lower, bounds.upper, bounds.public_weights):
-        assert weights.tolist() == [bounds.total]
 
 
 def test_an_epsilon_too_small_for_integers():
@@ -254,43 +215,6 @@ def test_proposals_far_from_a_law_get_the_public_weights():
     assert not (near == bounds.public_weights).all(axis=1).any()
 
 
-@pytest.mark.parametrize("missing", [-(10**6), -2, -1, 0, 1, 2, 10**6])
-def test_repair_moves_what_is_missing_and_no_more(missing):
-    polytope = wpm_oracles.polytope_of(np.full(4, 0.25), 1.0)
-    bounds = integer_weights.make_bounds(polytope, 1.0)
-    good = np.tile(bounds.public_weights, (2, 1))
-    weights = good.copy()
-    weights[1, 2] -= missing
-    before = weights.copy()
-    integer_weights._repair(weights, bounds)
-    assert integer_weights.are_valid(weights, bounds).all()
-    np.testing.assert_array_equal(weights[0], good[0])
-    assert np.abs(weights - before).sum() == abs(missing)
-
-
-def test_repair_fills_places_to_their_bounds():
-    """One place alone has too little room, in either direction."""
-    polytope = wpm_oracles.polytope_of(np.full(3, 1 / 3), 1.0)
-    bounds = integer_weights.make_bounds(polytope, 1.0)
-    for full, other in ((bounds.upper, bounds.lower), (bounds.lower, bounds.upper)):
-        weights = full[np.newaxis].copy()
-        integer_weights._repair(weights, bounds)
-        assert integer_weights.are_valid(weights, bounds).all()
-        assert (weights[0] == other).sum() >= 1
-
-
-def test_repair_of_one_keeps_what_is_full():
-    """The widest weight is at its upper bound; another takes what is missing."""
-    polytope = wpm_oracles.polytope_of(np.array([0.4, 0.3, 0.3]), 0.4)
-    bounds = integer_weights.make_bounds(polytope, 0.4)
-    weights = bounds.upper[np.newaxis].copy()
-    weights[0, 1:] = (bounds.total - 1 - weights[0, 0]) // 2
-    weights[0, 2] = bounds.total - 1 - weights[0, :2].sum()
-    assert np.all(weights >= bounds.lower) and np.all(weights <= bounds.upper)
-    integer_weights._repair(weights, bounds)
-    assert integer_weights.are_valid(weights, bounds).all()
-
-
 def test_law_of_draws_is_the_weights_by_enumeration(monkeypatch):
     """Every value that randbits can return, once."""
     bits, weights = 8, np.array([[0, 100, 1, 155, 0]])
@@ -307,35 +231,6 @@ def test_law_of_draws_is_the_weights_by_enumeration(monkeypatch):
     )
     np.testing.assert_array_equal(np.bincount(draws, minlength=5), weights[0])
     assert asked == [bits] * 2**bits
-
-
-@pytest.mark.parametrize("bits", [8, 62, 63, 100])
-@pytest.mark.parametrize("seed", [None, 0])
-def test_law_of_draws_by_chi_square(bits, seed):
-    shares = np.array([0.5, 0.25, 0.0, 0.125, 0.125])
-    weights = np.array([int(share * 2**bits) for share in shares])
-    weights = weights.astype(np.int64 if bits <= 62 else object)
-    rng = None if seed is None else np.random.default_rng(seed)
-    draws = integer_weights.draw(np.tile(weights, (4000, 1)), bits, rng)
-    counts = np.bincount(draws, minlength=5)
-    assert counts[2] == 0
-    seen = shares > 0
-    found = stats.chisquare(counts[seen], 4000 * shares[seen])
-    assert found.pvalue > 1e-6
-
-
-def test_seeded_draws_repeat():
-    weights = np.tile(np.array([2**61, 2**61]), (50, 1))
-    one, other = (
-        integer_weights.draw(weights, 62, np.random.default_rng(5)) for _ in range(2)
-    )
-    np.testing.assert_array_equal(one, other)
-    assert 0 < one.sum() < 50
-
-
-def test_draws_of_no_rows():
-    found = integer_weights.draw(np.zeros((0, 3), dtype=np.int64), 62)
-    assert found.shape == (0,) and found.dtype == np.int64
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16])

@@ -122,41 +122,6 @@ def test_no_user_depends_on_the_others(path):
     np.testing.assert_array_equal(whole, alone)
 
 
-@pytest.mark.parametrize("spoil", [np.nan, -1.0, 1e300, "noise", "error"])
-def test_draws_are_private_whatever_the_passes_return(monkeypatch, spoil):
-    private, users = mechanism(), crowd()
-    solve = entropic.EntropicSolver.solve
-
-    def spoiled(solver, rows):
-        laws, prices = solve(solver, rows)
-        if spoil == "error":
-            raise MemoryError
-        if spoil == "noise":
-            laws *= np.random.default_rng(0).random(laws.shape)
-        else:
-            laws[::2, 3] = spoil
-        return laws, prices
-
-    monkeypatch.setattr(entropic.EntropicSolver, "solve", spoiled)
-    weights = np.asarray(private.integer_weights(users))
-    wpm_oracles.assert_private(weights, private.integer_bounds.total, 2.0)
-    if spoil == "error":
-        assert (weights == private.integer_bounds.public_weights).all()
-
-
-def test_a_batch_that_fails_is_projected_user_by_user(monkeypatch):
-    private, users = mechanism(), crowd()
-    expected, solve = private.integer_weights(users), entropic.EntropicSolver.solve
-
-    def limited(solver, rows):
-        if len(rows) > 1:
-            raise MemoryError
-        return solve(solver, rows)
-
-    monkeypatch.setattr(entropic.EntropicSolver, "solve", limited)
-    np.testing.assert_array_equal(private.integer_weights(users), expected)
-
-
 def test_what_is_expected_is_what_single_points_pay(monkeypatch):
     private = mechanism()
     laws, matrix = np.asarray(private.project(np.eye(61))), private.cost.matrix()
@@ -168,20 +133,6 @@ def test_what_is_expected_is_what_single_points_pay(monkeypatch):
     assert expected.average > exact.expected_cost().average
     monkeypatch.setattr("dp_accounting_ext.wpm.worst_cases.MOST_PAIRS", 600)
     assert mechanism().worst_case_cost >= paid.max()
-
-
-def test_it_is_a_distribution_near_the_exact_one():
-    users = crowd()[:8]
-    exact = wpm.from_points(np.random.default_rng(5).random((61, 2)), 2.0)
-    private, matrix = mechanism(0.01), exact.cost.matrix()
-    for user, law, best in zip(
-        users, private.project(users), exact.project(users), strict=True
-    ):
-        masses = user / user.sum()
-        paid, least = (
-            wpm_oracles.reaching_cost(masses, matrix, one) for one in (law, best)
-        )
-        assert paid <= 1.05 * least + 0.002
 
 
 @pytest.mark.parametrize("order", [1, 2])

@@ -223,19 +223,6 @@ def test_the_sweep_of_a_line_is_exact(cells, seed):
     wpm_oracles.assert_in_polytope(found.distribution, polytope)
 
 
-def test_a_batch_is_its_users():
-    generator = np.random.default_rng(3)
-    cost = generator.random((9, 7))
-    users = generator.dirichlet(np.ones(9), size=4)
-    measure = np.full(7, 1 / 7)
-    batch = wpm.project(users, cost, measure, 1.0)
-    for place, user in enumerate(users):
-        single = wpm.project(user, cost, measure, 1.0)
-        np.testing.assert_array_equal(batch.distribution[place], single.distribution)
-        assert batch.value[place] == single.value
-        assert batch.gap[place] == single.gap
-
-
 @settings(max_examples=60, deadline=None)
 @given(wpm_oracles.seeds)
 def test_any_prices_bound_the_least_cost(seed):

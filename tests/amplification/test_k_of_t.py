@@ -1,11 +1,10 @@
-"""The theorem for counts against its definition, and k of t against enumeration."""
+"""k of t from above and from below, against enumeration, and what both are made of."""
 
 import dataclasses
 from fractions import Fraction
 import itertools
 import math
 
-import dp_accounting
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,8 +14,8 @@ import oracles
 import pytest
 import strategies
 
-import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import counts
+from dp_accounting_ext.amplification import plane_sums
 from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
@@ -97,29 +96,6 @@ def test_what_has_one_ratio_shows_nothing(bound):
             assert found.delta(0.0, REMOVE) <= 2e-10
 
 
-@pytest.mark.parametrize(
-    ("sigma", "selected", "steps", "runs", "delta", "bracket"),
-    [
-        # At a small δ blocks are far above the theorem: 16.09.
-        (0.7, 5, 1000, 1, 1e-30, (15.05, 15.25)),
-        # Of many runs the theorem alone is far above blocks of two draws: 95.2.
-        (0.41567, 2, 3, 10, 3.648e-6, (94.86, 95.2)),
-        # There the theorem alone is nearly best.
-        (0.32, 5, 17, 1, 1e-6, (48.15, 48.34)),
-        # A single step dominates the sum.
-        (1.3, 5, 65_536, 1, 1e-30, (0.4954, 0.501)),
-    ],
-)
-def test_the_bounds_that_are_tried_are_enough(
-    sigma, selected, steps, runs, delta, bracket
-):
-    noise = dp_accounting.GaussianDpEvent(sigma)
-    event = ext.RandomAllocationEvent(noise, selected, steps)
-    accountant = ext.PLDAccountant().compose(event, runs)
-    lower, upper = accountant.get_epsilon_bounds(delta)
-    assert bracket[0] <= lower <= upper <= bracket[1]
-
-
 @given(st.floats(0.0, 1e5), st.floats(0.0, 1.0))
 def test_the_bound_on_the_probability_is_above_the_bessel_function(first, share):
     """And its reciprocal is concave and increases, without tolerance."""
@@ -194,3 +170,110 @@ def test_infinite_ratios_of_steps_that_differ(infinity_masses):
         for drawn in itertools.product(*(step.ratios.tolist() for step in steps)):
             truth += max(mean([Fraction(ratio) for ratio in drawn]) - kappa, 0) / 8
         assert found.delta(epsilon, REMOVE) >= truth
+
+
+def lower_pair(pair, selected, steps, direction, tail_mass):
+    return scores.lower_pair(
+        [step_laws.Kind(pair, steps)],
+        selected,
+        [((selected,), 1.0)],
+        direction,
+        tail_mass=tail_mass,
+    )
+
+
+ACCURACY = Fraction(1, 10**9)  # Of lower bounds that could be the truth.
+
+
+@settings(max_examples=8)
+@given(strategies.pairs(Bound.LOWER, most_atoms=3), st.data())
+def test_it_is_below_a_mechanism_with_sinks(pair, data):
+    steps = data.draw(st.integers(2, 5))
+    selected = data.draw(st.integers(1, steps))
+    law, infinity = oracles.allocation_law(pair, selected, steps)
+    divergences = oracles.remove_divergence, oracles.add_divergence
+    for direction, divergence in zip(Direction, divergences, strict=True):
+        found = lower_pair(pair, selected, steps, direction, tail_mass=1e-12)
+        # Or what is made of many of them is too large.
+        assert math.fsum(found.masses) <= 1
+        sink = infinity if direction is Direction.REMOVE else 0
+        for epsilon in (-2.0, -0.5, 0.0, 0.3, 1.0, 2.5, 5.0):
+            kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
+            assert found.delta(epsilon, direction) <= divergence(law, kappa, sink)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize(
+    ("selected", "steps", "epsilons"),
+    [
+        (3, 3, [0.0, 0.2, 1.0]),
+        (2, 5, [0.0, 0.1, 0.3]),
+        (60, 60, [0.5, 3.0, 8.0, 14.0]),
+        (4, 7, [0.0, 0.3, 1.0]),
+        (12, 60, [0.5, 2.0, 3.0]),
+        (40, 300, [0.0, 1.0, 3.0, 4.5]),
+    ],
+)
+def test_nothing_is_lost_where_the_sum_tells_all(direction, selected, steps, epsilons):
+    pair = lower_pair(
+        strategies.coin(Bound.LOWER), selected, steps, direction, tail_mass=1e-14
+    )
+    assert pair.bound is Bound.LOWER
+    for epsilon in epsilons:
+        # κ is moved against the bound by more than the rounding of exp.
+        kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
+        truth = oracles.coin_divergence(
+            selected, steps, kappa, is_removed=direction is Direction.REMOVE
+        )
+        found = pair.delta(epsilon, direction)
+        assert (1 - ACCURACY) * truth <= found <= truth
+
+
+@pytest.mark.parametrize(
+    ("mass_error", "ratio_error"), [(2.0**-30, 2.0**-34), (2.0**-34, 2.0**-30)]
+)
+def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
+    mass_error, ratio_error
+):
+    """A product of t masses, and of k ratios, errs t and k times as much as one."""
+    exact, rough = (
+        lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
+        for step in (
+            strategies.coin(Bound.LOWER),
+            strategies.coin(
+                Bound.LOWER, mass_error=mass_error, ratio_error=ratio_error
+            ),
+        )
+    )
+    carried = rough.mass_error - exact.mass_error
+    assert carried == pytest.approx(50 * (mass_error + ratio_error), rel=1e-6)
+    # The masses count as exact: a ratio of sums errs as four ratios do, either way.
+    carried = rough.ratio_error - exact.ratio_error
+    assert carried == pytest.approx(2 * 4 * ratio_error, rel=1e-6)
+
+
+@given(strategies.pairs(Bound.UPPER), st.integers(1, 4), st.floats(1e-9, 0.9))
+def test_what_is_lost_with_large_ratios_is_counted(pair, selected, mass):
+    steps = step_laws.Steps.of([step_laws.Kind(pair, 6)], selected)
+    kept, lost = steps.without_largest(mass)
+    assert lost <= mass * (1 + 1e-8)
+    first = kept.ratios.size
+    assert kept.ratios.tolist() == steps.ratios[:first].tolist()
+    gone = sum(n * masses[first:].sum() for masses, n in steps.with_record([selected]))
+    assert gone <= lost
+    assert kept.num_selected == selected
+
+
+def test_masses_of_few_digits_are_on_the_safe_side():
+    """A mass of 1e-290, split, would be below what floats hold: raised."""
+    pair = dominating_pair.DominatingPair(
+        np.array([0.5, 1.5, 2.0e3]), np.array([0.5, 0.5, 1e-290]), 0.0, 0.0, Bound.UPPER
+    )
+    steps = step_laws.Steps.of([step_laws.Kind(pair, 4)], 2)
+    scores = step_laws.scores(pair.ratios, 0.5)[::2]
+    step = float(scores[0][-1]) * (1 - 1e-13)
+    grid = plane_sums.Grid(0.0, np.ones(2), 0.0, step, 0.25, 64, 16, 1)
+    for masses, count in steps.with_record([2]):
+        factor = grid.factor(scores, masses, count)
+        assert factor.masses.min() >= 1e-300
+        assert factor.masses.size == 2 * 2 * 3
