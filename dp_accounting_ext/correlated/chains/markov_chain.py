@@ -34,10 +34,11 @@ ROWS = 32
 _CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.1, 0.17, 0.006, 0.105
 _STEPS, _POWER, _FINEST, _COARSEST = 50, 0.25, 0.8, 1.5
 # Tuning: in chains of more than _FEW steps, cells of states are narrowest from 0 to
-# _FURTHEST above a. They are wider away from there, by a factor of e at the distance
-# _SPREAD, and of 1 + min(a, 1) _WIDER at most: the direction ADD pays for wide cells,
-# and counts where a is small.
-_FEW, _FURTHEST, _SPREAD, _WIDER = 3, 6.0, 1.5, 1.5
+# this share of the grid's reach above a. They are wider away from there, by most of
+# 1 + min(a, 1) _WIDER at the distance _SPREAD. The direction ADD pays for wide cells.
+# So none is wider than what raises ratios by about a share _DRIFT of the mean ratio's
+# deviation.
+_FEW, _FURTHEST, _SPREAD, _WIDER, _DRIFT = 3, 0.65, 1.5, 1.5, 0.015
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
@@ -103,7 +104,8 @@ class Grids:
         size = min(max((steps / _STEPS) ** _POWER, _FINEST), _COARSEST)
         width = size * width_of_factors(times * variance)
         values, probabilities, lost, error = factors(own, width / 2, tail)
-        states = states_of(scale, chain, tail, size)
+        deviation = math.sqrt(times * math.expm1(min(whole, 40.0)) / chain.length)
+        states = states_of(scale, chain, tail, size, deviation)
         lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
         places = _sum_places(steps, whole, tail, times, lowest=lowest, size=size)
         # All masses of a step that are dropped sum to at most the tail of a step.
@@ -244,7 +246,11 @@ def _highest_log(variance: float, tail: float) -> float:
 
 
 def states_of(
-    scale: float, chain: chain_fits.Chain, tail: float, size: float
+    scale: float,
+    chain: chain_fits.Chain,
+    tail: float,
+    size: float,
+    deviation: float,
 ) -> FloatArray:
     """Returns the grid of states.
 
@@ -257,18 +263,19 @@ def states_of(
         chain: The chain.
         tail: The probability that may be beyond the grid on either side.
         size: The size of cells, over that for _STEPS steps.
+        deviation: About the standard deviation of the mean ratio.
     """
     excess = chain.excess
     reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
     innovation = math.sqrt(chain.innovation)
     ends = np.linspace(-reach, scale + reach, 1 << 12)
     middles = (ends[1:] + ends[:-1]) / 2
-    away = np.maximum(np.maximum(-middles, middles - scale - _FURTHEST), 0.0)
-    widest = 1 + min(scale, 1.0) * _WIDER if chain.length > _FEW else 1.0
-    wider = np.minimum(np.exp((away / _SPREAD) ** 2), widest)
-    counts = np.append(
-        0.0, np.cumsum(np.diff(ends) / (size * _CELL * innovation * wider))
-    )
+    away = np.maximum(np.maximum(-middles, middles - scale - _FURTHEST * reach), 0.0)
+    most = math.sqrt(8 * _DRIFT * deviation) / max(scale, floats.TINY)
+    cell = min(size * _CELL, most)
+    wider = min(min(scale, 1.0) * _WIDER, most / cell - 1) * (chain.length > _FEW)
+    widths = 1 + wider * (1 - np.exp(-((away / _SPREAD) ** 2)))
+    counts = np.append(0.0, np.cumsum(np.diff(ends) / (cell * innovation * widths)))
     numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
     return np.asarray(np.interp(numbers, counts, ends))
 
