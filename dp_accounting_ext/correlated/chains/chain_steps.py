@@ -29,11 +29,9 @@ LARGEST_CELL, NARROW_CELL = 0.5, 0.2
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
 _NODES, _FEW_NODES = 12, 6
-# Tuning, of time alone: a slice of places has at most so many, and they are so many at
-# least or their cells differ by this factor at most.
-_SHORTEST, _LONGEST, _SAME = 64, 256, 8.0
-# Tuning: terms are so many times as near to each other as places, or nearer.
-_FINER = 0.5
+# Tuning: a slice of places has so many at least, and so many at most if their cells
+# differ by no more than this factor; and terms are at most so far apart as places.
+_SHORTEST, _LONGEST, _SAME, _FINER = 64, 256, 8.0, 0.5
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,12 +28,12 @@ ROWS = 32
 # width of a cell of states, in standard deviations of the innovation; that of a cell of
 # a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
 # steps, and its largest value; how fast cells of sums grow beyond the mean; and the
-# root of the squared width of those below it, over what a step adds to the variance of
-# the sum. All are for recursions of _STEPS steps. They grow with this power of the
-# number of steps, within bounds, as a short recursion takes little time.
+# width of those below it, over the root of what a step adds to the variance of the sum.
+# All are for recursions of _STEPS steps. They grow with this power of the number of
+# steps, within bounds, as a short recursion takes little time.
 _CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.1, 0.17, 0.006, 0.105
 _STEPS, _POWER, _FINEST, _COARSEST = 50, 0.25, 0.8, 1.5
-# Tuning: in chains of more than _FEW steps, cells of states are narrowest from 0 to
+# States: in chains of more than _FEW steps: cells are narrowest from 0 to
 # this share of the grid's reach above a. They are wider away from there, by most of
 # 1 + min(a, 1) _WIDER at the distance _SPREAD. The direction ADD pays for wide cells.
 # So none is wider than what raises ratios by about a share _DRIFT of the mean ratio's
