@@ -16,6 +16,7 @@ from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import filtered_bins
 from dp_accounting_ext.correlated.chains import gauss_markov
 from dp_accounting_ext.correlated.chains import projected
+from dp_accounting_ext.kernel import accuracy as accuracies
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -104,7 +105,12 @@ class Bins(interface.Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         gram = self.gram(bound)
         if bound is Bound.UPPER:
-            orders = chain_fits.ORDERS_OF_RUN if self.is_cut else (chain_fits.ORDER,)
+            orders: tuple[float, ...] = (chain_fits.ORDER,)
+            if self.is_cut:
+                # Answers at smaller δ have more scales than curves have.
+                rare = accuracy.scales > accuracies.CURVE_SCALES
+                orders = chain_fits.ORDERS_OF_RUN
+                orders = chain_fits.ORDERS_OF_RARE if rare else orders
             chains = dict.fromkeys(chain_fits.of_bins(gram, order) for order in orders)
             return profile_pairs.minimum(
                 [gauss_markov.of_bins(chain, accuracy.tail_mass) for chain in chains]

@@ -5,16 +5,16 @@ it, so that its mean stays the same, by quadrature in each cell. A sum between t
 places of the grid of sums is split in the same way.
 """
 
+from collections.abc import Iterator
 import dataclasses
-import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy import special
 
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import floats
 
@@ -29,6 +29,9 @@ LARGEST_CELL, NARROW_CELL = 0.5, 0.2
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
 _NODES, _FEW_NODES = 12, 6
+# Tuning: a slice of places has so many at least, and so many at most if their cells
+# differ by no more than this factor; and terms are at most so far apart as places.
+_SHORTEST, _LONGEST, _SAME, _FINER = 64, 256, 8.0, 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,32 +49,6 @@ class Moves:
     above: FloatArray
     ratio_above: FloatArray
     below: FloatArray
-
-    @functools.cached_property
-    def _bands(self) -> list[tuple[slice, slice, FloatArray]]:
-        """The blocks of rows of the matrix: their rows, their columns, and the block.
-
-        The columns that are zero on both sides of a block are left out.
-        """
-        bands = []
-        for start in range(0, len(self.above), markov_chain.ROWS):
-            rows = slice(start, start + markov_chain.ROWS)
-            reached = np.flatnonzero(self.matrix[rows].any(axis=0))
-            if reached.size:
-                columns = slice(int(reached[0]), int(reached[-1]) + 1)
-                block = np.ascontiguousarray(self.matrix[rows, columns])
-                bands.append((rows, columns, block))
-        return bands
-
-    def apply(self, values: FloatArray, out: FloatArray) -> None:
-        """Writes for each state the mean of the values at the next state.
-
-        Args:
-            values: (n, l) The values at the next state.
-            out: The array that the means are written to, for the states moved from.
-        """
-        for rows, columns, block in self._bands:
-            np.matmul(block, values[columns], out=out[rows])
 
 
 def moves_of(
@@ -111,9 +88,20 @@ def moves_of(
     )
 
 
+class Outward(NamedTuple):
+    """The moves from some neighboring states to those that they may reach.
+
+    The rows of its moves are the states moved from, and the columns those reached.
+    """
+
+    rows: slice
+    reached: slice
+    moves: Moves
+
+
 def moves_outward(
     grids: Grids, rows: slice, inner: float, reached: slice, outer: float
-) -> Moves:
+) -> list[Outward]:
     """Returns the moves from a state to the next one away from the middle.
 
     Args:
@@ -124,7 +112,15 @@ def moves_outward(
         outer: The variance of x there.
     """
     slope = grids.chain.correlation * max(outer / inner, 1.0)
-    return moves_of(grids, rows, slope, inner, outer, reached)
+    found = []
+    for start in range(rows.start, rows.stop, markov_chain.ROWS):
+        block = slice(start, min(start + markov_chain.ROWS, rows.stop))
+        moves = moves_of(grids, block, slope, inner, outer, reached)
+        likely = np.flatnonzero(moves.matrix.any(axis=0))
+        columns = slice(int(likely[0]), int(likely[-1]) + 1) if likely.size else reached
+        matrix = np.ascontiguousarray(moves.matrix[:, columns])
+        found.append(Outward(block, columns, dataclasses.replace(moves, matrix=matrix)))
+    return found
 
 
 def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
@@ -214,71 +210,109 @@ def _ndtr(points: FloatArray) -> FloatArray:
     return np.asarray(special.ndtr(np.maximum(points, -37.0)) * floats.raised(1.0))
 
 
-@dataclasses.dataclass(frozen=True)
-class Addition:
-    """What a step adds to the sum, for some neighboring states.
+class _Part(NamedTuple):
+    """What a step adds in some neighboring states to sums at some neighboring places.
 
     Attributes:
-        rows: The states.
         used: The places of the sum before the addition.
-        matrix: The matrix from the masses before the addition to those after it. Each
-            vector has the masses of all places for the first state, then those for the
-            second state, and so on.
-        most_terms: A bound on the number of products that sum to one mass.
-        lost: (n, l) The part of the sum's mean that the addition loses at each state
-            and place: sums above the highest place, and what the factor's mean lacks.
+        reached: The places of the sum after it.
+        shares: (k, 1, n) The probabilities of terms, given each state.
+        splits: The matrix from the masses of all terms and places before the addition
+            to those of the places after it. Its columns are ordered by terms.
     """
 
-    rows: slice
     used: slice
-    matrix: sparse.csc_matrix | sparse.csr_matrix
-    most_terms: int
+    reached: slice
+    shares: FloatArray
+    splits: sparse.csc_matrix
+
+
+@dataclasses.dataclass(frozen=True)
+class Addition:
+    """What a step adds to the sum.
+
+    In each state, what it adds is split between the terms of the grids. Where places
+    are further apart than terms, some of the terms are left out first.
+
+    Attributes:
+        blocks: Neighboring states, with what a step adds in these states.
+        lost: (n, l) The part of the sum's mean that the addition loses at each state
+            and place: sums above the highest place, and what the factor's mean lacks.
+        most_products: A bound on the number of products that sum to one mass.
+    """
+
+    blocks: list[tuple[slice, list[_Part]]]
     lost: FloatArray
+    most_products: int
 
     @classmethod
-    def of(
-        cls, grids: Grids, rows: slice, decay: float, used: slice = slice(None)
-    ) -> "Addition":
-        """Returns what a step adds in some states to sums at some places times `decay`.
+    def of(cls, grids: Grids, decay: float) -> "Addition":
+        """Returns what a step adds to sums that are multiplied by `decay` first."""
+        places, count = grids.places, grids.states.size
+        starts = range(0, count, markov_chain.ROWS)
+        rows = [slice(start, min(start + markov_chain.ROWS, count)) for start in starts]
+        lost = np.empty((count, places.size))
+        lost[:] = grids.lost_factor * grids.ratios[:, np.newaxis]
+        blocks, most = [], 0
+        for block in rows:
+            terms, shares = grids.terms(block), _shares(grids, block)
+            parts, products = [], np.zeros(places.size, np.int64)
+            for used, width in _cut(places):
+                kept, given = _thinned(terms, shares, _FINER * decay * width)
+                totals = kept[:, np.newaxis] + decay * places[used]
+                lost[block, used] += given.T @ np.maximum(totals - places[-1], 0.0)
+                low, high = np.searchsorted(places, totals.ravel()[[0, -1]])
+                reached = slice(max(int(low) - 1, 0), int(high) + 1)
+                matrix = splits(places[reached], totals.ravel())
+                products[reached] += np.bincount(
+                    matrix.indices, minlength=matrix.shape[0]
+                )
+                parts.append(_Part(used, reached, given[:, np.newaxis], matrix))
+            blocks.append((block, parts))
+            most = max(most, int(products.max()) + terms.size)
+        return cls(blocks, lost, most + grids.factors.size + 8)
 
-        It takes longer to make than to apply, and much memory.
-        """
-        places, ratios = grids.places, grids.ratios[rows]
-        before = decay * places[used]
-        factors, probabilities = _with_zero(grids.factors, grids.probabilities)
-        size, count = ratios.size, places.size
-        steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
-        totals = before[:, np.newaxis] + steps
-        firsts = np.repeat(np.arange(size) * count, before.size)
-        matrix = _splits(places, totals.reshape(firsts.size, -1), probabilities, firsts)
-        lost = np.empty((size, before.size))
-        lost[:] = grids.lost_factor * ratios[:, np.newaxis]
-        for row, ratio in zip(lost, ratios.tolist(), strict=True):
-            first = np.searchsorted(before, places[-1] - ratio * factors.max())
-            above = before[first:, np.newaxis] + ratio * factors - places[-1]
-            row[first:] += np.maximum(above, 0.0) @ probabilities
-        return cls(rows, used, matrix, 2 * factors.size * before.size, lost)
-
-    def for_many_steps(self) -> "Addition":
-        """Returns the same addition, by a matrix that takes less time to apply."""
-        matrix = self.matrix.tocsr()
-        most_terms = int(np.diff(matrix.indptr).max())
-        matrix.sum_duplicates()
-        return dataclasses.replace(self, matrix=matrix, most_terms=most_terms)
-
-    def apply(self, masses: FloatArray, out: FloatArray) -> FloatArray:
-        """Writes the masses after the addition, and returns the lost part of the mean.
+    def apply(self, masses: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns the masses after the addition, and the lost part of the mean.
 
         Args:
             masses: (n, l) The masses of states and places before the addition.
-            out: The array that the masses after it are written to.
         """
-        given = masses[self.rows, self.used]
-        out[self.rows] = (self.matrix @ given.ravel()).reshape(out[self.rows].shape)
-        return np.asarray((given * self.lost).sum(axis=1))
+        after = np.zeros_like(masses)
+        # One array for all products takes less time than an array for each.
+        most = max(part.splits.shape[1] for _, parts in self.blocks for part in parts)
+        work = np.empty(most * markov_chain.ROWS)
+        for rows, parts in self.blocks:
+            given = np.ascontiguousarray(masses[rows].T)
+            summed = np.zeros_like(given)
+            for part in parts:
+                before = given[part.used]
+                if before.any():
+                    shape = len(part.shares), *before.shape
+                    products = work[: math.prod(shape)].reshape(shape)
+                    np.multiply(part.shares, before, out=products)
+                    products = products.reshape(-1, before.shape[1])
+                    summed[part.reached] += part.splits @ products
+            after[rows] = summed.T
+        return after, np.einsum("ij,ij->i", masses, self.lost)
 
 
-def _with_zero(
+def _cut(places: FloatArray) -> Iterator[tuple[slice, float]]:
+    """Yields slices of neighboring places, with the least width of their cells.
+
+    Unless a slice is short, the widths of its cells do not differ much.
+    """
+    widths = np.append(np.diff(places), math.inf)
+    start = 0
+    while start < places.size:
+        least = float(widths[start : start + _SHORTEST].min())
+        there = widths[start + _SHORTEST : start + _LONGEST] > _SAME * least
+        stop = start + _SHORTEST + int(np.argmax(np.append(there, True)))
+        yield slice(start, min(stop, places.size)), least
+        start = stop
+
+
+def with_zero(
     factors: FloatArray, probabilities: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the values of W with 0, and their probabilities."""
@@ -286,53 +320,51 @@ def _with_zero(
     return np.append(factors, 0.0), np.append(probabilities, rest)
 
 
-def scaled(
-    places: FloatArray, factors: FloatArray, probabilities: FloatArray
-) -> tuple[sparse.csr_matrix, FloatArray]:
-    """Returns the matrix that multiplies sums by a random factor, split to the places.
+def _shares(grids: Grids, rows: slice) -> FloatArray:
+    """Returns (k, n) the probabilities of terms given each state, after splits."""
+    factors, probabilities = with_zero(grids.factors, grids.probabilities)
+    terms = grids.terms(rows)
+    split = [
+        splits(terms, ratio * factors) @ probabilities
+        for ratio in grids.ratios[rows].tolist()
+    ]
+    return np.stack(split, axis=1)
+
+
+def _thinned(
+    terms: FloatArray, shares: FloatArray, width: float
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the first terms of all cells, and their probabilities given each state.
+
+    Terms between them are split.
 
     Args:
-        places: (l,) The places, increasing from 0.
-        factors: (m,) The values of the factor, increasing and positive.
-        probabilities: (m,) Their probabilities. The factor is 0 with the remaining
-            probability.
-
-    Returns:
-        The (l, l) matrix from the masses before to those after; and (l,) the mean of
-        the part of a sum that is above the highest place.
+        terms: (k,) The terms, increasing from 0.
+        shares: (k, n) Their probabilities given each state.
+        width: The width of a cell. The largest term is returned, too.
     """
-    values, weights = _with_zero(factors, probabilities)
-    totals = np.outer(places, values)
-    above = np.maximum(totals - places[-1], 0.0)
-    matrix = _splits(places, totals, weights, np.zeros(places.size, np.int64)).tocsr()
-    return matrix, np.asarray(above @ weights)
+    cells = np.floor(terms / max(width, 1e-300 * float(terms[-1])))
+    _, firsts = np.unique(cells, return_index=True)
+    kept = terms[np.union1d(firsts, [terms.size - 1])]
+    return kept, splits(kept, terms) @ shares
 
 
-def _splits(
-    places: FloatArray, totals: FloatArray, weights: FloatArray, firsts: IndexArray
-) -> sparse.csc_matrix:
-    """Returns the matrix from the masses of random sums to those of the places.
+def splits(places: FloatArray, totals: FloatArray) -> sparse.csc_matrix:
+    """Returns the (l, n) matrix from the masses of sums to those of the places.
 
     A sum between two places is split between them. One above the highest place is moved
-    there.
+    there. There are two entries in a column.
 
     Args:
         places: (l,) The places, increasing from 0.
-        totals: (n, m) The values of each random sum, at least 0.
-        weights: (m,) Their probabilities.
-        firsts: (n,) The row of the lowest place for each sum, increasing.
+        totals: (n,) The sums, at least 0.
     """
     totals = np.minimum(totals, places[-1])
     low = np.searchsorted(places, totals, side="right") - 1
     np.minimum(low, places.size - 2, out=low)
     share = (totals - places[low]) / np.diff(places)[low]
     np.clip(share, 0.0, 1.0, out=share)
-    # The rows are the lower ends of the cells of all values, and then the upper ones.
-    low += firsts[:, np.newaxis]
-    rows = np.concatenate([low, low + 1], axis=1, dtype=np.int32)
-    upper = weights * share
-    shares = np.concatenate([weights - upper, upper], axis=1)
-    starts = np.arange(len(totals) + 1, dtype=np.int32) * rows.shape[1]
-    columns = shares.ravel(), rows.ravel(), starts
-    shape = int(firsts[-1]) + places.size, len(totals)
-    return sparse.csc_matrix(columns, shape=shape)
+    rows = np.stack([low, low + 1], axis=1, dtype=np.int32).ravel()
+    shares = np.stack([1 - share, share], axis=1).ravel()
+    starts = np.arange(0, 2 * totals.size + 1, 2, dtype=np.int32)
+    return sparse.csc_matrix((shares, rows, starts), shape=(places.size, totals.size))

@@ -21,10 +21,12 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import markov_sums
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import profile_pairs
@@ -47,12 +49,17 @@ def of_bins(chain: chain_fits.Chain, tail_mass: float) -> DirectedPairs:
         the direction ADD, Z is divided by the largest factor by which the splits may
         raise it, whichever path the chain takes.
     """
+    chain, copies = chain_fits.cut(chain)
     steps = (chain.length + 1) // 2
-    grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass)
+    grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass / copies)
     if grids is None:
         return _TRIVIAL
     laws = [markov_sums.upper_sum(grids)]
-    return _above(grids, laws, [(0.0, 1 / chain.length)], tail_mass)
+    block = _above(grids, laws, [(0.0, 1 / chain.length)], tail_mass / copies)
+    fine = accuracy.Accuracy(tail_mass)
+    return block.map(
+        lambda pair: random_allocation.random_allocation(pair, copies, fine)
+    )
 
 
 def of_block(

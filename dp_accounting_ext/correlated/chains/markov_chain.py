@@ -6,7 +6,7 @@ mean one. `markov_sums` computes the law of S.
 """
 
 import dataclasses
-import functools
+import itertools
 import math
 
 import numpy as np
@@ -24,16 +24,21 @@ from dp_accounting_ext.pairs import gaussian
 SMALLEST_MASS = 1e-220
 # The number of states whose moves, or additions, are computed as one product.
 ROWS = 32
-# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.4 %: the
+# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.2 %: the
 # width of a cell of states, in standard deviations of the innovation; that of a cell of
 # a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
 # steps, and its largest value; how fast cells of sums grow beyond the mean; and the
-# squared width of those below it, over what a step adds to the variance of the sum.
-CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.085, 0.15, 0.005, 0.0065
-# Tuning: in chains of more than _FEW steps, cells of states are narrowest around 2 a.
-# They are wider away from there, by a factor of e at the distance _SPREAD, and of
-# _WIDEST at most.
-_FEW, _SPREAD, _WIDEST = 3, 5.0, 1.75
+# width of those below it, over the root of what a step adds to the variance of the sum.
+# All are for recursions of _STEPS steps. They grow with this power of the number of
+# steps, within bounds, as a short recursion takes little time.
+_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.1, 0.17, 0.006, 0.105
+_STEPS, _POWER, _FINEST, _COARSEST = 50, 0.25, 0.8, 1.5
+# States: in chains of more than _FEW steps: cells are narrowest from 0 to
+# this share of the grid's reach above a. They are wider away from there, by most of
+# 1 + min(a, 1) _WIDER at the distance _SPREAD. The direction ADD pays for wide cells.
+# So none is wider than what raises ratios by about a share _DRIFT of the mean ratio's
+# deviation.
+_FEW, _FURTHEST, _SPREAD, _WIDER, _DRIFT = 3, 0.65, 1.5, 1.5, 0.015
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
@@ -55,6 +60,7 @@ class Grids:
         lost_factor: A bound on the amount by which the mean of W is below one.
         factor_error: A bound on the relative error of any of these.
         places: (l,) The grid of S, increasing from 0.
+        cells: Cells of W, or None if what steps add is not split.
         smallest_mass: Smaller masses of a state and a place are dropped. They are
             counted as lost, and a mass is only dropped if it is small under both Q and
             P.
@@ -68,6 +74,7 @@ class Grids:
     lost_factor: float
     factor_error: float
     places: FloatArray
+    cells: "LogCells | None" = None
     smallest_mass: float = SMALLEST_MASS
 
     @classmethod
@@ -94,10 +101,13 @@ class Grids:
         scale = math.sqrt(variance * share)
         tail = tail_of_step(tail_mass, chain.length)
         times = _together(chain)
-        values, probabilities, lost, error = factors(own, times * variance, tail)
-        states = states_of(scale, chain, tail)
+        size = min(max((steps / _STEPS) ** _POWER, _FINEST), _COARSEST)
+        width = size * width_of_factors(times * variance)
+        values, probabilities, lost, error = factors(own, width / 2, tail)
+        deviation = math.sqrt(times * math.expm1(min(whole, 40.0)) / chain.length)
+        states = states_of(scale, chain, tail, size, deviation)
         lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
-        places = _sum_places(steps, whole, tail, together=times, lowest=lowest)
+        places = _sum_places(steps, whole, tail, times, lowest=lowest, size=size)
         # All masses of a step that are dropped sum to at most the tail of a step.
         smallest = max(tail / (states.size * places.size), SMALLEST_MASS)
         largest = scale * float(states.max()) - scale**2 / 2
@@ -113,6 +123,7 @@ class Grids:
             lost_factor=lost,
             factor_error=error,
             places=places,
+            cells=LogCells.of(own, width) if values.size > 1 else None,
             smallest_mass=smallest,
         )
 
@@ -120,6 +131,24 @@ class Grids:
     def ratios(self) -> FloatArray:
         """(n,) What a step adds to the sum in each state if its factor is one."""
         return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
+
+    def terms(self, rows: slice) -> FloatArray:
+        """Returns (k,) the numbers that what a step adds is split to, from 0 on.
+
+        Args:
+            rows: The states.
+        """
+        ratios = self.ratios[rows]
+        if self.cells is None:
+            return np.unique(np.append(np.outer(ratios, self.factors), 0.0))
+        first, last = np.log(ratios[[0, -1]]).tolist()
+        cells = dataclasses.replace(
+            self.cells,
+            middle=self.cells.middle + (first + last) / 2,
+            even=self.cells.even + (last - first) / 2,
+        )
+        lowest, highest = (float(ratios[end] * self.factors[end]) for end in (0, -1))
+        return np.append(0.0, cells.between(lowest, highest))
 
     def most_to_come(self) -> FloatArray:
         """Returns (n,) bounds on the mean of any later step's ratio, given the state.
@@ -143,16 +172,18 @@ class Grids:
         away = self.states + self.scale * (variance - 1) / 2
         return np.asarray(np.exp(-(away**2) / (2 * variance)))
 
-    @functools.cached_property
-    def least_masses(self) -> FloatArray:
-        """(n, l) The least masses of a state and a place that are kept.
+    def least_masses(self, variance: float) -> FloatArray:
+        """Returns (n, l) the least masses of a place that are kept, given each state.
 
-        The divisor bounds the ratio of P's mass to Q's, plus one.
+        A divisor bounds the ratio of P's mass to Q's, plus one.
+
+        Args:
+            variance: The variance of x.
         """
-        to_come = self.most_to_come()[:, np.newaxis]
-        return np.asarray(
-            self.smallest_mass / (1 + to_come + self.places / self.chain.length)
-        )
+        likely = self.likelihoods(variance)[:, np.newaxis]
+        divisors = 1 + self.most_to_come()[:, np.newaxis]
+        least = self.smallest_mass / (divisors + self.places / self.chain.length)
+        return np.maximum(least / np.maximum(likely, floats.TINY), SMALLEST_MASS)
 
     def likely_rows(self, variance: float) -> slice:
         """Returns the states whose mass under Q or P is not negligible."""
@@ -165,12 +196,19 @@ class Grids:
         """η such that splits raise a ratio's mean by a factor of at most e^η.
 
         This holds given the path of ξ. The state is split once a step. A split moves it
-        by at most one cell h, with the mean 0. The later effect of this on x decays by
-        the factor r a step, up to a factor 1 + e if there is an excess e. Hoeffding's
-        lemma is applied to each split.
+        by at most one cell h, with the mean 0. Its effect on later states is multiplied
+        by the slope of each move, from the middle outward. Hoeffding's lemma is applied
+        to each split.
         """
-        step = float(np.diff(self.states).max()) * (1 + self.chain.excess)
-        return floats.raised((self.scale * step) ** 2 / 8 / self.chain.innovation)
+        chain = self.chain
+        heights = chain.heights[: (chain.length + 1) // 2][::-1]
+        effect = most = 1 / chain.innovation
+        for inner, outer in itertools.pairwise(heights):
+            slope = chain.correlation * max(outer / inner, 1.0)
+            effect = 1 + slope**2 * effect
+            most = max(most, effect)
+        step = float(np.diff(self.states).max())
+        return floats.raised((self.scale * step) ** 2 / 8 * most)
 
     @property
     def place_error(self) -> float:
@@ -185,6 +223,11 @@ def _together(chain: chain_fits.Chain) -> float:
     variance = min(chain.variance, 40.0)
     added = chain_fits.grown(variance * chain.share * powers)
     return 1 + 2 * float(added.sum()) / math.expm1(variance)
+
+
+def width_of_factors(variance: float) -> float:
+    """Returns the width of cells of the logarithm of what a step adds."""
+    return min(_FACTOR_CELL * math.sqrt(variance), _WIDEST_FACTOR)
 
 
 def tail_of_step(tail_mass: float, length: int) -> float:
@@ -202,7 +245,13 @@ def _highest_log(variance: float, tail: float) -> float:
     return variance / 2 + math.sqrt(variance) * _reach(tail)
 
 
-def states_of(scale: float, chain: chain_fits.Chain, tail: float) -> FloatArray:
+def states_of(
+    scale: float,
+    chain: chain_fits.Chain,
+    tail: float,
+    size: float,
+    deviation: float,
+) -> FloatArray:
     """Returns the grid of states.
 
     It reaches from the lower tail of x under Q to the upper tail under P, which moves x
@@ -213,74 +262,82 @@ def states_of(scale: float, chain: chain_fits.Chain, tail: float) -> FloatArray:
         scale: a.
         chain: The chain.
         tail: The probability that may be beyond the grid on either side.
+        size: The size of cells, over that for _STEPS steps.
+        deviation: About the standard deviation of the mean ratio.
     """
     excess = chain.excess
     reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
     innovation = math.sqrt(chain.innovation)
     ends = np.linspace(-reach, scale + reach, 1 << 12)
     middles = (ends[1:] + ends[:-1]) / 2
-    away = (middles - 2 * scale) / _SPREAD
-    widest = _WIDEST if chain.length > _FEW else 1.0
-    wider = np.minimum(np.exp(away**2), widest)
-    counts = np.append(0.0, np.cumsum(np.diff(ends) / (CELL * innovation * wider)))
+    away = np.maximum(np.maximum(-middles, middles - scale - _FURTHEST * reach), 0.0)
+    most = math.sqrt(8 * _DRIFT * deviation) / max(scale, floats.TINY)
+    cell = min(size * _CELL, most)
+    wider = min(min(scale, 1.0) * _WIDER, most / cell - 1) * (chain.length > _FEW)
+    widths = 1 + wider * (1 - np.exp(-((away / _SPREAD) ** 2)))
+    counts = np.append(0.0, np.cumsum(np.diff(ends) / (cell * innovation * widths)))
     numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
     return np.asarray(np.interp(numbers, counts, ends))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class FactorCells:
-    """A Gaussian law e^{g − w/2}, g ~ N(0, w), and cells of its logarithm.
+@dataclasses.dataclass(frozen=True)
+class LogCells:
+    """Cells of the logarithm of a ratio.
 
-    Cells have one width in the bulk of g under P and Q. Further out, their width is in
-    proportion to the distance.
+    Up to a distance they have one width. Further out, their width is in proportion to
+    the distance.
 
     Attributes:
-        own: w.
-        width: The width of a cell in the bulk.
-        law: A certified pair, whose ratios have about the law of e^{g − w/2} under Q.
+        middle: The logarithm from which distances are measured.
+        even: The distance up to which cells have nearly one width.
+        width: The width of these cells.
     """
 
-    own: float
+    middle: float
+    even: float
     width: float
-    law: dominating_pair.DominatingPair
 
     @classmethod
-    def of(
-        cls, own: float, variance: float, bound: Bound, *, tail_mass: float
-    ) -> "FactorCells":
-        """Returns cells with widths in proportion to the root of `variance`."""
-        law = gaussian.dominating_pair_of(
-            1 / math.sqrt(own), bound, tail_mass=tail_mass
-        )
-        width = min(_FACTOR_CELL * math.sqrt(variance), _WIDEST_FACTOR)
-        return cls(own, width, law)
+    def of(cls, own: float, width: float) -> "LogCells":
+        """Returns cells with one width in the bulk of e^{g − w/2} under P and Q.
 
-    @property
-    def numbers(self) -> FloatArray:
-        """(n,) the numbers of the cells of the ratios, with their fractions."""
-        away = (np.log(self.law.ratios) - self.own / 2) / self._even
-        return np.asarray(np.arcsinh(away) * self._even / self.width)
+        Args:
+            own: The variance w of g.
+            width: The width.
+        """
+        noise = math.sqrt(own)
+        return cls(own / 2, (noise + 1.5) * noise, width)
 
-    def ratios(self, numbers: FloatArray) -> FloatArray:
-        """Returns the ratios with these numbers: the inverse of `numbers`."""
-        away = np.sinh(numbers * self.width / self._even)
-        return np.asarray(np.exp(self.own / 2 + self._even * away))
+    def numbers(self, ratios: FloatArray) -> FloatArray:
+        """Returns (n,) the numbers of the cells of ratios, with their fractions."""
+        away = (np.log(ratios) - self.middle) / self.even
+        return np.asarray(np.arcsinh(away) * self.even / self.width)
 
-    @property
-    def error(self) -> float:
-        """A bound on the relative error of any mass, or sum of masses, or mean."""
-        error = 4 * (self.law.mass_error + self.law.ratio_error)
-        return error + 4 * (self.law.masses.size + 4) * floats.UNIT_ROUNDOFF
+    def between(self, lowest: float, highest: float) -> FloatArray:
+        """Returns two ratios, and all ends of cells that are between them."""
+        first, last = self.numbers(np.array([lowest, highest]))
+        numbers = np.arange(math.floor(first) + 1.0, math.ceil(last))
+        away = np.sinh(numbers * self.width / self.even)
+        inner = np.exp(self.middle + self.even * away)
+        inner = inner[(inner > lowest) & (inner < highest)]
+        return np.concatenate([[lowest], inner, [highest]])
 
-    @property
-    def _even(self) -> float:
-        """The distance from P's mean up to which cells have nearly one width."""
-        noise = math.sqrt(self.own)
-        return (noise + 1.5) * noise
+
+def law_of_noise(
+    own: float, bound: Bound, tail_mass: float
+) -> tuple[dominating_pair.DominatingPair, float]:
+    """Returns a certified pair whose ratios have about the law of e^{g − w/2}.
+
+    Here g ~ N(0, w). Also returned is a bound on the relative error of any mass, or sum
+    of masses, or mean.
+    """
+    law = gaussian.dominating_pair_of(1 / math.sqrt(own), bound, tail_mass=tail_mass)
+    error = 4 * (law.mass_error + law.ratio_error)
+    return law, error + 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF
 
 
 def factors(
-    own: float, variance: float, tail: float
+    own: float, width: float, tail: float
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Returns a law with few atoms that is above that of e^{g − w/2} for g ~ N(0, w).
 
@@ -288,35 +345,34 @@ def factors(
 
     Args:
         own: w, the variance of the independent noise of a step.
-        variance: The variance of a step's whole exponent. The cells' widths are in
-            proportion to its root.
+        width: The width of cells of the logarithm.
         tail: The probability that may be lost on either side.
 
     Returns:
         (m,) the atoms; (m,) their masses; the amount by which their mean is below one;
         and a bound on the relative error of any of these.
     """
-    if own <= NO_NOISE * variance:
+    if own <= NO_NOISE * width**2:
         return np.ones(1), np.ones(1), 0.0, 0.0
-    cells = FactorCells.of(own, variance, Bound.UPPER, tail_mass=tail)
-    law, numbers = cells.law, cells.numbers
-    inner = cells.ratios(
-        np.arange(math.floor(numbers[0]) + 1.0, math.ceil(numbers[-1]))
-    )
-    lowest, highest = law.ratios[[0, -1]]
-    inner = inner[(inner > lowest) & (inner < highest)]
-    factors = np.concatenate([[lowest], inner, [highest]])
+    law, error = law_of_noise(own, Bound.UPPER, tail)
+    factors = LogCells.of(own, width).between(*law.ratios[[0, -1]].tolist())
     low = np.searchsorted(factors, law.ratios, side="right") - 1
     low = np.clip(low, 0, factors.size - 2)
     share = (law.ratios - factors[low]) / (factors[low + 1] - factors[low])
     share = np.clip(share, 0.0, 1.0)
     probabilities = sums.gather(low, law.masses * (1 - share), factors.size)
     probabilities += sums.gather(low + 1, law.masses * share, factors.size)
-    return factors, probabilities, law.infinity_mass, cells.error
+    return factors, probabilities, law.infinity_mass, error
 
 
 def _sum_places(
-    length: int, variance: float, tail: float, *, together: float, lowest: float
+    length: int,
+    variance: float,
+    tail: float,
+    together: float,
+    *,
+    lowest: float,
+    size: float,
 ) -> FloatArray:
     """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
@@ -326,15 +382,16 @@ def _sum_places(
         tail: The probability that may be lost beyond the highest point.
         together: The ratio of the sum's variance to that of independent ratios.
         lowest: The logarithm of the least ratio.
+        size: The size of cells, over that for _STEPS steps.
     """
-    even = math.sqrt(_PLACE * together * math.expm1(min(variance, 40.0)))
+    even = size * _PLACE * math.sqrt(together * math.expm1(min(variance, 40.0)))
     # There are 50 to 4000 cells below the mean.
     even = min(max(even, length / 4000), length / 50)
     highest = min(_highest_log(variance, tail), 300.0)
     logs = np.linspace(0.0, highest, 1 << 14)
     totals = length * np.exp(logs)
     # `counts` is the number of cells up to each of these sums.
-    widths = even + _GROWTH * totals * logs
+    widths = even + size * _GROWTH * totals * logs
     counts = np.cumsum(np.diff(totals) / widths[1:])
     numbers = np.arange(0.0, math.ceil(counts[-1]) + 1)
     high = np.interp(numbers, np.append(0.0, counts), totals)

@@ -37,8 +37,6 @@ Grids = markov_chain.Grids
 # Certified: a bound on the relative rounding error of sums of thousands of masses.
 _CHECKED = 1e-11
 
-# A limit of memory: for up to so many steps, additions are made anew for each step.
-_FEW = 3
 # Masses are scaled by this power of two before two small ones are multiplied.
 _SCALE = 2.0**500
 
@@ -162,42 +160,26 @@ def _sides(
     rows = grids.likely_rows(float(variances[0]))
     nothing = np.zeros((count, grids.places.size))
     nothing[:, 0] = 1.0
-    starts = range(0, count, markov_chain.ROWS)
-    blocks = [slice(start, min(start + markov_chain.ROWS, count)) for start in starts]
-    made_once: list[chain_steps.Addition] = []
-    if variances.size > _FEW:
-        made = (chain_steps.Addition.of(grids, block, decay) for block in blocks)
-        made_once = [addition.for_many_steps() for addition in made]
-        most_terms = max(one.most_terms for one in made_once)
-    else:
-        most_terms = 2 * (grids.factors.size + 1) * grids.places.size
-
-    def additions(side: _Side) -> Iterator[chain_steps.Addition]:
-        """Yields those for the states and places of a side."""
-        occupied = np.flatnonzero(side.masses.any(axis=0))
-        used = slice(int(occupied[0]), int(occupied[-1]) + 1)
-        for number, block in enumerate(blocks):
-            if block.start < side.rows.stop and side.rows.start < block.stop:
-                if made_once and used.stop > 1:
-                    yield made_once[number]
-                else:
-                    yield chain_steps.Addition.of(grids, block, decay, used)
-
-    error = (count + most_terms + 16) * floats.UNIT_ROUNDOFF
+    addition = chain_steps.Addition.of(grids, decay)
+    error = (count + addition.most_products + 16) * floats.UNIT_ROUNDOFF
     error += 2 * chain_steps.QUADRATURE_ERROR
     none = np.zeros(count)
     without = _Side(rows, nothing, none, none, none, error)
     moved_by: tuple[float, float, slice] | None = None
-    side, outer = without, 0.0
+    side, outer = without, math.nan
     for steps, inner in enumerate(variances.tolist()):
         if steps:
             if moved_by != (outer, inner, side.rows):
                 moved_by = outer, inner, side.rows
                 rows = grids.likely_rows(inner)
                 moves = chain_steps.moves_outward(grids, rows, inner, side.rows, outer)
-            without = _moved(rows, moves, side, steps)
-        side = _added(grids, additions(without), without)
-        side, outer = _without_small(grids, side, inner), inner
+            without = _moved(moves, side, steps)
+        if inner != outer:
+            least = grids.least_masses(inner)
+        side, outer = (
+            _without_small(grids, _added(grids, addition, without), least),
+            inner,
+        )
         yield without, side
 
 
@@ -300,37 +282,29 @@ def _both(
     ) + places.size // markov_chain.ROWS + 8
 
 
-def _added(
-    grids: Grids, additions: Iterator[chain_steps.Addition], side: _Side
-) -> _Side:
+def _added(grids: Grids, addition: chain_steps.Addition, side: _Side) -> _Side:
     """Returns a side whose sum also contains the step of the given state.
 
     Args:
         grids: The chain with its grids.
-        additions: What a step adds, for the states that are given.
+        addition: What a step adds.
         side: The side without this step.
     """
-    lost_mean = side.lost_mean + floats.raised(1.0) * grids.ratios * side.lost_mass
-    masses = np.zeros_like(side.masses)
-    for addition in additions:
-        lost_mean[addition.rows] += addition.apply(side.masses, masses)
-    return side._replace(masses=masses, lost_mean=lost_mean)
+    masses, lost = addition.apply(side.masses)
+    lost += side.lost_mean + floats.raised(1.0) * grids.ratios * side.lost_mass
+    return side._replace(masses=masses, lost_mean=lost)
 
 
-def _without_small(grids: Grids, side: _Side, variance: float) -> _Side:
+def _without_small(grids: Grids, side: _Side, least: FloatArray) -> _Side:
     """Returns a side without the small masses, which are counted as lost.
 
     Args:
         grids: The chain with its grids.
         side: The side. Its array of masses is written to.
-        variance: The variance of the given state.
+        least: (n, l) The least masses that are kept.
     """
     masses = side.masses
-    likely = grids.likelihoods(variance)[:, np.newaxis]
-    thresholds = np.maximum(
-        grids.least_masses / np.maximum(likely, floats.TINY), markov_chain.SMALLEST_MASS
-    )
-    small = masses < thresholds
+    small = masses < least
     cleared = np.where(small, masses, 0.0)
     masses[small] = 0.0
     return side._replace(
@@ -339,23 +313,25 @@ def _without_small(grids: Grids, side: _Side, variance: float) -> _Side:
     )
 
 
-def _moved(rows: slice, moves: chain_steps.Moves, side: _Side, steps: int) -> _Side:
+def _moved(outward: list[chain_steps.Outward], side: _Side, steps: int) -> _Side:
     """Returns the laws of a side, given the state one step nearer to the middle.
 
     Args:
-        rows: The states that are given then.
-        moves: The moves from these states to those that `side` is given.
+        outward: The moves from the states that are given then.
         side: The laws given the state further from the middle.
         steps: The number of steps in the side.
     """
     masses = np.zeros_like(side.masses)
     occupied = np.flatnonzero(side.masses.any(axis=0))
     used = slice(int(occupied[0]), int(occupied[-1]) + 1)
-    moves.apply(side.masses[:, used], out=masses[rows, used])
     lost_mass, lost_mean, lifted = np.zeros((3, len(masses)))
-    lost_mass[rows] = moves.above + moves.matrix @ side.lost_mass
-    lost_mean[rows] = steps * moves.ratio_above + moves.matrix @ side.lost_mean
-    lifted[rows] = moves.below + moves.matrix @ side.lifted
+    for rows, reached, moves in outward:
+        matrix = moves.matrix
+        np.matmul(matrix, side.masses[reached, used], out=masses[rows, used])
+        lost_mass[rows] = moves.above + matrix @ side.lost_mass[reached]
+        lost_mean[rows] = steps * moves.ratio_above + matrix @ side.lost_mean[reached]
+        lifted[rows] = moves.below + matrix @ side.lifted[reached]
+    rows = slice(outward[0].rows.start, outward[-1].rows.stop)
     return _Side(rows, masses, lost_mass, lost_mean, lifted, side.error)
 
 
@@ -373,19 +349,22 @@ def times(
     Returns:
         The laws, and a bound on the relative error of the factor's probabilities.
     """
-    factors, probabilities, lost, error = markov_chain.factors(
-        shared, shared, tail_mass
-    )
+    width = markov_chain.width_of_factors(shared)
+    factors, probabilities, lost, error = markov_chain.factors(shared, width, tail_mass)
+    factors, probabilities = chain_steps.with_zero(factors, probabilities)
     places = laws[0].places
-    moved, above = chain_steps.scaled(places, factors, probabilities)
-    terms = int(np.diff(moved.indptr).max()) + 16
+    totals = factors[:, np.newaxis] * places
+    moved = chain_steps.splits(places, totals.ravel())
+    above = probabilities @ np.maximum(totals - places[-1], 0.0)
+    terms = int(np.bincount(moved.indices).max()) + 16
     products = []
     for law in laws:
         gone = float(law.masses @ (above + lost * places))
+        masses = moved @ np.outer(probabilities, law.masses).ravel()
         products.append(
             dataclasses.replace(
                 law,
-                masses=moved @ law.masses,
+                masses=masses,
                 lost_mean=law.lost_mean + floats.raised(gone),
                 mass_error=law.mass_error + terms * floats.UNIT_ROUNDOFF,
             )

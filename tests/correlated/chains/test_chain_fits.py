@@ -185,3 +185,41 @@ def test_moments_of_closed_chains_are_above_those_of_the_bins(bands, bins):
     for order in (2, 3):
         truth = moment(gram, order)
         assert moment(covariance(chain), order) >= truth * (1 - 1e-12)
+
+
+def written_out(chain):
+    """The covariances of a chain without a shared part, from its definition."""
+    matrix, heights = np.diag(chain.heights), chain.heights
+    for first, last in itertools.combinations(range(chain.length), 2):
+        slope = chain.correlation * max(heights[last] / heights[last - 1], 1.0)
+        matrix[first, last] = matrix[first, last - 1] * slope
+    upper = matrix + np.triu(matrix, 1).T
+    own = np.eye(chain.length) * (1 - chain.share)
+    return chain.variance * (chain.share * upper + own)
+
+
+@pytest.mark.parametrize(("correlation", "share"), [(0.3, 1.0), (0.7, 0.8), (0.8, 0.1)])
+def test_blocks_of_a_long_chain_are_above_it(correlation, share, monkeypatch):
+    """What is added makes a positive semidefinite matrix, up to what is counted."""
+    monkeypatch.setattr(chain_fits, "_RAISES", 0.1)
+    chain = chain_fits.Chain(0.2, share, correlation, (1.0,) * 263)
+    block, copies = chain_fits.cut(chain)
+    assert copies > 1 and block.length == 263 // copies
+    whole = scipy.linalg.block_diag(*[written_out(block)] * copies)
+    line = written_out(chain)[: len(whole), : len(whole)]
+    assert np.linalg.eigvalsh(whole - line).min() >= -1e-12
+    within = scipy.linalg.block_diag(*[np.ones((block.length,) * 2)] * copies) > 0
+    assert (whole - line)[within].min() >= 0
+
+
+def test_chains_are_not_cut_where_ends_would_weigh_much():
+    """Short ones, strong ones, those that do not forget, and those with ends."""
+    ones = (1.0,) * 400
+    for chain in (
+        chain_fits.Chain(0.2, 1.0, 0.5, ones[:100]),
+        chain_fits.Chain(9.0, 1.0, 0.5, ones),
+        chain_fits.Chain(0.2, 1.0, 0.97, ones),
+        chain_fits.Chain(0.2, 1.0, 0.5, ones, shared=0.1),
+        chain_fits.Chain(0.2, 1.0, 0.5, chain_fits.with_excess(0.5, 0.5, 400)),
+    ):
+        assert chain_fits.cut(chain) == (chain, 1)

@@ -38,10 +38,12 @@ def test_few_bins_against_quadrature(gram):
 def test_states_are_nearest_where_large_sums_have_them():
     """Elsewhere at most so many times as far apart."""
     chain = chain_fits.Chain(1.44, 1.0, 0.8, (1.0,) * 9)
-    states = markov_chain.states_of(1.2, chain, 1e-12)
-    widths = np.diff(states) / (0.6 * markov_chain.CELL)
-    assert widths.min() > 0.92 and 1.66 < widths.max() < 1.83
-    assert abs(states[widths.argmin()] - 2.4) < 0.5
+    states = markov_chain.states_of(1.2, chain, 1e-30, 1.0, 1.0)
+    widths = np.diff(states)
+    widths /= widths.min()
+    near = (states[:-1] >= 0) & (states[1:] <= 7.2)
+    assert widths[near].max() < 1.02
+    assert 2.4 < widths.max() < 2.6
 
 
 @pytest.mark.parametrize("length", [2, 3])
@@ -54,14 +56,15 @@ def test_sums_on_uneven_states_against_quadrature(length):
     grids = markov_chain.Grids(
         chain=chain,
         scale=1.0,
-        states=markov_chain.states_of(1.0, longer, 1e-12),
+        states=markov_chain.states_of(1.0, longer, 1e-12, 1.0, 1.0),
         factors=np.ones(1),
         probabilities=np.ones(1),
         lost_factor=0.0,
         factor_error=0.0,
         places=np.concatenate([np.arange(0, 5, 0.01), np.geomspace(5, 1e5, 900)]),
     )
-    assert np.ptp(np.diff(grids.states)) > 0.5 * markov_chain.CELL
+    widths = np.diff(grids.states)
+    assert widths.max() > 1.5 * widths.min()
     law = markov_sums.upper_sum(grids)
     ratios = law.places / length
     shrunk = ratios * math.exp(-grids.drift)
@@ -101,3 +104,17 @@ def test_small_sums_of_large_variances_keep_their_place():
     assert pairs.add.zero_mass < 1e-8
     add = pairs.add.epsilon(1e-4, Direction.ADD)
     assert add < pairs.remove.epsilon(1e-4, Direction.REMOVE) < 11.5
+
+
+def test_long_chains_in_blocks_have_nearly_the_same_profile(monkeypatch):
+    """Larger ones, as blocks are above the chain."""
+    chain = chain_fits.Chain(0.3, 0.8, correlation=0.5, heights=(1.0,) * 200)
+    assert chain_fits.cut(chain)[1] > 1
+    blocks = gauss_markov.of_bins(chain, tail_mass=1e-13)
+    monkeypatch.setattr(chain_fits, "cut", lambda chain: (chain, 1))
+    whole = gauss_markov.of_bins(chain, tail_mass=1e-13)
+    for direction in Direction:
+        for delta in (1e-8, 1e-5, 1e-2):
+            found = blocks.of(direction).epsilon(delta, direction)
+            least = whole.of(direction).epsilon(delta, direction)
+            assert 0.995 * least < found < 1.02 * least
