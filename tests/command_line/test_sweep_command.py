@@ -290,7 +290,7 @@ def test_a_sweep_ends_though_a_worker_is_killed(tmp_path, cluster, capsys, monke
     monkeypatch.setattr(sweep, "bound_row", sweep_oracles.quick_row)
     killer = threading.Thread(target=kill_a_worker, daemon=True)
     killer.start()
-    words = f"sweep --scheduler {address} --dask_grid {path} --output {table}"
+    words = f"sweep --scheduler {address} --grid {path} --output {table}"
     status, out, err = command_runner.run(capsys, words)
     killer.join(PATIENCE)
     assert (status, err, workers[0].wait(PATIENCE)) == (0, "", -signal.SIGKILL)
