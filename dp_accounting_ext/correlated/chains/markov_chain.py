@@ -33,12 +33,12 @@ ROWS = 32
 # steps, within bounds, as a short recursion takes little time.
 _CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.1, 0.17, 0.006, 0.105
 _STEPS, _POWER, _FINEST, _COARSEST = 50, 0.25, 0.8, 1.5
-# States: in chains of more than _FEW steps: cells are narrowest from 0 to
-# this share of the grid's reach above a. They are wider away from there, by most of
+# States: in chains of more than _FEW steps, cells are narrowest from 0 to this share of
+# the grid's reach above a, or to _FURTHEST. They are wider away, by most of
 # 1 + min(a, 1) _WIDER at the distance _SPREAD. The direction ADD pays for wide cells.
 # So none is wider than what raises ratios by about a share _DRIFT of the mean ratio's
 # deviation.
-_FEW, _FURTHEST, _SPREAD, _WIDER, _DRIFT = 3, 0.65, 1.5, 1.5, 0.015
+_FEW, _NARROW, _FURTHEST, _SPREAD, _WIDER, _DRIFT = 3, 0.65, 10.0, 1.5, 1.5, 0.015
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
@@ -270,7 +270,8 @@ def states_of(
     innovation = math.sqrt(chain.innovation)
     ends = np.linspace(-reach, scale + reach, 1 << 12)
     middles = (ends[1:] + ends[:-1]) / 2
-    away = np.maximum(np.maximum(-middles, middles - scale - _FURTHEST * reach), 0.0)
+    furthest = min(_NARROW * reach, _FURTHEST)
+    away = np.maximum(np.maximum(-middles, middles - scale - furthest), 0.0)
     most = math.sqrt(8 * _DRIFT * deviation) / max(scale, floats.TINY)
     cell = min(size * _CELL, most)
     wider = min(min(scale, 1.0) * _WIDER, most / cell - 1) * (chain.length > _FEW)
