@@ -245,8 +245,8 @@ FAULTS = [
     ),
     Fault(
         "amplification: matrices, the upper ends of sums' cells lose a millionth",
-        "    shares = np.concatenate([weights - upper, upper], axis=1)\n",
-        "    shares = np.concatenate([weights - upper, (1 - 1e-6) * upper], axis=1)\n",
+        "    shares = np.stack([1 - share, share], axis=1).ravel()\n",
+        "    shares = np.stack([1 - share, (1 - 1e-6) * share], axis=1).ravel()\n",
     ),
 ]
 
