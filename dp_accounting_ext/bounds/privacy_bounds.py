@@ -133,7 +133,7 @@ class PrivacyBounds:
         if math.isfinite(self._largest):
             known = np.where(epsilons >= self._largest, self._probability_of_more, 1.0)
             found = np.minimum(found, known)
-        is_asked = (found >= accuracy.LEVELS[-1][0]) & (epsilons < self._largest)
+        is_asked = (found >= accuracy.LEVELS[-1][0]) & (epsilons < math.inf)
         is_asked |= np.isinf(epsilons) & (found == 1)
         open_ = np.flatnonzero(is_asked & (found > 0))
         if open_.size:

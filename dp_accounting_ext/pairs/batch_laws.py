@@ -45,9 +45,10 @@ WEIGHT_ERROR = 7e-13
 _SAME = 2e-13
 
 # Tuning, all of these constants.
-# The share of a value by which one that is interpolated may be larger, and the number
-# of rounds in which programs are solved at further κ for this.
-_INTERPOLATED, _ROUNDS = 1e-3, 6
+# The share of a value by which one that is interpolated may be larger, the number of
+# rounds in which programs are solved at further κ for this, and the logarithm of the
+# factor by which values may fall from one of them to the next.
+_INTERPOLATED, _ROUNDS, _STEEP = 1e-3, 10, 4.0
 # Programs are solved at no more values of κ than this number divided by the number of
 # pairs of classes.
 _MOST_SOLVED = 1 << 17
@@ -420,9 +421,10 @@ class _Nodes:
             at = np.flatnonzero(np.isin(self.gaps[2:-1], new)) + 2
             between = self._interpolated(self.gaps[at], at - 1, at + 1)
             bad = between > (1 + _INTERPOLATED) * np.maximum(self.values[at], least)
-            # No node tells how good what is interpolated before the last one is.
-            end = np.arange(self.gaps.size - 2, self.gaps.size - 1)
-            low = np.unique(np.concatenate([at[bad] - 1, at[bad], end]))
+            # Where values fall this fast, no node tells how good those in between are.
+            falls = np.diff(np.maximum(self.logs[1:], math.log(least)))
+            steep = np.flatnonzero(falls < -_STEEP) + 1
+            low = np.unique(np.concatenate([at[bad] - 1, at[bad], steep]))
             # The values at the first ones are the largest.
             new = np.sqrt(self.gaps[low]) * np.sqrt(self.gaps[low + 1])
             new = new[: max(self._room(), 0)]

@@ -175,6 +175,19 @@ class Hinges:
         bounds: FloatArray = factor * found
         return bounds
 
+    def exact(self) -> "Hinges":
+        """Returns the same bound, with its errors in its masses and places."""
+        shift, factor = dominating_pair.allowance(
+            Bound.UPPER, self.ratios.size, self.mass_error, self.ratio_error
+        )
+        return Hinges(
+            self.ratios * math.exp(-shift),
+            self.masses * (factor * math.exp(shift)),
+            self.infinity_mass * factor,
+            0.0,
+            0.0,
+        )
+
 
 # The bound one, which always holds.
 TRIVIAL = Hinges(np.ones(1), np.zeros(1), 1.0, 0.0, 0.0)
@@ -264,8 +277,9 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
     """
-    both = [Hinges.of(above), Hinges.of(dominating_pair.dual(below))]
-    at_one = min(float(each.values(np.ones(1))[0]) for each in both)
+    # What is taken from one direction for the other holds without errors of its own.
+    both = [Hinges.of(each).exact() for each in (above, dominating_pair.dual(below))]
+    at_one = min(1.0, *(float(each.values(np.ones(1))[0]) for each in both))
     high, low = (_from_one_on(each, at_one) for each in both)
     low_masses = (low.ratios * low.masses)[::-1]
     rounding = 4 * (high.ratios.size + low.ratios.size + 8) * floats.UNIT_ROUNDOFF
@@ -284,8 +298,8 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
         infinity_mass=high.infinity_mass,
         zero_mass=low.infinity_mass,
         bound=Bound.UPPER,
-        mass_error=max(high.mass_error, low.mass_error) + rounding,
-        ratio_error=max(high.ratio_error, low.ratio_error) + rounding,
+        mass_error=rounding,
+        ratio_error=rounding,
     )
 
 
@@ -293,7 +307,7 @@ def _from_one_on(profile: Hinges, at_one: float) -> Hinges:
     """Returns the part of a profile for κ ≥ 1, changed so that it is `at_one` at κ = 1.
 
     Args:
-        profile: An upper bound on H_κ(P‖Q).
+        profile: An upper bound on H_κ(P‖Q), without errors.
         at_one: An upper bound on H_1(P‖Q), no larger than that of the profile.
     """
     kept = profile.ratios > 1
@@ -307,9 +321,8 @@ def _from_one_on(profile: Hinges, at_one: float) -> Hinges:
         ratios, masses = ratios[first:], masses[first:].copy()
         masses[0] = max(float(slopes[first] - masses[1:].sum()), 0.0)
     else:
-        # What is missing are errors of a mass of at most one at a ratio of one.
-        error = profile.mass_error + profile.ratio_error
-        nearest = math.exp(64 * (error + (ratios.size + 16) * floats.UNIT_ROUNDOFF))
+        # What is missing are roundings of a mass of at most one at a ratio of one.
+        nearest = math.exp(64 * (ratios.size + 16) * floats.UNIT_ROUNDOFF)
         place = int(np.searchsorted(ratios, nearest))
         ratios = np.insert(ratios, place, nearest)
         masses = np.insert(masses, place, (at_one - heights[0]) / (nearest - 1))

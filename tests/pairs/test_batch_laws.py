@@ -16,11 +16,15 @@ import pytest
 from scipy import optimize
 from scipy import stats
 
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batch_mechanisms
+from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import batch_programs
@@ -277,7 +281,13 @@ def test_a_value_far_above_that_of_the_start(kappa):
 
 @pytest.mark.parametrize(
     ("less", "weight", "distance"),
-    [(5e-13, 0.5, 3.0), (1.4e-10, 6.5e-4, 4.5), (3.3e-9, 1.9e-4, 8.2), (1e-9, 1e-8, 1)],
+    [
+        (5e-13, 0.5, 3.0),
+        (1.4e-10, 6.5e-4, 4.5),
+        (3.3e-9, 1.9e-4, 8.2),
+        (1e-9, 1e-8, 1),
+        (-(2.0**-21), 2.0**-11, 30.0),
+    ],
 )
 def test_laws_that_differ_by_little(less, weight, distance):
     """By more or by less than what counts as a rounding error of a weight."""
@@ -354,3 +364,38 @@ def test_any_mechanism_that_is_known_by_its_profile(seed):
         for way in Direction:
             best = noise.delta(epsilon, way)
             assert pair.delta(epsilon, way) <= best * 1.04
+
+
+@pytest.mark.parametrize(
+    ("loss", "excess", "first", "second"),
+    [
+        (1.0, 1e-6, [0.369, 0.131, 0.32, 0.18], [0.145, 0.161, 0.521, 0.173]),
+        (0.2, 1e-3, [0.2, 0.5, 0.3], [0.15, 0.6, 0.25]),
+    ],
+)
+def test_any_two_batches_of_a_private_mechanism(loss, excess, first, second):
+    """Two outputs attain the bound: one is likelier on some classes, by all it may be.
+
+    The profile has kinks at which it falls by a factor of a thousand.
+    """
+    base = batch_mechanisms.NeighboringBatches(
+        discrete_outputs.PrivacyParameters(loss, excess)
+    )
+    apart = 1 - np.eye(len(first))
+    mechanism = batches.on_batch_laws(base, first, second, apart)
+    epsilons = [0.05, 0.19, 0.2, 0.25, 0.27, 0.271, 0.28]
+    for way, (p, q) in zip(Direction, ((first, second), (second, first)), strict=True):
+        bounds = privacy_bounds.PrivacyBounds({mechanism: 1}, 1e-4, [way])
+        for epsilon, found in zip(
+            epsilons, bounds.upper_deltas(np.array(epsilons)), strict=True
+        ):
+            with mpmath.workdps(40):
+                grown, more = mpmath.exp(loss), mpmath.mpf(excess)
+                kappa = mpmath.exp(epsilon)
+                weights = [mpmath.mpf(a) - kappa * b for a, b in zip(p, q, strict=True)]
+                gain = sum(weight for weight in weights if weight > 0)
+                cost = sum(weight for weight in weights if weight < 0)
+                # From any level the likelier classes have e^ε times as much, and δ.
+                levels = mpmath.mpf(0), (1 - more) / (1 + grown)
+                truth = max(gain * (grown * low + more) + cost * low for low in levels)
+                assert truth <= found <= max(truth, 0) * 1.03 + 1e-15
