@@ -86,8 +86,8 @@ def parts(*removed, base=STEPS, **fields):
     return batches.on_batches(base, [batches.Coupled(*removed, **fields)])
 
 
-def laws(first, distances):
-    return batches.on_batch_laws(STEPS, first, SECOND, distances)
+def laws(first, distances, base=STEPS):
+    return batches.on_batch_laws(base, first, SECOND, distances)
 
 
 def sparse_pld(losses, interval=0.1, infinity=0.0):
@@ -273,12 +273,17 @@ ROWS = [
     ("at least 0. Found", lambda: parts(((-1.0, 1.0),))),
     ("must be finite", lambda: parts(((INF, 1.0),))),
     ("must be integers", lambda: parts(((0.5, 1.0),), base=STEPS)),
+    ("base must be a mechanism on batches", lambda: laws(FIRST, APART, base=None)),
+    ("noise_multiplier must be non-neg.*-1", lambda: batch_mechanisms.Noise(-1.0)),
+    ("noise_multiplier must be.* Found nan", lambda: batch_mechanisms.Noise(NAN)),
+    ("noise_parameter must be in .0, 1.", lambda: batch_mechanisms.Answer(2.0)),
+    ("distances must be from 0 to 1e.60", lambda: laws(FIRST, np.full((3, 3), 1e300))),
     ("first must sum to 1. Found 0.9", lambda: laws((0.5, 0.4, 0.0), APART)),
     ("first must be in .0, 1.. Found", lambda: laws((0.5, 1.0, -0.5), APART)),
     ("weights of first must be in", lambda: laws((NAN, 0.5, 0.0), APART)),
     (r"a .3, 3. matrix.* Found the shape .2, 3.", lambda: laws(FIRST, APART[:2])),
-    ("at least 0. Found -1", lambda: laws(FIRST, lambda x, y: -1.0)),
-    ("must be finite.* Found nan", lambda: laws(FIRST, lambda x, y: NAN)),
+    ("from 0 to 1e.60. Found -1", lambda: laws(FIRST, lambda x, y: -1.0)),
+    ("from 0 to 1e.60. Found nan", lambda: laws(FIRST, lambda x, y: NAN)),
     ("0.0 from 0 to 1, and 1.0 back", lambda: laws(FIRST, lambda x, y: max(x - y, 0))),
     ("from itself must be 0. Found 2.0", lambda: laws(FIRST, lambda x, y: 2.0)),
     ("must be integers.* Found 0.5", lambda: laws(FIRST, lambda x, y: 0.5 * (x != y))),

@@ -225,6 +225,10 @@ def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
             f"{', '.join(filter(None, names)) or 'no names'} in {path}."
         )
     places = [names.index("score"), names.index("member")]
+    # pandas writes whether canaries took part as True or False.
+    kind = str(table.header[places[1]])
+    words = table.frame[kind].replace({"True": "1", "False": "0"})
+    table = table._replace(frame=table.frame.assign(**{kind: words}))
     scores, members = table.rows(places)[1].T
     return scores, members
 

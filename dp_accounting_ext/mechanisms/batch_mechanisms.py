@@ -27,6 +27,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import trade_off_curves
+from dp_accounting_ext.validation import fields
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -50,6 +51,13 @@ class Noise(batches.Base):
 
     noise_multiplier: float
     is_laplace: bool = False
+
+    def __post_init__(self) -> None:
+        noise = fields.real_number("noise_multiplier", self.noise_multiplier)
+        if not 0 <= noise < math.inf:
+            raise ValueError(
+                f"noise_multiplier must be non-negative and finite. Found {noise}."
+            )
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if self.noise_multiplier == 0:
@@ -131,6 +139,9 @@ class Answer(batches.Base):
     is_of_one_question = True
 
     noise_parameter: float
+
+    def __post_init__(self) -> None:
+        fields.probability("noise_parameter", self.noise_parameter)
 
     @property
     def is_revealing(self) -> bool:

@@ -53,8 +53,10 @@ NONE: Distances = additive_noise.UNSHIFTED
 
 # The probabilities of classes of batches.
 Weights = Mapping[Hashable, float] | Sequence[float]
-# A limit of time: a pair for 40 classes on either side takes five seconds.
+# A limit of time: a pair for 40 classes on either side takes two to three seconds.
 MOST_CLASSES = 128
+# The largest distance, whose square is a float.
+_FURTHEST = 1e60
 # Tuning: the numbers of members of a group whose places are computed one by one.
 MOST_NUMBERS = 24
 # Tuning: the probability of classes that Rényi divergences leave out. With a smaller
@@ -219,10 +221,11 @@ def on_batch_laws(
             placement, for Gaussian and Laplace noise.
 
     Raises:
+        TypeError: If `base` is not a mechanism on batches.
         ValueError: If probabilities do not sum to one; if there are too many classes;
-            if a distance is negative, infinite or NaN, differs from that the other way
-            round, or is not zero from a class to itself; or if `base` does not know the
-            distance.
+            if a distance is negative, above 1e60 or NaN, differs from that the other
+            way round, or is not zero from a class to itself; or if `base` does not know
+            the distance.
 
     Guarantees:
         No divergence of the outputs, in either direction and at any κ, is above that of
@@ -233,6 +236,11 @@ def on_batch_laws(
         https://arxiv.org/abs/2403.04867, Theorem 3.4 and Proposition 3.5, whose optimum
         this is; docs/mathematics.md, "Any two laws over batches".
     """
+    if not isinstance(base, Base):
+        raise TypeError(
+            f"base must be a mechanism on batches, such as Noise(1.0) or "
+            f"NeighboringBatches(mechanism). Found {base!r:.60}."
+        )
     laws = [_weights_by_class(law) for law in (first, second)]
     classes = list(dict.fromkeys([*laws[0], *laws[1]]))
     if len(classes) > MOST_CLASSES:
@@ -271,9 +279,11 @@ def _checked_distances(
             f"distances must be a ({number}, {number}) matrix, with a row for each "
             f"class of first and second. Found the shape {found.shape}."
         )
-    wrong = found[~(np.isfinite(found) & (found >= 0))]
+    wrong = found[~((found >= 0) & (found <= _FURTHEST))]
     if wrong.size:
-        raise ValueError(f"distances must be finite and at least 0. Found {wrong[0]}.")
+        raise ValueError(
+            f"distances must be from 0 to {_FURTHEST:g}. Found {wrong[0]}."
+        )
     for one, other in zip(*np.nonzero(found != found.T), strict=True):
         raise ValueError(
             f"distances must be symmetric. Found {found[one, other]} from "

@@ -320,7 +320,9 @@ def test_columns_are_found_by_their_names(capsys, scores, tmp_path):
     path, values, members = scores
     other = tmp_path / "other.csv"
     rows = zip(members, np.char.mod("%g", values), strict=True)
-    other.write_text("Member;name;Score\n" + "\n".join(f"{s};a;{x}" for s, x in rows))
+    # pandas writes whether they took part as True or False.
+    lines = (f"{bool(member)};a;{score}" for member, score in rows)
+    other.write_text("Member;name;Score\n" + "\n".join(lines))
     one, two = (
         run(capsys, f"canaries --scores {file} --guesses 99 {AUDITED}")[1]
         for file in (path, other)
