@@ -331,7 +331,7 @@ def _places(
     if options.cost is not None:
         return columns.costs(_table(options, "cost"))
     if options.num_places < 2:
-        raise ValueError(f"num-places must be at least 2. Found {options.num_places}.")
+        raise ValueError(f"num_places must be at least 2. Found {options.num_places}.")
     spread = np.random.default_rng(0).random((options.num_places, 2))
     places = columns.Places(spread)
     return places, places, None
