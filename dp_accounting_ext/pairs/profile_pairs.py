@@ -315,11 +315,13 @@ def _from_one_on(profile: Hinges, at_one: float) -> Hinges:
     infinity_mass = min(profile.infinity_mass, at_one)
     heights = values_at(np.append(1.0, ratios), ratios, masses, infinity_mass)
     if heights[0] > at_one:
-        # A line that begins at κ = 1 replaces the masses before the place it touches.
+        # A line that begins at κ = 1 replaces the masses up to a place. It is a bound
+        # for any of them, and convex from the first one on that it touches.
         slopes = (at_one - heights[1:]) / (ratios - 1)
-        first = int(np.argmax(slopes))
+        following = np.append(np.cumsum(masses[::-1])[::-1], 0.0)[1:]
+        first = int(np.argmax(slopes >= following))
         ratios, masses = ratios[first:], masses[first:].copy()
-        masses[0] = max(float(slopes[first] - masses[1:].sum()), 0.0)
+        masses[0] = slopes[first] - following[first]
     else:
         # What is missing are roundings of a mass of at most one at a ratio of one.
         nearest = math.exp(64 * (ratios.size + 16) * floats.UNIT_ROUNDOFF)
