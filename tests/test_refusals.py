@@ -68,6 +68,7 @@ Gaussian, Composed = stock.GaussianDpEvent, stock.ComposedDpEvent
 STEP, NOTHING = Gaussian(1.0), ext.PLDAccountant()
 REVEALING = stock.NonPrivateDpEvent()
 SAMPLED = stock.PoissonSampledDpEvent(0.1, STEP)
+TRUNCATED = stock.TruncatedSubsampledGaussianDpEvent(99, 0.1, 12, 1.0)
 ALLOCATED_NO_OP = ext.RandomAllocationEvent(stock.NoOpDpEvent(), 1, 10)
 ADD_OR_REMOVE, REPLACE, _ = dp_accounting.NeighboringRelation
 REPLACING = ext.PLDAccountant(REPLACE)
@@ -433,6 +434,7 @@ ROWS = [
     ("group_size must be at most", run(group_size=2**60)),
     ("epochs must be positive and finite. Found -0.5", run(epochs=-0.5)),
     ("at most 1024 for a", compose(ext.GroupSubsampledEvent(9999, SAMPLED))),
+    ("at most 16 where members are", compose(ext.GroupSubsampledEvent(17, TRUNCATED))),
     ("events must be a sequence", compose(ext.ScheduledAllocationEvent("x", [1], 2))),
     ("neighboring_relation must be a", lambda: ext.PLDAccountant("ADD")),
     ("value_discretizat", lambda: ext.PLDAccountant(value_discretization_interval=0.0)),

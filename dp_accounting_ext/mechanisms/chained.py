@@ -18,6 +18,8 @@ from dp_accounting_ext.pairs import profile_pairs
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
+# A mechanism, how often it follows in a chain, and whether its datasets are swapped.
+Link = tuple[Mechanism, int, bool]
 
 # Tuning: a chain multiplies the tail mass of its links by about e^ε. So its pairs are
 # recomputed with the square of the tail mass, until the chain's tail mass is at most
@@ -98,8 +100,11 @@ class ChainedSplit(Mechanism):
         if bound is Bound.LOWER:
             pairs = interface.pairs_of_part(self.inner, bound, accuracy)
             return pairs if self.removed else pairs.swapped()
-        joining = (self.inner, self.inserted, True)
-        return _in_a_row([(self.inner, self.removed, False), joining], accuracy)
+        leave, join = (
+            (self.inner, self.removed, False),
+            (self.inner, self.inserted, True),
+        )
+        return _in_a_row([leave, join], accuracy)
 
     def claims(self) -> interface.Claims:
         members, inner = self.removed + self.inserted, self.inner.claims()
@@ -132,46 +137,42 @@ class ChainedSplit(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class InARow(Mechanism):
-    """An upper bound for two datasets, as a chain of two links by way of a third one.
+    """An upper bound for two datasets, as a chain of links by way of others.
 
     Attributes:
-        first: The mechanism on the first dataset, against that on the third.
-        second: The mechanism on the third, against that on the second.
+        links: Mechanisms on a dataset against the next one, each with the number of
+            times that it follows, and whether its datasets are swapped.
     """
 
-    first: Mechanism
-    second: Mechanism
+    links: tuple[Link, ...]
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
             return interface.NOTHING
-        links = " and ".join(each.basis(bound) for each in (self.first, self.second))
-        return f"a chain through a third dataset, by {links}"
+        found = dict.fromkeys(part.basis(bound) for part, *_ in self.links)
+        return f"a chain of datasets, by {' and '.join(found)}"
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return _in_a_row([(self.first, 1, False), (self.second, 1, False)], accuracy)
+        return _in_a_row(self.links, accuracy)
 
     def claims(self) -> interface.Claims:
-        both = interface.claims_of(collections.Counter([self.first, self.second]))
-        means = [
-            math.sqrt(each.claims().gaussian_precision)
-            for each in (self.first, self.second)
-        ]
+        counts: collections.Counter[Mechanism] = collections.Counter()
+        for part, number, _ in self.links:
+            counts[part] += number
+        mean = math.fsum(
+            number * math.sqrt(part.claims().gaussian_precision)
+            for part, number in counts.items()
+        )
         return interface.Claims(
-            both.largest_loss,
-            gaussian_precision=floats.raised(sum(means), by=1e-14) ** 2,
+            interface.claims_of(counts).largest_loss,
+            gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
         )
 
 
-def _in_a_row(
-    links: list[tuple[Mechanism, int, bool]], accuracy: Accuracy
-) -> DirectedPairs:
-    """Returns the pairs of a chain, whose tails are about the accuracy's tail mass.
-
-    Each of `links` is a mechanism, a number of links, and whether datasets are swapped.
-    """
+def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
+    """Returns the pairs of a chain, whose tails are about the accuracy's tail mass."""
     finer, before = accuracy.tail_mass, math.inf
     while True:
         fine = accuracy.with_tails(finer)

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 from typing import ClassVar
 
+from dp_accounting import privacy_accountant
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
@@ -27,6 +28,7 @@ from dp_accounting_ext.pairs import profile_pairs
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
+NeighborRel = privacy_accountant.NeighboringRelation
 
 # Tuning: for a group of more members than these, one chain bounds all splits, each link
 # in the worse direction. It costs as much as one split (a second for an allocation),
@@ -103,7 +105,7 @@ class GroupedOnBatches(Grouped):
         group_size: Number of records in the group, K.
         base: The mechanism that runs on a batch.
         scheme: How the batch is drawn.
-        is_replaced: Whether every member is replaced by another record.
+        relation: What happens to the members in the other dataset.
         below: A mechanism of the same kind that this one dominates, from which lower
             bounds follow; or None, if they follow from the scheme.
 
@@ -115,8 +117,13 @@ class GroupedOnBatches(Grouped):
     group_size: int
     base: batches.Base
     scheme: sampling.Scheme
-    is_replaced: bool = False
+    relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE
     below: "GroupedOnBatches | None" = None
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether every member is replaced by another record."""
+        return self.relation is NeighborRel.REPLACE_ONE
 
     def has_one_split(self) -> bool:
         return self.is_replaced or self.scheme.takes_all
@@ -124,6 +131,8 @@ class GroupedOnBatches(Grouped):
     def split(self, removed: int, inserted: int) -> Mechanism:
         if self.is_replaced:
             above = self.scheme.replaced(self.base, self.group_size)
+        elif self.relation is NeighborRel.ADD_OR_REMOVE_ONE:
+            above = self.scheme.absent(self.base, removed, inserted)
         else:
             above = self.scheme.split(self.base, removed, inserted)
         if self.below is None:
@@ -147,7 +156,7 @@ class GroupedOnBatches(Grouped):
 
 
 def on_batches(
-    base: batches.Base, scheme: sampling.Scheme, size: int, *, is_replaced: bool
+    base: batches.Base, scheme: sampling.Scheme, size: int, relation: NeighborRel
 ) -> Mechanism:
     """Returns a mechanism on batches of datasets that differ in a group.
 
@@ -155,11 +164,11 @@ def on_batches(
         base: The mechanism that runs on a batch.
         scheme: How the batch is drawn.
         size: Number of records in the group.
-        is_replaced: Whether every member is replaced by another record.
+        relation: What happens to the members in the other dataset.
     """
     if base.is_revealing and scheme.takes_all:
         return known_bounds.NonPrivate()
-    return GroupedOnBatches(size, base, scheme, is_replaced)
+    return GroupedOnBatches(size, base, scheme, relation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +230,7 @@ class GroupedByChain(Grouped):
             if join
             else chained.chain(self.inner, 0, inserted)
         )
-        tight = chained.InARow(leave, joining)
+        tight = chained.InARow(((leave, 1, False), (joining, 1, False)))
         return [tight, bundled] if leave.has_theorem else [tight]
 
     def _any_split(self) -> Mechanism:

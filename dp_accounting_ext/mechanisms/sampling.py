@@ -7,8 +7,9 @@ datasets, or in both:
    from one that both may have. From it alone follows an upper bound for every mechanism
    that runs on a batch, and every way in which a group can leave and join.
 2. *What replaces a record?* `replaced` is for datasets of one size, where other records
-   have the members' places; `one_replaced` and `one_zeroed` are for a single record,
-   where more is known of some schemes than of groups.
+   have the members' places, and `absent` for datasets of two sizes; `one_replaced` and
+   `one_zeroed` are for a single record, where more is known of some schemes than of
+   groups.
 3. *Which case is attained?* `attained` gives a law that two datasets have, so that a
    lower bound follows from it.
 4. *Which theorem holds of its Rényi divergences?* `rdp_theorem`.
@@ -129,6 +130,10 @@ class Scheme(abc.ABC):
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
         """Returns the mechanism where other records replace the members of a group."""
         return self.split(base, members, members)
+
+    def absent(self, base: batches.Base, removed: int, inserted: int) -> Mechanism:
+        """Returns the mechanism where each dataset lacks the other one's members."""
+        return self.split(base, removed, inserted)
 
     def one(self, base: batches.Base, relation: NeighborRel) -> Mechanism:
         """Returns the mechanism on batches of datasets that differ in one record.

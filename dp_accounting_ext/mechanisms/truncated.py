@@ -16,11 +16,12 @@ distance |t − t'| + |i − i'|, as others that are chosen at random can be nes
 bound is the worst case of the two datasets' laws of (t, i) for t near B, and that of a
 Poisson sample for smaller t. So it reveals nothing about t near B.
 
-*Groups.* Two upper bounds follow, either of which may be the smaller one. The first is
-a chain over single members. The second one reveals the other records in the batch. If
-there is room for the whole group, its members are a Poisson sample. If there is room
-for only j < K members, the law of their number is in proportion to a binomial law below
-j, with more mass at j.
+*Groups.* If members are absent, the bound is a chain over single members, on datasets
+of n, n − 1, … records. Otherwise two upper bounds follow, either of which may be the
+smaller one. The first is a chain over single members. The second one reveals the other
+records in the batch. If there is room for the whole group, its members are a Poisson
+sample. If there is room for only j < K members, the law of their number is in
+proportion to a binomial law below j, with more mass at j.
 
 For a group of more than 16 members, the second bound reveals the number of others only
 up to a small interval. The number of members is then given a law that is stochastically
@@ -37,6 +38,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import functools
+import itertools
 import math
 
 from dp_accounting import privacy_accountant
@@ -81,6 +83,8 @@ _FEW_MEMBERS, _PARTS, _MOST_INTERVALS = 16, 3, 32
 # drawn. With B − 24, ε is the same to four digits (.6 % smaller at σ = 20), in 3 times
 # the time.
 _NEAR = 4
+# A limit of time: a larger group of absent members takes more than ten seconds.
+MOST_ABSENT = 16
 # Tuning: for more members than this times the noise multiplier, the chain was never the
 # smaller bound.
 _CHAINED = 8.0
@@ -95,9 +99,9 @@ _NOISE_ENDS = 12.0
 class Truncated(sampling.Scheme):
     """Truncated Poisson samples, for Gaussian noise on a sum over the batch.
 
-    In the other dataset, the records of a group have other values or contribute
-    nothing; a member who leaves is still drawn, but contributes nothing. The numbers of
-    members who leave and who join add up to the size of the whole group.
+    In the other dataset, the records of a group have other values, contribute nothing
+    (a member who leaves is still drawn then), or are absent. The numbers of members who
+    leave and who join add up to the size of the whole group.
 
     Attributes:
         dataset_size: Number of records, n, including the members of a group.
@@ -108,7 +112,6 @@ class Truncated(sampling.Scheme):
         docs/mathematics.md, "Truncated samples" (ours).
     """
 
-    group_relations = frozenset({NeighborRel.REPLACE_SPECIAL, NeighborRel.REPLACE_ONE})
     probability_error = 2 * _BINOMIAL_ERROR
 
     dataset_size: int
@@ -168,18 +171,9 @@ class Truncated(sampling.Scheme):
         )
         return full, room
 
-    def _cut(self) -> float:
-        """Returns the probability that more than B records are drawn."""
-        _, more = sampled_members.binomial_tails(
-            self.dataset_size, self.rate, self.batch_size
-        )
-        return more
-
     def inclusion(self) -> float:
         """Returns the probability that a record is in the batch, rounded down."""
-        _, room = self.full()
-        found = self.rate * room + self._cut() * self.batch_size / self.dataset_size
-        return found * (1 - 3 * _BINOMIAL_ERROR)
+        return dict(self._members(1))[1.0]
 
     def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
         """Returns a part for each number of others in the batch, which is revealed."""
@@ -205,6 +199,45 @@ class Truncated(sampling.Scheme):
             attained,
             *self._chain(base, size, removed, inserted),
         )
+
+    def absent(self, base: batches.Base, removed: int, inserted: int) -> Mechanism:
+        """Returns the mechanism where each dataset lacks the other one's members.
+
+        The upper bound is a chain over single members, on datasets of all sizes. In the
+        lower bound, the records that both datasets have contribute nothing.
+        """
+
+        def of(records: int) -> Truncated:
+            return dataclasses.replace(self, dataset_size=records)
+
+        records, fewest = self.dataset_size, self.dataset_size - removed - inserted
+        leaving = range(records - inserted, fewest, -1)
+        joining = range(fewest + 1, records - removed + 1)
+        links = [(of(number).one_absent(base), 1, False) for number in leaving]
+        links += [(of(number).one_absent(base), 1, True) for number in joining]
+        if (removed, inserted) == (1, 0):
+            return links[0][0]
+        attained = Coupled(
+            of(records - inserted)._members(removed),
+            of(records - removed)._members(inserted),
+        )
+        below = batches.on_parts(base, [attained], self.probability_error)
+        return known_bounds.between(below, chained.InARow(tuple(links)))
+
+    def _members(self, size: int) -> Shifts:
+        """Returns a law below that of the number of members in a batch.
+
+        Args:
+            size: The number of members, K.
+        """
+        least = max(self.batch_size - size, 0)
+        law = np.zeros(size + 1)
+        near_full = (joint for _, joint in self.joint_probabilities(size, least))
+        for number, chance in itertools.chain(self.fewer(size, least), *near_full):
+            law[int(number)] += chance
+        law[1:] *= 1 - 4 * _BINOMIAL_ERROR
+        law[0] = 1 - law[1:].sum()
+        return tuple((float(i), c) for i, c in enumerate(law.tolist()) if c)
 
     def one_absent(self, base: batches.Base) -> Mechanism:
         """Returns a mechanism on samples of n records against samples of n − 1 of them.

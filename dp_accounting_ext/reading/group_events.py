@@ -15,6 +15,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import sampling
+from dp_accounting_ext.mechanisms import truncated
 from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import event_trees
@@ -222,6 +223,15 @@ def _tight(
     if scheme == _NOBODY or reader.neighboring_relation not in scheme.group_relations:
         return None
     batch_events.check_group(event, size)
+    is_absent = reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
+    most = truncated.MOST_ABSENT
+    if isinstance(scheme, truncated.Truncated) and is_absent and size > most:
+        raise event_reader.UnsupportedError(
+            event,
+            f"group_size must be at most {most} where members are absent from one of "
+            f"the datasets. Found {size}. Use a neighboring_relation of "
+            "`REPLACE_SPECIAL`.",
+        )
     if isinstance(inner, stock.RandomizedResponseDpEvent):
         return _grouped_response(event, inner, size, scheme, reader)
     if isinstance(inner, stock.NoOpDpEvent):
@@ -229,7 +239,7 @@ def _tight(
     if not isinstance(inner, batch_events.NOISES):
         return None
     base = batch_events.noise_of(inner)
-    return groups.on_batches(base, scheme, size, is_replaced=_is_replaced(reader))
+    return groups.on_batches(base, scheme, size, reader.neighboring_relation)
 
 
 def _grouped_response(
@@ -255,4 +265,4 @@ def _grouped_response(
     if noise == 1:
         return compositions.NO_OP
     base = batch_mechanisms.Answer(noise)
-    return groups.on_batches(base, scheme, size, is_replaced=False)
+    return groups.on_batches(base, scheme, size, reader.neighboring_relation)

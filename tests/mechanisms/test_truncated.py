@@ -68,10 +68,11 @@ def at_most_the_truth(p, q, epsilon):
     ends = [s for s, _ in (*p, *q)]
     points = np.linspace(min(ends) - 12, max(ends) + 12, 1001)
     values = gap(points)
-    changes = np.flatnonzero(np.sign(values[1:]) * np.sign(values[:-1]) < 0)
+    changes = np.flatnonzero(np.diff(values > 0))
     roots = [optimize.brentq(gap, points[i], points[i + 1]) for i in changes]
-    # Between two roots the sign is that of any place there.
-    starts = np.append(0, changes + 1)
+    # Between two roots the sign is that of the place with the largest difference.
+    parts = np.split(values, changes + 1)
+    signs = [part[np.abs(part).argmax()] for part in parts]
     with flint.ctx.workprec(140):
         factor, half = arb(epsilon).exp(), arb(2).rsqrt()
         weights = [(arb(rational(w)), arb(s)) for s, w in p]
@@ -89,10 +90,10 @@ def at_most_the_truth(p, q, epsilon):
         return sum(
             (
                 below(high) - below(low)
-                for (low, high), start in zip(
-                    itertools.pairwise(edges), starts, strict=True
+                for (low, high), sign in zip(
+                    itertools.pairwise(edges), signs, strict=True
                 )
-                if values[start] > 0
+                if sign > 0
             ),
             arb(0),
         )
@@ -162,20 +163,42 @@ def test_groups(split, others, most):
 
 
 @pytest.mark.parametrize("sigma", [0.6, 3.0])
-@pytest.mark.parametrize("most", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("split", "most"),
+    [
+        *(((1, 0), most) for most in (1, 2, 4)),
+        *itertools.product(((2, 0), (1, 1), (2, 1), (3, 0)), (1, 2)),
+    ],
+)
 @pytest.mark.parametrize("others", OTHERS)
-def test_a_record_is_absent(others, most, sigma):
-    """Two laws of batches: with one record more, which contributes 1."""
-    rate, size = Fraction(1, 4), 7
-    each = list(itertools.islice(itertools.cycle(OTHERS[others]), size - 1))
-    p = noisy_sums(batches_of(size, rate, most), [1.0, *each], sigma)
-    q = noisy_sums(batches_of(size - 1, rate, most), each, sigma)
-    scheme = truncated.Truncated(size, float(rate), most)
-    mechanism = scheme.one_absent(batch_mechanisms.Noise(sigma))
+def test_records_are_absent(others, split, most, sigma):
+    """Datasets of two sizes: who leaves contributes 1, and who joins −1."""
+    rate, (removed, inserted), common = Fraction(1, 4), split, 5
+    each = list(itertools.islice(itertools.cycle(OTHERS[others]), common))
+    first, second = [1.0] * removed + each, [-1.0] * inserted + each
+    p, q = (
+        noisy_sums(batches_of(len(values), rate, most), values, sigma)
+        for values in (first, second)
+    )
+    scheme = truncated.Truncated(common + removed + inserted, float(rate), most)
+    mechanism = scheme.absent(batch_mechanisms.Noise(sigma), removed, inserted)
     ((remove, add),) = deltas(mechanism, EPSILONS)
+    lowers = deltas(mechanism, EPSILONS, Bound.LOWER)[0]
     for place, epsilon in enumerate(EPSILONS):
-        assert at_most_the_truth(p, q, epsilon) <= remove[place]
-        assert at_most_the_truth(q, p, epsilon) <= add[place]
+        there, back = at_most_the_truth(p, q, epsilon), at_most_the_truth(q, p, epsilon)
+        assert there <= remove[place]
+        assert back <= add[place]
+        if others == "nothing":
+            assert lowers[0, place] <= there
+            assert lowers[1, place] <= back
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_absent_groups_have_tight_bounds(size):
+    """Of 10,000 records with rate .01, more than 130 are drawn once in 600 steps."""
+    event = ext.GroupSubsampledEvent(size, Truncated(10_000, 0.01, 130, 2.0))
+    lower, upper = ext.PLDAccountant().compose(event, 100).get_epsilon_bounds(1e-6)
+    assert 0.24 * size < lower <= upper < 1.03 * lower
 
 
 def test_rarely_cut_batches_cost_little():
