@@ -74,12 +74,6 @@ def test_counts_are_compositions(event, count, delta):
 
 
 @law
-@given(any_trees, any_trees, deltas)
-def test_composition_never_tells_less(event, other, delta):
-    assert_no_worse(accountant_of(event), accountant_of(event, other), delta)
-
-
-@law
 @given(any_trees, deltas)
 def test_rates_of_zero_and_one(event, delta):
     plain = accountant_of(event)
