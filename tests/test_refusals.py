@@ -6,6 +6,7 @@ last test but one asks the source: a message without a row here fails it.
 """
 
 import ast
+import functools
 import math
 import pathlib
 import re
@@ -600,21 +601,24 @@ ROWS = [
 REFUSALS = TypeError, ValueError, privacy_accountant.UnsupportedEventError
 
 
-@pytest.mark.parametrize(("message", "call"), ROWS)
-def test_what_means_nothing_is_refused(message, call):
-    with pytest.raises(REFUSALS, match=message):
-        call()
+@functools.cache
+def refusal(row):
+    """The error that a row's call raises."""
+    with pytest.raises(REFUSALS) as error:
+        ROWS[row][1]()
+    return error.value
+
+
+@pytest.mark.parametrize("row", range(len(ROWS)), ids=lambda row: ROWS[row][0])
+def test_what_means_nothing_is_refused(row):
+    assert re.search(ROWS[row][0], str(refusal(row)))
 
 
 @pytest.fixture(scope="module")
 def messages():
-    found = []
-    for _, provoke in ROWS:
-        with pytest.raises(REFUSALS) as error:
-            provoke()
-        if not isinstance(error.value, privacy_accountant.UnsupportedEventError):
-            found.append(str(error.value))
-    return found
+    errors = map(refusal, range(len(ROWS)))
+    refused = privacy_accountant.UnsupportedEventError
+    return [str(error) for error in errors if not isinstance(error, refused)]
 
 
 def test_each_is_one_line_of_field_value_and_remedy(messages):

@@ -341,13 +341,13 @@ def test_the_profile_ends_with_the_largest_loss(seed, common):
     assert pair.delta(0.9 * largest, Direction.REMOVE) > 0
 
 
-@pytest.mark.parametrize("seed", [0, 4])
-def test_any_mechanism_that_is_known_by_its_profile(seed):
+@pytest.mark.parametrize(("seed", "size"), [(0, 6), *nights.at_night((0, 10), (4, 10))])
+def test_any_mechanism_that_is_known_by_its_profile(seed, size):
     """With the profile of Gaussian noise, nearly as good as Gaussian noise itself."""
     gaussian = NOISE["gaussian"][0]
-    p, q, distances = random_laws(seed, 10)
+    p, q, distances = random_laws(seed, size)
     distances = np.ceil(3 * distances / distances.max()) / 2
-    for middle in range(10):  # No detour is shorter.
+    for middle in range(size):  # No detour is shorter.
         through = distances[:, [middle]] + distances[middle]
         distances = np.minimum(distances, through)
     thresholds = np.geomspace(1, 1e9, 400)
