@@ -1,4 +1,8 @@
-"""What is public and published: documented, quickly imported, the same everywhere."""
+"""Public names are documented and quick to import; files of a release agree.
+
+Docstrings and `__all__` are read from the package, and versions of the package, of Python
+and of dependencies from pyproject.toml, CITATION.cff, CHANGELOG.md, .ci and .github.
+"""
 
 import functools
 import importlib.util
@@ -25,7 +29,7 @@ from dp_accounting_ext.correlated import events
 
 
 def modules():
-    """All modules, but those that import a library which is not installed."""
+    """Yields every module of the package whose imports are installed."""
     for info in pkgutil.walk_packages(ext.__path__, "dp_accounting_ext."):
         if not info.name.endswith("__main__"):
             try:

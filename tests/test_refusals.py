@@ -421,7 +421,7 @@ ROWS = [
     ("Found 3, which", lambda: wpm.likeliest_population([1, 3], linear(HALF))),
     ("linear=True", lambda: wpm.likeliest_population([0], EXACT)),
     ("a finite value for each of the 6", lambda: wpm.estimate_mean([0], LINEAR, [1.0])),
-    # validation.fields, by the field of an event, an accountant or a run
+    # Checks of `validation.fields`, each met through an event, an accountant or a run.
     ("noise_multiplier must be a number. Found nan", compose(Gaussian(math.nan))),
     ("noise_multiplier must be at most 1.8e308 in", compose(Gaussian(10**400))),
     ("epsilon must", lambda: fields.real_number("epsilon", np.longdouble("1e-4000"))),

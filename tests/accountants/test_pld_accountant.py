@@ -1,4 +1,4 @@
-"""The accountant as a user of dp_accounting meets it; distributions; explanations."""
+"""Public answers of `PLDAccountant`, of `pld` and of `explain`, on single events."""
 
 import math
 

@@ -275,7 +275,7 @@ def test_masses_above_one_make_no_rare_loss():
 
 @pytest.mark.parametrize("members", [1, 2, 3, 7, 8])
 def test_powers_are_chains_of_one_pair(members):
-    """Of few atoms the bound is hardly above, and never below, the closed form."""
+    """With 512 atoms, ε is never below the closed form, and at most 1 % above it."""
     sigma = 5.0
     pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-60)
     few = chained_pairs.reduced(pair, 512)

@@ -77,8 +77,8 @@ def test_every_way_in_is_private_in_exact_arithmetic(name, epsilon):
         np.asarray(weights), mechanism.integer_bounds.total, epsilon
     )
     np.testing.assert_array_equal(rows[0], rows[1])
-    # Quotients of floats that were rounded before are other floats, and solvers stop
-    # where the cost is known to eleven digits: laws are, to fewer.
+    # Counts are divided as integers, and masses are sums of rounded floats. So solvers
+    # are given slightly different rows, and their laws agree in some seven digits.
     counted, divided = (np.asarray(rows[k], dtype=float) for k in (2, 0))
     rounding = 1e-13 * mechanism.integer_bounds.total
     np.testing.assert_allclose(counted, divided, rtol=1e-7, atol=rounding)
