@@ -1,7 +1,7 @@
 """Public names are documented and quick to import; files of a release agree.
 
-Docstrings and `__all__` are read from the package, and versions of the package, of Python
-and of dependencies from pyproject.toml, CITATION.cff, CHANGELOG.md, .ci and .github.
+Docstrings and `__all__` are read from the package. Versions are read from it, and from
+pyproject.toml, CITATION.cff, CHANGELOG.md, .ci and .github.
 """
 
 import functools

@@ -5,7 +5,6 @@ from fractions import Fraction
 import functools
 import math
 
-from dp_accounting import dp_event as stock
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ import oracles
 import pytest
 import strategies
 
-import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
@@ -112,22 +110,6 @@ def test_what_is_lacking_tells_everything_or_nothing(lacking):
     assert upper.zero_mass == 0.0
     lower = of_probabilities(p, q, Bound.LOWER, error=0.0)
     assert lower.infinity_mass == lower.zero_mass == 0.0
-
-
-@pytest.mark.nightly
-def test_samples_of_many_runs_whose_masses_are_raised():
-    """Profiles are raised by 1e-9, and so are the masses of one run, a thousand times.
-
-    These runs reveal a record. The pair of all of them must still be one of laws.
-    """
-    noise = stock.DiscreteLaplaceDpEvent(0.776, 1)
-    epoch = ext.RandomAllocationEvent(noise, 9, 57)
-    whole = stock.SelfComposedDpEvent(epoch, 1000)
-    alone = ext.PLDAccountant().compose(whole).get_epsilon_bounds(1e-6)
-    sample = ext.PLDAccountant().compose(ext.PLDSubsampleEvent(0.3, whole))
-    lower, upper = sample.get_epsilon_bounds(1e-6)
-    assert 0.9 * alone[0] < lower < alone[1]
-    assert lower <= upper < 1.02 * lower
 
 
 Side = conservation.Side

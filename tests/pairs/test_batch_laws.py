@@ -17,15 +17,10 @@ from scipy import optimize
 from scipy import stats
 
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
-from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import batch_programs
 from dp_accounting_ext.pairs import profile_pairs
@@ -170,25 +165,6 @@ def test_laws_that_are_exchanged_are_noticed():
     assert not batch_laws.is_symmetric(
         p, q, np.array([[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0.0]])
     )
-
-
-@pytest.mark.nightly
-def test_chained_pairs():
-    """Curves that are chained from pairs give what Gaussian noise does."""
-    step = additive_noise.Gaussian(2.0)
-    asked = accuracy.Accuracy(1e-16)
-    known = {}
-    for d in range(1, 6):
-        link = chained.ChainedSplit(step, d, 0)
-        pair = interface.pairs_of(link, Bound.UPPER, asked).remove
-        known[float(d)] = profile_pairs.Hinges.of(pair)
-    p, q, d = POISSON
-    by_pairs = batch_laws.Laws(p, q, d, trade_off_curves.PairCurves(known))
-    by_noise = batch_laws.Laws(p, q, d / 2, NOISE["gaussian"][0])
-    one, other = by_pairs.upper_pair(1e-12), by_noise.upper_pair(1e-12)
-    for kappa in (1.0, 1.1, 1.5):
-        truth = half_line(p, q, np.array([0.0, 1, 2, 3, -1, -2]) / 2, kappa, stats.norm)
-        assert truth <= delta(one, kappa) <= delta(other, kappa) * (1 + 2e-3)
 
 
 @st.composite

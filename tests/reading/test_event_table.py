@@ -20,7 +20,6 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
@@ -169,15 +168,6 @@ def test_what_is_merged_lies_on_either_side():
 )
 def test_what_is_one_or_none_is_not_merged(event):
     assert batch_events.merged(event) is None
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "runs", "most"), [(1.0, 10, 7.77), (0.1, 50, 1.6361), (1.0, 1, 1.0)]
-)
-def test_exponential_mechanisms_by_the_less_of_two_bounds(epsilon, runs, most):
-    """Pairs alone: 8.116 and 1.768."""
-    bounds = asked.bounds_of({selections.ExponentialMechanism(epsilon): runs}, 1e-4)
-    assert bounds.lower_epsilon(1e-6) <= bounds.upper_epsilon(1e-6) <= most
 
 
 @pytest.mark.nightly
