@@ -105,15 +105,12 @@ class Bins(interface.Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         gram = self.gram(bound)
         if bound is Bound.UPPER:
-            orders: tuple[float, ...] = (chain_fits.ORDER,)
-            if self.is_cut:
-                # Answers at smaller δ have more scales than curves have.
-                rare = accuracy.scales > accuracies.CURVE_SCALES
-                orders = chain_fits.ORDERS_OF_RUN
-                orders = chain_fits.ORDERS_OF_RARE if rare else orders
+            # Answers at smaller δ have more scales than curves have.
+            is_rare = accuracy.scales > accuracies.CURVE_SCALES
+            orders = chain_fits.ORDERS[: 2 + is_rare if self.is_cut else 1]
             chains = dict.fromkeys(chain_fits.of_bins(gram, order) for order in orders)
             return profile_pairs.minimum(
-                [gauss_markov.of_bins(chain, accuracy.tail_mass) for chain in chains]
+                [gauss_markov.of_bins(chain, accuracy) for chain in chains]
             )
         delta = min(math.pow(accuracy.delta, _LIKELY), _MOST_LIKELY)
         plain = interface.pairs_of_part(independent_bins(gram, bound), bound, accuracy)

@@ -25,19 +25,10 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
 # Tuning: the largest number of bins in a block, with which ε is at most 0.2 % lower
-# than with 32; the width of a cell of states, in standard deviations of the innovation;
-# that of a cell of a factor's logarithm, over the standard deviation of a ratio's
-# exponent, and its largest value; the relative width of a cell of large sums, over the
-# standard deviation of a ratio's exponent, or over 1.5 if that is less; and the sum
-# below which all cells of sums are about equally wide, over the mean sum.
-_LONGEST_BLOCK, _CELL, _FACTOR, _WIDEST, _PLACE, _UNIT = (
-    16,
-    0.1,
-    0.085,
-    0.15,
-    0.06,
-    0.03,
-)
+# than with 32; the relative width of a cell of large sums, over the standard deviation
+# of a ratio's exponent, or over 1.5 if that is less; and the sum below which all cells
+# of sums are about equally wide, over the mean sum.
+_LONGEST_BLOCK, _PLACE, _UNIT = 16, 0.06, 0.03
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.
@@ -168,7 +159,7 @@ def _total(block: Block) -> float:
     powers = block.correlation ** abs(places[:, np.newaxis] - places)
     covariances = np.outer(scales, scales) * powers
     covariances[np.diag_indices(block.length)] += block.own
-    return float(chain_fits.grown(chain_fits.ORDERS_OF_RUN[-1] * covariances).sum())
+    return float(chain_fits.grown(chain_fits.ORDERS[1] * covariances).sum())
 
 
 def lower_pair(
@@ -253,8 +244,7 @@ def _grids(block: Block, tail: float, highest: float) -> tuple[Grids, float]:
     count = math.ceil((math.log1p(block.length / unit) + highest) / cell)
     reach = -float(special.ndtri(tail))
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
-    number = math.ceil((scale + 2 * reach) / (_CELL * innovation)) + 1
-    states = np.linspace(-reach, scale + reach, number)
+    states = markov_chain.states_of(scale, reach, innovation)
     # Over all states and cells, this adds up to as much as the tails of a step.
     smallest = max(8 * tail / (states.size * count), markov_chain.SMALLEST_MASS)
     cells = unit, 1 / cell, count
@@ -281,7 +271,7 @@ def _factors(
     if own <= markov_chain.NO_NOISE * variance:
         return np.ones(1), np.ones(1), 0.0
     law, error = markov_chain.law_of_noise(own, Bound.LOWER, tail)
-    width = min(_FACTOR * math.sqrt(variance), _WIDEST)
+    width = markov_chain.width_of_factors(variance)
     cells = markov_chain.LogCells.of(own, width)
     numbers = np.floor(cells.numbers(law.ratios))
     starts = np.flatnonzero(np.diff(numbers, prepend=-np.inf))

@@ -46,7 +46,7 @@ _MOST_SHARED = 0.9
 # One run of bins has a second chain, in twice the time: without it ε is up to 3 %
 # higher at δ = 1e-6, and up to 20 % at 1e-14. For δ below 1e-15 there is a third one:
 # without it ε is up to 7 % higher at 1e-20.
-ORDER, ORDERS_OF_RUN, ORDERS_OF_RARE = 2.0, (2.0, 5.0), (2.0, 5.0, 8.0)
+ORDERS = 2.0, 5.0, 8.0
 # Tuning: a chain is cut into blocks of so many bins at least, and so long that this
 # raises its moment by about this share at most: of 4096 bins of 4 bands, ε is 0.8 %
 # higher then, in a twentieth of the time.
@@ -238,7 +238,7 @@ def cut(chain: Chain) -> tuple[Chain, int]:
     """
     if chain.excess or chain.shared or chain.length < 2 * _SHORTEST:
         return chain, 1
-    order, places = ORDER * chain.variance, np.arange(1.0, chain.length + 1)
+    order, places = ORDERS[0] * chain.variance, np.arange(1.0, chain.length + 1)
     powers = chain.share * np.power(chain.correlation, places)
     ends = 1 + powers * np.power(chain.correlation, places - 1)
     alone, near = grown(order * np.ones(1))[0], 2 * grown(order * powers).sum()

@@ -5,7 +5,6 @@ it, so that its mean stays the same, by quadrature in each cell. A sum between t
 places of the grid of sums is split in the same way.
 """
 
-from collections.abc import Iterator
 import dataclasses
 import math
 from typing import NamedTuple
@@ -29,9 +28,8 @@ LARGEST_CELL, NARROW_CELL = 0.5, 0.2
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
 _NODES, _FEW_NODES = 12, 6
-# Tuning: a slice of places has so many at least, and so many at most if their cells
-# differ by no more than this factor; and terms are at most so far apart as places.
-_SHORTEST, _LONGEST, _SAME, _FINER = 64, 256, 8.0, 0.5
+# The number of places of a sum whose additions are computed as one product.
+_SLICE = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,13 +251,16 @@ class Addition:
         rows = [slice(start, min(start + markov_chain.ROWS, count)) for start in starts]
         lost = np.empty((count, places.size))
         lost[:] = grids.lost_factor * grids.ratios[:, np.newaxis]
+        widths = np.append(np.diff(places), math.inf)
         blocks, most = [], 0
         for block in rows:
             terms, shares = grids.terms(block), _shares(grids, block)
             parts, products = [], np.zeros(places.size, np.int64)
-            for used, width in _cut(places):
-                kept, given = _thinned(terms, shares, _FINER * decay * width)
-                totals = kept[:, np.newaxis] + decay * places[used]
+            for start in range(0, places.size, _SLICE):
+                used = slice(start, min(start + _SLICE, places.size))
+                width = decay * widths[used].min()
+                thinned, given = _thinned(terms, shares, width)
+                totals = thinned[:, np.newaxis] + decay * places[used]
                 lost[block, used] += given.T @ np.maximum(totals - places[-1], 0.0)
                 low, high = np.searchsorted(places, totals.ravel()[[0, -1]])
                 reached = slice(max(int(low) - 1, 0), int(high) + 1)
@@ -295,21 +296,6 @@ class Addition:
                     summed[part.reached] += part.splits @ products
             after[rows] = summed.T
         return after, np.einsum("ij,ij->i", masses, self.lost)
-
-
-def _cut(places: FloatArray) -> Iterator[tuple[slice, float]]:
-    """Yields slices of neighboring places, with the least width of their cells.
-
-    Unless a slice is short, the widths of its cells do not differ much.
-    """
-    widths = np.append(np.diff(places), math.inf)
-    start = 0
-    while start < places.size:
-        least = float(widths[start : start + _SHORTEST].min())
-        there = widths[start + _SHORTEST : start + _LONGEST] > _SAME * least
-        stop = start + _SHORTEST + int(np.argmax(np.append(there, True)))
-        yield slice(start, min(stop, places.size)), least
-        start = stop
 
 
 def with_zero(

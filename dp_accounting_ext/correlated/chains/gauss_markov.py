@@ -26,22 +26,24 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.correlated.chains import markov_sums
-from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.kernel import accuracy as accuracies
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import profile_pairs
 
+Accuracy = accuracies.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
 _TRIVIAL = DirectedPairs.same(dominating_pair.trivial_pair(Bound.UPPER))
 
 
-def of_bins(chain: chain_fits.Chain, tail_mass: float) -> DirectedPairs:
+def of_bins(chain: chain_fits.Chain, accuracy: Accuracy) -> DirectedPairs:
     """Returns pairs that dominate the mean of the ratios of all steps of a chain.
 
     Args:
         chain: The chain above the mean of the ratios of bins.
-        tail_mass: The probability that may be moved to the sinks, divided by 10,000.
+        accuracy: The probability that may be moved to the sinks, divided by 10,000, and
+            the resolution of sums of independent blocks.
 
     Guarantees:
         Each pair dominates in its direction. Splitting a state between grid points
@@ -51,14 +53,14 @@ def of_bins(chain: chain_fits.Chain, tail_mass: float) -> DirectedPairs:
     """
     chain, copies = chain_fits.cut(chain)
     steps = (chain.length + 1) // 2
-    grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass / copies)
+    tail_mass = accuracy.tail_mass / copies
+    grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass)
     if grids is None:
         return _TRIVIAL
     laws = [markov_sums.upper_sum(grids)]
-    block = _above(grids, laws, [(0.0, 1 / chain.length)], tail_mass / copies)
-    fine = accuracy.Accuracy(tail_mass)
+    block = _above(grids, laws, [(0.0, 1 / chain.length)], tail_mass)
     return block.map(
-        lambda pair: random_allocation.random_allocation(pair, copies, fine)
+        lambda pair: random_allocation.random_allocation(pair, copies, accuracy)
     )
 
 

@@ -24,21 +24,15 @@ from dp_accounting_ext.pairs import gaussian
 SMALLEST_MASS = 1e-220
 # The number of states whose moves, or additions, are computed as one product.
 ROWS = 32
-# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.2 %: the
+# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.3 %: the
 # width of a cell of states, in standard deviations of the innovation; that of a cell of
 # a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
 # steps, and its largest value; how fast cells of sums grow beyond the mean; and the
 # width of those below it, over the root of what a step adds to the variance of the sum.
-# All are for recursions of _STEPS steps. They grow with this power of the number of
-# steps, within bounds, as a short recursion takes little time.
-_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.1, 0.1, 0.17, 0.006, 0.105
-_STEPS, _POWER, _FINEST, _COARSEST = 50, 0.25, 0.8, 1.5
-# States: in chains of more than _FEW steps, cells are narrowest from 0 to this share of
-# the grid's reach above a, or to _FURTHEST. They are wider away, by most of
-# 1 + min(a, 1) _WIDER at the distance _SPREAD. The direction ADD pays for wide cells.
-# So none is wider than what raises ratios by about a share _DRIFT of the mean ratio's
-# deviation.
-_FEW, _NARROW, _FURTHEST, _SPREAD, _WIDER, _DRIFT = 3, 0.65, 10.0, 1.5, 1.5, 0.015
+# Of recursions of more than _STEPS steps, which take longer, cells are wider by this
+# power of the number of steps.
+_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.15, 0.005, 0.09
+_STEPS, _POWER = 32, 0.3
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
@@ -101,13 +95,16 @@ class Grids:
         scale = math.sqrt(variance * share)
         tail = tail_of_step(tail_mass, chain.length)
         times = _together(chain)
-        size = min(max((steps / _STEPS) ** _POWER, _FINEST), _COARSEST)
+        size = _size_of_cells(steps)
         width = size * width_of_factors(times * variance)
         values, probabilities, lost, error = factors(own, width / 2, tail)
-        deviation = math.sqrt(times * math.expm1(min(whole, 40.0)) / chain.length)
-        states = states_of(scale, chain, tail, size, deviation)
+        # Near both ends of the chain the states are x − a e / 2, where the variance of
+        # x is 1 + e.
+        excess = chain.excess
+        reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
+        states = states_of(scale, reach, size * math.sqrt(chain.innovation))
         lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
-        places = _sum_places(steps, whole, tail, times, lowest=lowest, size=size)
+        places = _sum_places(steps, whole, tail, times, lowest=lowest)
         # All masses of a step that are dropped sum to at most the tail of a step.
         smallest = max(tail / (states.size * places.size), SMALLEST_MASS)
         largest = scale * float(states.max()) - scale**2 / 2
@@ -225,6 +222,11 @@ def _together(chain: chain_fits.Chain) -> float:
     return 1 + 2 * float(added.sum()) / math.expm1(variance)
 
 
+def _size_of_cells(steps: int) -> float:
+    """Returns how wide all cells are, over those of a recursion of a few steps."""
+    return math.pow(max(steps, _STEPS) / _STEPS, _POWER)
+
+
 def width_of_factors(variance: float) -> float:
     """Returns the width of cells of the logarithm of what a step adds."""
     return min(_FACTOR_CELL * math.sqrt(variance), _WIDEST_FACTOR)
@@ -245,40 +247,19 @@ def _highest_log(variance: float, tail: float) -> float:
     return variance / 2 + math.sqrt(variance) * _reach(tail)
 
 
-def states_of(
-    scale: float,
-    chain: chain_fits.Chain,
-    tail: float,
-    size: float,
-    deviation: float,
-) -> FloatArray:
+def states_of(scale: float, reach: float, unit: float) -> FloatArray:
     """Returns the grid of states.
 
     It reaches from the lower tail of x under Q to the upper tail under P, which moves x
-    by up to a. The cells are narrowest where x is if the sum is large. Near both ends
-    of the chain the states are x − a e / 2, where the variance of x is 1 + e.
+    by up to a.
 
     Args:
         scale: a.
-        chain: The chain.
-        tail: The probability that may be beyond the grid on either side.
-        size: The size of cells, over that for _STEPS steps.
-        deviation: About the standard deviation of the mean ratio.
+        reach: The distance from the mean of x to the end of either tail.
+        unit: The distance of states, over what suits an innovation of variance one.
     """
-    excess = chain.excess
-    reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
-    innovation = math.sqrt(chain.innovation)
-    ends = np.linspace(-reach, scale + reach, 1 << 12)
-    middles = (ends[1:] + ends[:-1]) / 2
-    furthest = min(_NARROW * reach, _FURTHEST)
-    away = np.maximum(np.maximum(-middles, middles - scale - furthest), 0.0)
-    most = math.sqrt(8 * _DRIFT * deviation) / max(scale, floats.TINY)
-    cell = min(size * _CELL, most)
-    wider = min(min(scale, 1.0) * _WIDER, most / cell - 1) * (chain.length > _FEW)
-    widths = 1 + wider * (1 - np.exp(-((away / _SPREAD) ** 2)))
-    counts = np.append(0.0, np.cumsum(np.diff(ends) / (cell * innovation * widths)))
-    numbers = np.linspace(0.0, counts[-1], math.ceil(counts[-1]) + 1)
-    return np.asarray(np.interp(numbers, counts, ends))
+    number = math.ceil((scale + 2 * reach) / (_CELL * unit)) + 1
+    return np.linspace(-reach, scale + reach, number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -373,7 +354,6 @@ def _sum_places(
     together: float,
     *,
     lowest: float,
-    size: float,
 ) -> FloatArray:
     """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
@@ -383,8 +363,8 @@ def _sum_places(
         tail: The probability that may be lost beyond the highest point.
         together: The ratio of the sum's variance to that of independent ratios.
         lowest: The logarithm of the least ratio.
-        size: The size of cells, over that for _STEPS steps.
     """
+    size = _size_of_cells(length)
     even = size * _PLACE * math.sqrt(together * math.expm1(min(variance, 40.0)))
     # There are 50 to 4000 cells below the mean.
     even = min(max(even, length / 4000), length / 50)
