@@ -11,6 +11,7 @@ import dp_accounting
 import enumerated_batches as enumerated
 import flint
 from flint import arb
+import nights
 import numpy as np
 import pytest
 from scipy import integrate
@@ -236,7 +237,9 @@ def of_noise_told(sampling, sigma, members, replaced, epsilon):
     return value / (sigma * math.sqrt(2 * math.pi))
 
 
-@pytest.mark.parametrize(("size", "members", "most"), [(8, 1, 2), (8, 1, 4), (8, 2, 3)])
+@pytest.mark.parametrize(
+    ("size", "members", "most"), [(8, 2, 3), *nights.at_night((8, 1, 2), (8, 1, 4))]
+)
 @pytest.mark.parametrize("replaced", [False, True])
 def test_the_lower_bound_is_of_two_datasets(size, members, most, replaced):
     sampling, sigma = truncated.Truncated(size, 0.3, most), 0.7
