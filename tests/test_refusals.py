@@ -126,6 +126,10 @@ def graph(edges, lengths):
     return wpm.GraphCost.from_edges(edges, lengths)
 
 
+def public(trace):
+    return wpm.check_public_trace(PLACES, trace)
+
+
 def project(**options):
     return wpm.project([0.5, 0.5], COST, np.full(3, 1 / 3), 1.0, **options)
 
@@ -367,6 +371,8 @@ ROWS = [
     ("a metric.*Found a", lambda: DenseCost(COST).between_inputs(0)),
     ("a metric.*Found a", lambda: Points(PLACES, metric="cosine").between_inputs(0)),
     ("trace must have the dimension", lambda: wpm.counts_at([[0, 0]], [[1, 1, 2]])),
+    ("public_trace must have the dimension", lambda: public([[1.0, 1.0, 1.0]])),
+    ("public_trace must be finite. Found nan at", lambda: public([[NAN, 1.0]])),
     # The Wasserstein mechanism, and others.
     ("cost must be non-neg.*-1.0 in row 0", lambda: Projection([[1, -1.0]], 1.0)),
     (r"cost must be a matrix.*\(2,\)", lambda: Projection([1.0, 2.0], 1.0)),
