@@ -194,23 +194,26 @@ def test_any_multipliers_are_a_certificate(example, name):
     assert a @ noise.cdf(above) - b @ noise.cdf(below) <= bound + 1e-15
 
 
+def of_placements(a, b, d, name):
+    """The value of the placement that is found, and the certified bound."""
+    curves, noise = NOISE[name]
+    solved = batch_programs.solved(a[None], b[None], d, curves)
+    (bound,) = batch_programs.certified(
+        a[None], b[None], d, curves, solved.gains, solved.costs
+    )
+    above = noise.cdf(noise.ppf(solved.below[0]) + d).min(axis=1)
+    return math.fsum(a * above) - math.fsum(b * solved.below[0]), bound
+
+
 @pytest.mark.parametrize("name", NOISE)
 @pytest.mark.parametrize("kappa", [1.1, 20.0, 8000.0])
 def test_forty_classes_a_side_without_symmetry(name, kappa):
     """The certificate is within 1e-6 of the value of a placement."""
-    curves, noise = NOISE[name]
     rng = np.random.default_rng(1)
     points = rng.normal(size=(80, 2))
     a, b = rng.dirichlet(np.ones(40), 2)
-    b = kappa * b
     d = np.linalg.norm(points[:40, None] - points[40:], axis=2)
-    solved = batch_programs.solved(a[None], b[None], d, curves)
-    bound = batch_programs.certified(
-        a[None], b[None], d, curves, solved.gains, solved.costs
-    )[0]
-    below = noise.ppf(solved.below[0])
-    above = (below + d).min(axis=1)
-    value = a @ noise.cdf(above) - b @ noise.cdf(below)
+    value, bound = of_placements(a, kappa * b, d, name)
     assert max(value, 0.0) <= bound <= max(value, 0.0) * (1 + 1e-6) + 1e-15
 
 
@@ -242,15 +245,10 @@ def test_a_value_far_above_that_of_the_start(kappa):
     p, q = generator.dirichlet(np.ones(80), 2)
     one, other = np.sort(generator.permutation(80).reshape(40, 2).T)
     distances = np.linalg.norm(points[other, np.newaxis] - points[one], axis=2)
-    noise = NOISE["gaussian"][0]
-    a = p[np.newaxis, other] / p[other].sum()
-    b = kappa * q[np.newaxis, one] / q[one].sum()
-    found = batch_programs.solved(a, b, distances, noise)
-    shares = found.gains, found.costs
-    (most,) = batch_programs.certified(a, b, distances, noise, *shares)
-    above = stats.norm.cdf(stats.norm.ppf(found.below[0]) + distances).min(axis=1)
-    least = math.fsum(a[0] * above) - math.fsum(b[0] * found.below[0])
-    (start,) = batch_programs.start(a, b, distances, noise)[1]
+    a, b = p[other] / p[other].sum(), kappa * q[one] / q[one].sum()
+    least, most = of_placements(a, b, distances, "gaussian")
+    curves = NOISE["gaussian"][0]
+    (start,) = batch_programs.start(a[None], b[None], distances, curves)[1]
     assert start < least / 10
     assert least <= most <= least * (1 + 1e-5)
 
