@@ -70,6 +70,7 @@ MATRIX = ext.MatrixAllocationEvent((1, 0.9, 0.8, 0.7), 8.0, 64, 5)
 TWO_KINDS = Schedule([Gaussian(1.0), Gaussian(1.2)], [1500, 1500], 3000, 3)
 RAISED = Runs(Allocated(stock.DiscreteLaplaceDpEvent(0.776, 1), 9, 57), 1000)
 LITTLE = Composed([Gaussian(0.7591), Runs(Gaussian(0.4062), 2)])
+MANY = Composed([Sampled(0.01, Gaussian(0.7 + i / 50)) for i in range(100)])
 UNLIKE = Schedule([Gaussian(0.8), Laplace(1)], [5, 5], 12, 2)
 
 
@@ -167,6 +168,11 @@ WIDE_AT_NIGHT = [
     # 20 to 40 % wide, if cells near a threshold are as wide as the law's scale.
     (Allocated(Gaussian(0.314), 1, 3), 1, 1e-6, 26.63, 26.67, REPLACE),
     (training(280), 7050, 1e-6, 1.8996, 2.7375, SPECIAL),
+    # Groups of some members of a batch, and of as many as it has.
+    (Group(8, training(42, 1000, 0.03, 2.0)), 1, 1e-6, 1.52, 1.545, SPECIAL),
+    (Group(42, training(42, 1000, 0.03, 2.0)), 1, 1e-6, 9.13, 9.683, SPECIAL),
+    # A hundred mechanisms that differ are as tight as runs of one.
+    (MANY, 1, 1e-6, 1.743565, 1.74363),
     # Profiles are raised by 1e-9, and so are the masses of one run, a thousand times.
     (Subsampled(0.3, RAISED), 1, 1e-6, 565.0, 576.2),
     # Refused by the check of means: raised mass at ratios of −158,720.

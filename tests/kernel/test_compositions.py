@@ -203,13 +203,3 @@ def test_a_value_that_is_too_large_is_kept_alone():
     assert log == ["small", "large"]
     kept.get("small", made(50))
     assert kept.nbytes == 50
-
-
-@pytest.mark.nightly
-def test_mechanisms_that_differ_are_as_tight_as_runs_of_one():
-    accountant = ext.PLDAccountant()
-    for share in np.linspace(0, 1, 100):
-        noise = dp_accounting.GaussianDpEvent(0.7 + 2 * share)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(0.01, noise))
-    lower, upper = accountant.get_epsilon_bounds(1e-6)
-    assert lower <= upper <= lower * (1 + 1e-4)

@@ -294,17 +294,6 @@ def test_large_groups_have_no_less_than_each_number_of_others(split):
         assert found <= upper <= 5 * found
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("size", "least"), [(8, 1.5), (42, 9.0)])
-def test_groups_as_large_as_a_batch(size, least):
-    """As `size` members of a Poisson sample and beyond: nearly proportional."""
-    accountant = ext.PLDAccountant(NeighborRel.REPLACE_SPECIAL)
-    event = Truncated(1000, 0.03, 42, 2.0)
-    accountant.compose(ext.GroupSubsampledEvent(size, event))
-    lower, upper = accountant.get_epsilon_bounds(1e-6)
-    assert least < lower <= upper <= 1.08 * lower
-
-
 def test_a_group_is_no_larger_than_the_dataset():
     accountant = ext.PLDAccountant(NeighborRel.REPLACE_ONE)
     with pytest.raises(ValueError, match="at most dataset_size. Found 4 of 3"):
