@@ -79,6 +79,12 @@ def training(batch, records=60_000, rate=256 / 60_000, noise=1.1):
     return stock.TruncatedSubsampledGaussianDpEvent(records, rate, batch, noise)
 
 
+def shifted(chance):
+    """Gaussian noise around a shift that is rare."""
+    weights = [1 - chance, chance]
+    return stock.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], weights)
+
+
 ONCE_WIDE = [
     # Exactly at a ratio of one there is an atom: of steps with equal chances.
     (Allocated(Laplace(500.0), 1, 1000), 10_000, 1e-4, 0.011135, 0.011136),
@@ -133,6 +139,16 @@ ONCE_WIDE = [
     (newer_events.Exponential(1.0), 10, 1e-6, 7.462, 7.77),
     (newer_events.Exponential(0.1), 50, 1e-6, 1.52, 1.6361),
     (newer_events.Exponential(1.0), 1, 1e-6, 0.998, 1.0),
+    # A common batch without the record gives 0.584.
+    (With(60_000, 64, Gaussian(2.0)), 5000, 1e-5, 0.3566, 0.4524, REPLACE),
+    # All masses of positive ratios of a group underflow: what is left is Gaussian.
+    (Allocated(Gaussian(0.02), 3, 100), 1, 1e-6, 0.0, 4160.6852),
+    (Allocated(Gaussian(0.0219371), 3, 100), 1, 1e-6, 0.0, 3491.3087),
+    # Hardly any step moves, and δ is more than the whole in the last one.
+    (shifted(10**-11.5), 1, 1e-14, 4.42e-11, 5.14e-11, REPLACE),
+    (shifted(1e-20), 1, 1e-24, 0.0, 1.49e-12, REPLACE),
+    (shifted(1e-180), 1, 1e-16, 0.0, 1.7e-13, REPLACE),
+    (Runs(Sampled(1e-28, Laplace(0.1)), 100), 1, 0.05, 0.0, 0.0),
 ]
 WIDE_AT_NIGHT = [
     (Allocated(Gaussian(0.7), 5, 1000), 1, 1e-30, 15.05, 15.24),
@@ -171,6 +187,8 @@ WIDE_AT_NIGHT = [
     # Groups of some members of a batch, and of as many as it has.
     (Group(8, training(42, 1000, 0.03, 2.0)), 1, 1e-6, 1.52, 1.545, SPECIAL),
     (Group(42, training(42, 1000, 0.03, 2.0)), 1, 1e-6, 9.13, 9.683, SPECIAL),
+    (With(50, 25, Gaussian(5.0)), 1, 1e-5, 1.6622, 1.6623, REPLACE),
+    (Subsampled(1e-10, Allocated(Gaussian(1.0), 1, 3)), 1, 1e-16, 4e-9, 5e-9, REPLACE),
     # A hundred mechanisms that differ are as tight as runs of one.
     (MANY, 1, 1e-6, 1.743565, 1.74363),
     # Profiles are raised by 1e-9, and so are the masses of one run, a thousand times.

@@ -18,7 +18,6 @@ from lawful import assert_meet
 from lawful import assert_no_worse
 from lawful import deltas
 from lawful import law
-import nights
 import pytest
 import registered
 import tree_strategies
@@ -84,43 +83,10 @@ def test_powers_of_rare_laplace_queries():
     assert truth <= power <= truth + 1e-11
 
 
-def test_epsilons_where_delta_is_more_than_the_whole():
-    rare = accountant_of(Runs(Poisson(1e-28, Laplace(0.1)), 100))
-    assert rare.get_epsilon_bounds(0.05) == (0.0, 0.0)
-
-
 def test_a_law_without_finite_losses_has_the_sinks_of_all_its_runs():
     rare = accountant_of(Runs(Poisson(1e-50, Laplace(0.1)), 5000))
     # One run has δ(0) = q (1 − e^−5): of two exponential tails, to their middle.
     assert rare.get_delta(0.0) >= 1e-50 * -math.expm1(-5.0) * math.sqrt(5000)
-
-
-def rare_allocation(rate):
-    return ext.PLDSubsampleEvent(rate, ext.RandomAllocationEvent(Gaussian(1.0), 1, 3))
-
-
-def rare_shift(weight):
-    weights = [1 - weight, weight]
-    return dp_accounting.dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], weights)
-
-
-@pytest.mark.parametrize(
-    ("event", "delta"),
-    [
-        *nights.at_night((rare_allocation(1e-10), 1e-16)),
-        (rare_shift(10**-11.5), 1e-14),
-        (rare_shift(1e-20), 1e-24),
-        (rare_shift(1e-180), 1e-16),
-    ],
-    ids=str,
-)
-def test_rare_steps_of_a_record_that_is_replaced(event, delta):
-    replaced = accountant_of(event, relation=NeighborRel.REPLACE_ONE)
-    removed = accountant_of(event)
-    low, high = replaced.get_epsilon_bounds(delta)
-    # The new record may contribute nothing.
-    assert removed.get_epsilon_bounds(delta)[0] <= high
-    assert 0 <= low <= high < 1e-6
 
 
 sigmas = tree_strategies.log_scale(0.05, 10.0, 40)
