@@ -120,7 +120,7 @@ def test_coins_of_which_the_number_of_ones_tells_all(
 
 @pytest.mark.parametrize(
     ("make", "selected", "steps", "moved"),
-    [(by_groups, 2, 6, 2), (by_counts, 4, 50, 50)],
+    [(by_groups, 2, 6, 2), (by_counts, 4, 12, 12)],
 )
 def test_errors_of_the_step_are_carried(make, selected, steps, moved):
     """Of t masses, and of so many ratios."""

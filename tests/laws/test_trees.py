@@ -346,7 +346,7 @@ def test_larger_groups_never_lose_less(event, size, relation, delta):
 
 
 @law
-@given(mild_trees, deltas)
+@given(mild_trees | tree_strategies.rare_parts(), deltas)
 def test_to_replace_a_record_is_no_less_than_to_remove_it(event, delta):
     """And no more than to remove it, and to add another."""
     added = accountant_of(event)

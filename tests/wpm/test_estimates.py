@@ -249,6 +249,7 @@ def test_films(tmp_path):
     assert high["WPM, Alg. 1"][0] == pytest.approx(high["WPM"][0], rel=0.1)
 
 
+@pytest.mark.nightly
 def test_ring(capsys):
     experiments.run_ring(5.0)
     rows = capsys.readouterr().out.splitlines()
