@@ -222,3 +222,14 @@ def test_samples(rate):
     everything = dominating_pair.trivial_pair(Bound.UPPER)
     sampled = poisson_subsampling.poisson_subsample(everything, rate)
     assert sampled.delta(0.0, Direction.REMOVE) >= rate
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_a_sample_has_the_errors_of_its_pair(bound):
+    """And those of its own: of 1 − λ, of a product and of a sum."""
+    pair = strategies.coin(bound, mass_error=2.0**-20, ratio_error=2.0**-48)
+    found = poisson_subsampling.poisson_subsample(pair, 0.25)
+    assert found.bound is bound and found.mass_error >= pair.mass_error
+    assert found.ratio_error >= pair.ratio_error + 3 * 2.0**-53
+    # Nothing is at zero: no atom for it.
+    np.testing.assert_array_equal(found.ratios, [0.875, 1.125])
