@@ -27,11 +27,11 @@ ROWS = 32
 # Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.3 %: the
 # width of a cell of states, in standard deviations of the innovation; that of a cell of
 # a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
-# steps, and its largest value; how fast cells of sums grow beyond the mean; and the
-# width of those below it, over the root of what a step adds to the variance of the sum.
-# Of recursions of more than _STEPS steps, which take longer, cells are wider by this
-# power of the number of steps.
-_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.15, 0.005, 0.09
+# steps, and its largest width, over the root of 1 plus the exponent's variance; how
+# fast cells of sums grow beyond the mean; and the width of those below it, over the
+# root of what a step adds to the variance of the sum. In recursions of more than _STEPS
+# steps, which take longer, cells are wider by this power of the number of steps.
+_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
 _STEPS, _POWER = 32, 0.3
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
@@ -96,13 +96,16 @@ class Grids:
         tail = tail_of_step(tail_mass, chain.length)
         times = _together(chain)
         size = _size_of_cells(steps)
-        width = size * width_of_factors(times * variance)
+        width = size * width_of_factors(variance, times)
         values, probabilities, lost, error = factors(own, width / 2, tail)
         # Near both ends of the chain the states are x − a e / 2, where the variance of
         # x is 1 + e.
         excess = chain.excess
         reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
-        states = states_of(scale, reach, size * math.sqrt(chain.innovation))
+        # Splits are narrow beside what the chain moves by in a step, or, if that is
+        # little, in all steps.
+        moved = math.sqrt(max(chain.innovation, 1 / steps))
+        states = states_of(scale, reach, size * moved)
         lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
         places = _sum_places(steps, whole, tail, times, lowest=lowest)
         # All masses of a step that are dropped sum to at most the tail of a step.
@@ -227,9 +230,15 @@ def _size_of_cells(steps: int) -> float:
     return math.pow(max(steps, _STEPS) / _STEPS, _POWER)
 
 
-def width_of_factors(variance: float) -> float:
-    """Returns the width of cells of the logarithm of what a step adds."""
-    return min(_FACTOR_CELL * math.sqrt(variance), _WIDEST_FACTOR)
+def width_of_factors(variance: float, times: float = 1.0) -> float:
+    """Returns the width of cells of the logarithm of what a step adds.
+
+    Args:
+        variance: The variance of a ratio's exponent.
+        times: The ratio of the sum's variance to that of independent ratios.
+    """
+    width = _FACTOR_CELL * math.sqrt(times * variance)
+    return min(width, _WIDEST_FACTOR * math.sqrt(1 + variance))
 
 
 def tail_of_step(tail_mass: float, length: int) -> float:
