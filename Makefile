@@ -2,7 +2,7 @@
 PYTHON ?= .venv/bin/python
 export OMP_NUM_THREADS = 1
 
-.PHONY: help environment test quick nightly lint format types site oldest wheel benchmarks faults release
+.PHONY: help environment test nightly lint format types site oldest wheel benchmarks faults release
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1	\2/p' Makefile
@@ -11,11 +11,8 @@ environment: ## .venv, with what the other parts need
 	python3 -m venv .venv
 	$(PYTHON) -m pip install -e ".[test,dev,docs,plot]"
 
-test: ## every test but the referee's long run
+test: ## every test but those that are asked at night
 	$(PYTHON) -m pytest -n auto --dist worksteal
-
-quick: ## the tests that are not slow
-	$(PYTHON) -m pytest -n auto --dist worksteal -m "not slow and not referee and not nightly"
 
 nightly: ## the tests that are asked at night
 	$(PYTHON) .ci/nightly

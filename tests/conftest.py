@@ -1,12 +1,8 @@
-"""Options of the long form of the referee, and the table that it prints.
-
-And what makes tests quick: a core for each worker, no garbage that is looked through
-again, and few examples.
-"""
+"""What makes tests quick: a core for each worker, no garbage that is looked through
+again, and few examples; and a table of events for each test that registers some."""
 
 import gc
 import os
-import pathlib
 
 import hypothesis
 from hypothesis import Phase
@@ -29,21 +25,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("quick")
 
-_LINES = pytest.StashKey[list[str]]()
-
-
-def pytest_addoption(parser):
-    group = parser.getgroup("referee", "the long form of tests/referee")
-    group.addoption("--referee-minutes", type=float, default=1.0)
-    group.addoption("--referee-kind", action="append", help="of trees; all if none")
-    group.addoption("--referee-seed", type=int, default=0)
-    group.addoption("--referee-log", type=pathlib.Path, help="a file for the table")
-
-
-def pytest_configure(config):
-    config.stash[_LINES] = []
-    config.referee_lines = _LINES
-
 
 def pytest_collection_finish():
     """Modules and tests stay: the collector need not look at them again and again."""
@@ -58,8 +39,3 @@ def own_table(monkeypatch):
     from dp_accounting_ext.reading import event_table
 
     monkeypatch.setattr(event_table, "_TABLE", dict(event_table._TABLE))
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    for line in config.stash[_LINES]:
-        terminalreporter.write_line(line)

@@ -110,6 +110,12 @@ def add_divergence(
     return zero + Fraction(total, level * unit)
 
 
+def binomial(number: int, count: int, rate: float) -> mpmath.mpf:
+    """Returns the probability of `count` of so many events."""
+    r = mpmath.mpf(rate)
+    return math.comb(number, count) * r**count * (1 - r) ** (number - count)
+
+
 def gaussian_delta(mean: float, epsilon: float) -> mpmath.mpf:
     """Returns δ of N(mean, 1) against N(0, 1) at ε, to 60 digits."""
     with mpmath.workdps(60):

@@ -189,6 +189,7 @@ def test_what_is_told_of_two_revisions(old, new, words, is_fault, capsys):
     assert slow == ["slower: 1.00 to 3.00 s"]
 
 
+@pytest.mark.nightly
 def test_a_revision_answers_settings_of_every_kind():
     module = script("beside")
     revision = module.Revision(CI.parent)

@@ -4,8 +4,10 @@ import collections
 from concurrent import futures
 from decimal import Decimal
 from fractions import Fraction
+import itertools
 import math
 import multiprocessing
+import operator
 import pickle
 
 import attr
@@ -48,7 +50,6 @@ VALUES = [
     np.float32(0.5),
     np.longdouble("1e4000"),
     np.int8(2),
-    np.int64(2),
     np.array(0.5),
     np.array([0.5, 0.5]),
     np.bool_(True),
@@ -58,7 +59,6 @@ VALUES = [
     True,
     Decimal("0.5"),
     Decimal("snan"),
-    Fraction(1, 2),
     Fraction(10**400, 1),
     Fraction(1, 10**400),
     10**400,
@@ -97,8 +97,24 @@ def renyi_accountant(neighboring_relation):
     return ext.RdpAccountant([1.5, 2.0, 9.0, 64.0], neighboring_relation)
 
 
-@pytest.mark.parametrize("accountant_type", [coarse_accountant, renyi_accountant])
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: type(known.event).__name__)
+# Of these an answer takes long, and the other accountant is quick.
+SLOW = {
+    ("TruncatedSubsampledGaussianDpEvent", renyi_accountant),
+    ("ExponentialMechanismDpEvent", coarse_accountant),
+    ("ScheduledAllocationEvent", renyi_accountant),
+}
+ASKED = list(itertools.product(KNOWN, (coarse_accountant, renyi_accountant)))
+IS_SLOW = [(type(known.event).__name__, of) in SLOW for known, of in ASKED]
+
+
+@pytest.mark.parametrize(
+    ("known", "accountant_type"),
+    [
+        *itertools.compress(ASKED, map(operator.not_, IS_SLOW)),
+        *nights.at_night(*itertools.compress(ASKED, IS_SLOW)),
+    ],
+    ids=lambda each: getattr(each, "__name__", "") or type(each.event).__name__,
+)
 def test_any_value_in_any_field(known, accountant_type):
     """An ε that is a number, or an error that changes nothing."""
     event, _, relation = known

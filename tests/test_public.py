@@ -1,4 +1,8 @@
-"""What is public and published: documented, quickly imported, the same everywhere."""
+"""Public names are documented and quick to import; files of a release agree.
+
+Docstrings and `__all__` are read from the package. Versions are read from it, and from
+pyproject.toml, CITATION.cff, CHANGELOG.md, .ci and .github.
+"""
 
 import functools
 import importlib.util
@@ -25,7 +29,7 @@ from dp_accounting_ext.correlated import events
 
 
 def modules():
-    """All modules, but those that import a library which is not installed."""
+    """Yields every module of the package whose imports are installed."""
     for info in pkgutil.walk_packages(ext.__path__, "dp_accounting_ext."):
         if not info.name.endswith("__main__"):
             try:
@@ -61,12 +65,10 @@ def test_all_that_is_public_has_a_docstring():
 
 
 @pytest.mark.parametrize("name", ext.__all__)
-def test_public_classes_say_what_they_are_and_what_their_fields_are(name):
-    """An event "represents"; every argument of a constructor has its line."""
+def test_public_classes_say_what_their_fields_are_and_events_their_source(name):
     exported = getattr(ext, name)
     doc = inspect.getdoc(exported)
     if name.endswith("Event"):
-        assert doc.startswith("Represents ")
         assert "Source: https://arxiv.org/abs/" in doc
     for argument in inspect.signature(exported).parameters:
         assert f"{argument}:" in doc, argument
@@ -86,10 +88,7 @@ def test_only_public_names_are_offered():
             home = getattr(value, "__name__", "") if inspect.ismodule(value) else ""
             assert not home or home.startswith(module.__name__), name
             assert not name.startswith("_")
-    for name in ("PLDAccountant", "pld", "studies"):
-        assert name in dir(ext)
-    assert dir(ext.pld) == sorted(ext.pld.__all__)
-    assert "np" not in dir(ext.pld) and "re" not in dir(ext.studies.statement)
+    assert set(ext.__all__) <= set(dir(ext))
 
 
 def test_no_class_leaves_its_display_to_python():
@@ -194,11 +193,6 @@ def test_the_version_waits_for_no_library():
         "print(*{'numpy', 'scipy', 'dp_accounting'} & set(sys.modules))"
     )
     assert run(code).split() == ["dp-accounting-ext", dp_accounting_ext.__version__]
-
-
-def test_what_is_imported_warns_of_nothing():
-    """Warnings are errors once the library is there, and end the process."""
-    assert first()[1]
 
 
 def test_modules_are_there_before_anything_is_used():

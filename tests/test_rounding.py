@@ -85,16 +85,23 @@ def off_centre(low, high, truth):
     return float(abs(high + low - 2 * truth) / (high - low))
 
 
+def normal_mass(low, high, mean=0.0, deviation=1.0):
+    """Between two ends, from the nearer tail."""
+    first, last = ((mpf(end) - mpf(mean)) / mpf(deviation) for end in (low, high))
+    if first > 0:
+        first, last = -last, -first
+    return mpmath.ncdf(last) - mpmath.ncdf(first)
+
+
 def gaussian_cells():
     tail = 1e-30
     for shift in (0.1, 1.0, 5.0):
         pair = gaussian.dominating_pair_of(1 / shift, Bound.LOWER, tail_mass=tail)
         low, high = special.ndtri(tail), shift - special.ndtri(tail)
-        ends = np.linspace(low, high, pair.masses.size + 1)
+        ends = np.linspace(low, high, pair.masses.size + 1).tolist()
         for i in range(0, pair.masses.size, pair.masses.size // 40):
-            places = sorted(float(-abs(end)) for end in ends[i : i + 2])
-            truth = mpmath.ncdf(places[1]) - mpmath.ncdf(places[0])
             if ends[i] * ends[i + 1] > 0:
+                truth = normal_mass(*ends[i : i + 2])
                 yield off(pair.masses[i], truth) / pair.mass_error
 
 
@@ -262,21 +269,25 @@ def sums_of_atoms():
         yield furthest / found.ratio_error
 
 
+def both_profiles(losses, masses):
+    return [
+        profile.Profile.of(losses, masses, 0.0, bound, 0.0, 0.0)
+        for bound in (Bound.LOWER, Bound.UPPER)
+    ]
+
+
 def readings_of_delta():
     generator = RNG()
     for _ in range(20):
         losses, masses = np.sort(generator.uniform(1, 9, 3)), generator.random(3) / 9
-        low, high = (
-            profile.Profile.of(losses, masses, 0.0, bound, 0.0, 0.0)
-            for bound in (Bound.LOWER, Bound.UPPER)
-        )
+        profiles = both_profiles(losses, masses)
         for epsilon in (losses[0] - 0.3, (losses[0] + losses[1]) / 2):
             truth = mpmath.fsum(
                 mpf(m) * -mpmath.expm1(mpf(epsilon) - mpf(loss))
                 for loss, m in zip(losses.tolist(), masses.tolist(), strict=True)
                 if loss > epsilon
             )
-            found = (each.deltas(np.array([epsilon]))[0] for each in (low, high))
+            found = (each.deltas(np.array([epsilon]))[0] for each in profiles)
             yield off_centre(*found, truth)
 
 
@@ -285,11 +296,8 @@ def readings_of_epsilon():
         losses, masses = np.array([loss]), np.array([0.3])
         goal = 0.1
         truth = mpf(loss) + mpmath.log1p(-mpf(goal) / mpf(0.3))
-        low, high = (
-            profile.Profile.of(losses, masses, 0.0, bound, 0.0, 0.0)
-            for bound in (Bound.LOWER, Bound.UPPER)
-        )
-        found = (each.epsilons(np.array([goal]))[0] for each in (low, high))
+        profiles = both_profiles(losses, masses)
+        found = (each.epsilons(np.array([goal]))[0] for each in profiles)
         yield off_centre(*found, truth)
 
 
@@ -307,14 +315,12 @@ def poisson_samples():
 
 def normal_masses():
     places = 0.0, 0.7
-    with mpmath.workdps(320):
-        for low, high in ((-8.0, 9.0), (-30.0, 36.0)):
-            cells = normal_cells.NormalCells.of(places, low, high)
-            for shift, masses in zip(places, cells.masses, strict=True):
-                for i in [*range(0, masses.size, 97), masses.size - 1]:
-                    ends = (mpf(end) - shift for end in cells.ends[i : i + 2].tolist())
-                    first, last = map(mpmath.ncdf, ends)
-                    yield off(masses[i], last - first) / cells.mass_error
+    for low, high in ((-8.0, 9.0), (-30.0, 36.0)):
+        cells = normal_cells.NormalCells.of(places, low, high)
+        for shift, masses in zip(places, cells.masses, strict=True):
+            for i in [*range(0, masses.size, 97), masses.size - 1]:
+                truth = normal_mass(*cells.ends[i : i + 2].tolist(), shift)
+                yield off(masses[i], truth) / cells.mass_error
 
 
 def boxes_of_projections():
@@ -323,12 +329,9 @@ def boxes_of_projections():
     for ends in (np.linspace(-9.0, 9.7, 75), np.linspace(-9.0, 10.0, 14)):
         masses, error = projected.normal_masses(ends, means)
         for shift, row in zip(means.tolist(), masses, strict=True):
-            for mass, (low, high) in zip(row, itertools.pairwise(ends), strict=True):
-                places = mpf(float(low)) - shift, mpf(float(high)) - shift
-                first, last = map(mpmath.ncdf, places)
-                if places[0] > 0:
-                    last, first = (mpmath.ncdf(-place) for place in places)
-                yield off(mass, last - first) / error
+            cells = itertools.pairwise(ends.tolist())
+            for mass, cell in zip(row, cells, strict=True):
+                yield off(mass, normal_mass(*cell, shift)) / error
 
 
 def cells_of_filters():
@@ -340,10 +343,7 @@ def cells_of_filters():
     ends = [-mpmath.inf, *((states[1:] + states[:-1]) / 2).tolist(), mpmath.inf]
     for mean, row in zip(means.tolist(), masses, strict=True):
         for mass, cell in zip(row.tolist(), itertools.pairwise(ends), strict=True):
-            first, last = ((mpf(end) - mpf(mean)) / mpf(0.6) for end in cell)
-            if first > 0:
-                first, last = -last, -first
-            yield off(mass, mpmath.ncdf(last) - mpmath.ncdf(first)) / error
+            yield off(mass, normal_mass(*cell, mean, 0.6)) / error
 
 
 def profile_values():
@@ -572,14 +572,13 @@ def ratios_of_chains():
         yield off(ratio, truth) / grids.place_error
 
 
+RESPONSE = dp_accounting.dp_event.RandomizedResponseDpEvent(0.37, 2)
+REPLACED = {"neighboring_relation": dp_accounting.NeighboringRelation.REPLACE_ONE}
+
+
 def divergences_of_pairs():
-    event = dp_accounting.dp_event.RandomizedResponseDpEvent(0.37, 2)
     for order in (1.5, 4.0, 60.0):
-        bounds = ext.pld.renyi_divergence_bounds(
-            event,
-            [order],
-            neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE,
-        )
+        bounds = ext.pld.renyi_divergence_bounds(RESPONSE, [order], **REPLACED)
         other, order_ = mpf(0.37) / 2, mpf(order)
         truth = (1 - other) ** order_ * other ** (1 - order_)
         truth += other**order_ * (1 - other) ** (1 - order_)
@@ -633,10 +632,10 @@ def logs_of_capitals():
 def masses_of_stock_distributions():
     """Lowered by what they may err by: what that is off by."""
     found = ext.pld.from_event(
-        dp_accounting.dp_event.RandomizedResponseDpEvent(0.37, 2),
-        neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE,
+        RESPONSE,
         value_discretization_interval=0.01,
         pessimistic_estimate=False,
+        **REPLACED,
     )
     masses = found._pmf_remove._loss_probs.values()
     yield abs(1 - math.fsum(masses) - 1e-12) * 1e12

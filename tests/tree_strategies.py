@@ -217,48 +217,24 @@ def private_draws(draw: Any) -> Any:
     return wpm.PrivateSamplingEvent(epsilon, mass, known)
 
 
-def replaced_trees(sizes: Sizes) -> Events:
-    """Compositions where a record is replaced: of what has a pair for that, or not."""
+def record_trees(sizes: Sizes, relation: NeighborRel) -> Events:
+    """Compositions of samples, batches and truncated batches; of draws and responses.
+
+    The latter where a record is replaced, and not where one is added.
+    """
     noise = gaussians(sizes) | laplaces(sizes)
     events = st.one_of(
         noise,
         sampled_trees(dataclasses.replace(sizes, depth=1)),
-        randomized_responses(sizes),
         st.builds(stock.PoissonSampledDpEvent, rates(sizes), noise),
         batches(sizes),
         batches_of_any(sizes),
         truncated(sizes),
-        private_draws(),
     )
-    for _ in range(min(sizes.depth, 2)):
-        events |= _composed(events, sizes)
-    return events
-
-
-def special_trees(sizes: Sizes) -> Events:
-    """Compositions of what is supported where a special record takes its place."""
-    return _composed(
-        st.one_of(
-            randomized_responses(sizes),
-            private_draws(),
-            batches(sizes),
-            batches_of_any(sizes),
-            sampled_trees(dataclasses.replace(sizes, depth=1)),
-        ),
-        sizes,
-    )
-
-
-def record_trees(sizes: Sizes) -> Events:
-    """Compositions with batches of fixed or truncated size, of one record."""
-    return _composed(
-        st.one_of(
-            batches(sizes),
-            batches_of_any(sizes),
-            truncated(sizes),
-            sampled_trees(dataclasses.replace(sizes, depth=1)),
-        ),
-        sizes,
+    if relation is not NeighborRel.ADD_OR_REMOVE_ONE:
+        events |= randomized_responses(sizes) | private_draws()
+    return (
+        events | _composed(events, sizes) | _composed(_composed(events, sizes), sizes)
     )
 
 
@@ -358,18 +334,14 @@ def group_trees(draw: Any, sizes: Sizes, *, replaced: bool = False) -> Any:
 
 def cases(sizes: Sizes) -> st.SearchStrategy[tuple[Any, NeighborRel]]:
     """Trees of every kind, with a relation that supports them."""
-    add = st.just(NeighborRel.ADD_OR_REMOVE_ONE)
-    replace = st.just(NeighborRel.REPLACE_ONE)
-    special = st.just(NeighborRel.REPLACE_SPECIAL)
-    trees = sampled_trees(sizes)
+    add, *others = map(st.just, NeighborRel)
+    sampled = st.tuples(sampled_trees(sizes), st.sampled_from(SAMPLED_RELATIONS))
     return st.one_of(
-        st.tuples(trees, st.sampled_from(SAMPLED_RELATIONS)),
-        st.tuples(trees, st.sampled_from(SAMPLED_RELATIONS)),
-        st.tuples(record_trees(sizes), add),
-        st.tuples(replaced_trees(sizes), replace),
-        st.tuples(special_trees(sizes), special),
+        sampled,
+        sampled,
+        *(st.tuples(record_trees(sizes, each), st.just(each)) for each in NeighborRel),
         st.tuples(group_trees(sizes), add),
-        st.tuples(group_trees(sizes, replaced=True), replace | special),
+        st.tuples(group_trees(sizes, replaced=True), st.one_of(others)),
     )
 
 

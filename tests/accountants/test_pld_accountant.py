@@ -1,4 +1,4 @@
-"""The accountant as a user of dp_accounting meets it; distributions; explanations."""
+"""Public answers of `PLDAccountant`, of `pld` and of `explain`, on single events."""
 
 import math
 
@@ -24,6 +24,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_table
 
 Gaussian = dp_accounting.GaussianDpEvent
+Relation = dp_accounting.NeighboringRelation
 
 
 def allocation(sigma=1.0, selected=1, steps=1000):
@@ -112,10 +113,8 @@ def test_the_parameter_of_concentrated_privacy(event, count, rho):
     lower, upper = accountant.get_zcdp_parameter_bounds()
     assert rho <= upper <= rho * (1 + 1e-9) if rho else upper == 0
     if isinstance(event, dp_accounting.LaplaceDpEvent):
-        # D_α of Laplace noise with the parameter b, in closed form.
-        b, alphas = 2.0, np.linspace(1.01, 60, 4000)
-        grown = alphas * np.exp((alphas - 1) / b) + (alphas - 1) * np.exp(-alphas / b)
-        exact = (np.log(grown / (2 * alphas - 1)) / (alphas - 1) / alphas).max()
+        orders = np.linspace(1.01, 60, 400)
+        exact = max(laplace_divergence(order, 2.0) / order for order in orders)
         assert 0.97 * exact < lower <= exact
     elif math.isfinite(rho):
         assert 0.99 * rho <= lower <= upper
@@ -144,9 +143,6 @@ def test_samples_of_what_is_known_by_divergences_have_the_smaller_bound(
     assert found[0] <= upper
 
 
-REPLACE_ONE = dp_accounting.NeighboringRelation.REPLACE_ONE
-
-
 EVENTS = [
     *nights.at_night(ext.RandomAllocationEvent(Gaussian(1.0), 3, 20)),
     ext.PLDSubsampleEvent(0.3, dp_accounting.LaplaceDpEvent(1.0)),
@@ -173,7 +169,7 @@ def test_the_larger_direction_is_the_answer(event):
 
 def test_a_replaced_record_has_two_equal_directions():
     event = dp_accounting.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0))
-    accountant = ext.PLDAccountant(REPLACE_ONE).compose(event, 5)
+    accountant = ext.PLDAccountant(Relation.REPLACE_ONE).compose(event, 5)
     every = [
         accountant.get_epsilon_bounds(1e-6, direction=direction)
         for direction in (None, "remove", "add")
@@ -205,30 +201,27 @@ def test_ends_of_the_arguments():
     assert 0 <= no_op.get_delta_for_epsilon(0.0) < 1e-15
 
 
-def laplace_divergence(order):
-    """Of Laplace noise of scale one, to thirty digits."""
+def laplace_divergence(order, scale=1.0):
+    """The Rényi divergence of Laplace noise, to thirty digits."""
     with mpmath.workdps(30):
-        order = mpmath.mpf(order)
-        terms = order * mpmath.exp(order - 1) + (order - 1) * mpmath.exp(-order)
-        return mpmath.log(terms / (2 * order - 1)) / (order - 1)
-
-
-RELATION = dp_accounting.NeighboringRelation
+        order, last = mpmath.mpf(order), mpmath.mpf(order) - 1
+        terms = order * mpmath.exp(last / scale) + last * mpmath.exp(-order / scale)
+        return mpmath.log(terms / (2 * order - 1)) / last
 
 
 @pytest.mark.parametrize(
     ("event", "relation", "truth"),
     [
-        (Gaussian(2.0), RELATION.ADD_OR_REMOVE_ONE, lambda order: order / 8),
-        (Gaussian(2.0), RELATION.REPLACE_ONE, lambda order: order / 2),
+        (Gaussian(2.0), Relation.ADD_OR_REMOVE_ONE, lambda order: order / 8),
+        (Gaussian(2.0), Relation.REPLACE_ONE, lambda order: order / 2),
         (
             ext.GroupSubsampledEvent(3, Gaussian(2.0)),
-            RELATION.ADD_OR_REMOVE_ONE,
+            Relation.ADD_OR_REMOVE_ONE,
             lambda order: 9 * order / 8,
         ),
         (
             dp_accounting.LaplaceDpEvent(1.0),
-            RELATION.ADD_OR_REMOVE_ONE,
+            Relation.ADD_OR_REMOVE_ONE,
             laplace_divergence,
         ),
     ],
@@ -242,7 +235,6 @@ def test_renyi_divergences_are_between_their_bounds(event, relation, truth):
         assert 0.99 * most <= least <= truth(order) <= most, order
 
 
-Relation = dp_accounting.NeighboringRelation
 DELTA = 1e-6
 STEP = dp_accounting.GaussianDpEvent(1.0)
 LAPLACE = dp_accounting.LaplaceDpEvent(1.0)

@@ -1,4 +1,7 @@
-"""k of t from above and from below, against enumeration, and what both are made of."""
+"""Three bounds on k of t steps, against enumerated outputs, and their lemmas.
+
+`few_out_of_t` (k = 2 and 3) and `counts` bound it from above, `scores` does from below.
+"""
 
 import dataclasses
 from fractions import Fraction
@@ -15,6 +18,7 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification import counts
+from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import plane_sums
 from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.amplification import step_laws
@@ -25,75 +29,121 @@ from dp_accounting_ext.kernel import dominating_pair
 REMOVE = Direction.REMOVE
 Kind = step_laws.Kind
 NOTHING = [dominating_pair.trivial_pair(Bound.UPPER)]
-EPSILONS = (0.0, 0.3, 1.0, 2.5, 5.0)
+COIN = strategies.coin(Bound.UPPER)
 
 
-@settings(max_examples=8)
-@given(strategies.pairs(Bound.UPPER, most_atoms=3), st.data())
-def test_upper_is_above_the_mechanism(pair, data):
-    steps = data.draw(st.integers(3, 5))
-    selected = data.draw(st.integers(2, steps - 1))
+def by_groups(pair, selected, steps):
+    return few_out_of_t.few_out_of_t(pair, selected, steps, tail_mass=1e-12)
+
+
+def by_counts(pair, selected, steps):
+    return counts.upper_pair([Kind(pair, steps)], selected, NOTHING, tail_mass=1e-12)
+
+
+def by_scores(pair, selected, steps, direction, tail_mass=1e-12):
+    whole, pair = [((selected,), 1.0)], dataclasses.replace(pair, bound=Bound.LOWER)
+    return scores.lower_pair(
+        [Kind(pair, steps)], selected, whole, direction, tail_mass=tail_mass
+    )
+
+
+# Of the directions that a theorem is about.
+UPPER = {by_groups: tuple(Direction), by_counts: (REMOVE,)}
+
+
+def around(epsilon):
+    """Rational numbers below e^ε and above it, by more than the rounding of exp."""
+    return [Fraction(math.exp(epsilon)) * (1 + s * Fraction(2**-50)) for s in (-1, 1)]
+
+
+@settings(max_examples=16)
+@given(
+    strategies.pairs(Bound.UPPER, most_atoms=3),
+    st.integers(2, 6),
+    st.sampled_from([2, 3, 2, 3, 4, 5, 1]),
+)
+def test_bounds_are_on_their_sides_of_the_mechanism(pair, steps, selected):
+    selected = min(selected, steps)
     law, infinity = oracles.allocation_law(pair, selected, steps)
-    found = counts.upper_pair([Kind(pair, steps)], selected, NOTHING, tail_mass=1e-12)
-    assert found.bound is Bound.UPPER
-    for epsilon in (-2.0, -0.5, *EPSILONS):
-        kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
-        truth = oracles.remove_divergence(law, kappa, infinity)
-        assert found.delta(epsilon, REMOVE) >= truth
+    makers = [by_groups] * (selected in (2, 3)) + [by_counts] * (selected > 1)
+    upper = {m: m(pair, selected, steps) for m in makers if selected < steps}
+    truths = oracles.remove_divergence, oracles.add_divergence
+    for way, truth, sink in zip(Direction, truths, (infinity, 0), strict=True):
+        lower = by_scores(pair, selected, steps, way)
+        # Or what is made of many of them is too large.
+        assert math.fsum(lower.masses) <= 1
+        for epsilon in (-2.0, -1.0, -0.5, 0.0, 0.3, 1.0, 2.5, 5.0):
+            most, least = (truth(law, kappa, sink) for kappa in around(epsilon))
+            assert lower.delta(epsilon, way) <= most
+            for make, found in upper.items():
+                assert found.bound is Bound.UPPER
+                assert way not in UPPER[make] or found.delta(epsilon, way) >= least
+
+
+NEAR = [0.0, 0.2, 0.4, 0.6]
 
 
 @pytest.mark.parametrize(
-    ("selected", "steps", "epsilons", "looseness"),
+    ("selected", "steps", "epsilons", "make", "looseness"),
     [
-        (4, 7, [0.0, 0.3, 1.0], 2.0),
-        (40, 300, [0.0, 1.0, 3.0, 4.5], 1.1),
-        (12, 60, [0.5, 2.0, 3.0], 1.21),
+        (3, 3, [0.0, 0.2, 1.0], None, 1),
+        (2, 5, [0.0, 0.1, 0.3], None, 1),
+        (60, 60, [0.5, 3.0, 8.0, 14.0], None, 1),
+        (2, 9, NEAR, by_groups, 1.1),
+        (2, 11, NEAR, by_groups, 1.1),
+        (3, 9, NEAR, by_groups, 1.25),
+        (3, 11, NEAR, by_groups, 1.25),
+        (4, 7, [0.0, 0.3, 1.0], by_counts, 2.0),
+        (12, 60, [0.5, 2.0, 3.0], by_counts, 1.21),
+        (40, 300, [0.0, 1.0, 3.0, 4.5], by_counts, 1.1),
     ],
 )
 def test_coins_of_which_the_number_of_ones_tells_all(
-    selected, steps, epsilons, looseness
+    selected, steps, epsilons, make, looseness
 ):
-    kinds = [Kind(strategies.coin(Bound.UPPER), steps)]
-    upper = counts.upper_pair(kinds, selected, NOTHING, tail_mass=1e-12)
-    for epsilon in epsilons:
-        kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
-        truth = oracles.coin_divergence(selected, steps, kappa)
-        assert truth <= upper.delta(epsilon, REMOVE) <= looseness * truth
-
-
-def test_errors_of_the_step_are_carried():
-    mass_error, ratio_error = 2.0**-30, 2.0**-32
-    errors = {"mass_error": mass_error, "ratio_error": ratio_error}
-    exact, rough = (
-        counts.upper_pair([Kind(pair, 50)], 4, NOTHING, tail_mass=1e-12)
-        for pair in (
-            strategies.coin(Bound.UPPER),
-            strategies.coin(Bound.UPPER, **errors),
-        )
-    )
-    # Of t masses, and of k ratios that are moved as well.
-    for epsilon in (0.1, 0.5, 1.0):
-        grown = rough.delta(epsilon, REMOVE) / exact.delta(epsilon, REMOVE)
-        assert grown >= 1 + 50 * mass_error
-        moved = exact.delta(epsilon - 50 * ratio_error, REMOVE)
-        assert rough.delta(epsilon, REMOVE) >= moved
-
-
-@pytest.mark.parametrize("bound", list(Bound))
-def test_what_has_one_ratio_shows_nothing(bound):
-    constant = dominating_pair.DominatingPair(np.ones(1), np.ones(1), 0.0, 0.0, bound)
-    nearly = dataclasses.replace(
-        strategies.coin(bound), ratios=np.array([1 - 1e-10, 1 + 1e-10])
-    )
-    for pair in (constant, nearly):
-        if bound is Bound.UPPER:
-            found = counts.upper_pair([Kind(pair, 3)], 2, [pair], tail_mass=1e-9)
-            assert found.delta(0.0, REMOVE) <= pair.delta(0.0, REMOVE) + 1e-10
-        else:
-            found = scores.lower_pair(
-                [Kind(pair, 3)], 2, [((2,), 1.0)], REMOVE, tail_mass=1e-9
+    """From below nothing is lost; from above a theorem is so loose at most."""
+    upper = make and make(COIN, selected, steps)
+    for way in Direction:
+        lower = by_scores(COIN, selected, steps, way, tail_mass=1e-14)
+        assert lower.bound is Bound.LOWER
+        for epsilon in epsilons:
+            most, least = (
+                oracles.coin_divergence(
+                    selected, steps, kappa, is_removed=way is REMOVE
+                )
+                for kappa in around(epsilon)
             )
-            assert found.delta(0.0, REMOVE) <= 2e-10
+            assert (1 - Fraction(1, 10**9)) * most <= lower.delta(epsilon, way) <= most
+            if make and way in UPPER[make]:
+                assert least <= upper.delta(epsilon, way) <= looseness * least
+
+
+@pytest.mark.parametrize(
+    ("make", "selected", "steps", "moved"),
+    [(by_groups, 2, 6, 2), (by_counts, 4, 12, 12)],
+)
+def test_errors_of_the_step_are_carried(make, selected, steps, moved):
+    """Of t masses, and of so many ratios."""
+    exact = make(COIN, selected, steps)
+    for mass, ratio in ((2.0**-30, 0.0), (0.0, 2.0**-32)):
+        step = strategies.coin(Bound.UPPER, mass_error=mass, ratio_error=ratio)
+        rough = make(step, selected, steps)
+        for way, epsilon in itertools.product(UPPER[make], (0.1, 0.2, 0.5)):
+            least = exact.delta(epsilon - moved * ratio, way) * (1 + steps * mass)
+            assert rough.delta(epsilon, way) >= least
+
+
+def test_what_has_one_ratio_shows_nothing():
+    constant = dominating_pair.identity_pair(Bound.UPPER)
+    nearly = dataclasses.replace(COIN, ratios=np.array([1 - 1e-10, 1 + 1e-10]))
+    assert by_groups(constant, 2, 5).delta(0.0, REMOVE) <= 1e-5
+    for pair in (constant, nearly):
+        found = counts.upper_pair([Kind(pair, 3)], 2, [pair], tail_mass=1e-9)
+        assert found.delta(0.0, REMOVE) <= pair.delta(0.0, REMOVE) + 1e-10
+        lower = by_scores(pair, 2, 3, REMOVE, tail_mass=1e-9)
+        assert lower.delta(0.0, REMOVE) <= 2e-10
+    for way in Direction:
+        assert by_groups(NOTHING[0], 3, 5).delta(1.0, way) == 1.0
 
 
 @given(st.floats(0.0, 1e5), st.floats(0.0, 1.0))
@@ -172,63 +222,6 @@ def test_infinite_ratios_of_steps_that_differ(infinity_masses):
         assert found.delta(epsilon, REMOVE) >= truth
 
 
-def lower_pair(pair, selected, steps, direction, tail_mass):
-    return scores.lower_pair(
-        [step_laws.Kind(pair, steps)],
-        selected,
-        [((selected,), 1.0)],
-        direction,
-        tail_mass=tail_mass,
-    )
-
-
-ACCURACY = Fraction(1, 10**9)  # Of lower bounds that could be the truth.
-
-
-@settings(max_examples=8)
-@given(strategies.pairs(Bound.LOWER, most_atoms=3), st.data())
-def test_it_is_below_a_mechanism_with_sinks(pair, data):
-    steps = data.draw(st.integers(2, 5))
-    selected = data.draw(st.integers(1, steps))
-    law, infinity = oracles.allocation_law(pair, selected, steps)
-    divergences = oracles.remove_divergence, oracles.add_divergence
-    for direction, divergence in zip(Direction, divergences, strict=True):
-        found = lower_pair(pair, selected, steps, direction, tail_mass=1e-12)
-        # Or what is made of many of them is too large.
-        assert math.fsum(found.masses) <= 1
-        sink = infinity if direction is Direction.REMOVE else 0
-        for epsilon in (-2.0, -0.5, 0.0, 0.3, 1.0, 2.5, 5.0):
-            kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
-            assert found.delta(epsilon, direction) <= divergence(law, kappa, sink)
-
-
-@pytest.mark.parametrize("direction", list(Direction))
-@pytest.mark.parametrize(
-    ("selected", "steps", "epsilons"),
-    [
-        (3, 3, [0.0, 0.2, 1.0]),
-        (2, 5, [0.0, 0.1, 0.3]),
-        (60, 60, [0.5, 3.0, 8.0, 14.0]),
-        (4, 7, [0.0, 0.3, 1.0]),
-        (12, 60, [0.5, 2.0, 3.0]),
-        (40, 300, [0.0, 1.0, 3.0, 4.5]),
-    ],
-)
-def test_nothing_is_lost_where_the_sum_tells_all(direction, selected, steps, epsilons):
-    pair = lower_pair(
-        strategies.coin(Bound.LOWER), selected, steps, direction, tail_mass=1e-14
-    )
-    assert pair.bound is Bound.LOWER
-    for epsilon in epsilons:
-        # κ is moved against the bound by more than the rounding of exp.
-        kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
-        truth = oracles.coin_divergence(
-            selected, steps, kappa, is_removed=direction is Direction.REMOVE
-        )
-        found = pair.delta(epsilon, direction)
-        assert (1 - ACCURACY) * truth <= found <= truth
-
-
 @pytest.mark.parametrize(
     ("mass_error", "ratio_error"), [(2.0**-30, 2.0**-34), (2.0**-34, 2.0**-30)]
 )
@@ -237,13 +230,8 @@ def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
 ):
     """A product of t masses, and of k ratios, errs t and k times as much as one."""
     exact, rough = (
-        lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
-        for step in (
-            strategies.coin(Bound.LOWER),
-            strategies.coin(
-                Bound.LOWER, mass_error=mass_error, ratio_error=ratio_error
-            ),
-        )
+        by_scores(strategies.coin(Bound.LOWER, **errors), 4, 50, REMOVE)
+        for errors in ({}, {"mass_error": mass_error, "ratio_error": ratio_error})
     )
     carried = rough.mass_error - exact.mass_error
     assert carried == pytest.approx(50 * (mass_error + ratio_error), rel=1e-6)

@@ -1,7 +1,7 @@
 """Writes golden.json: what ε, test powers and Rényi divergences of events are.
 
-Nothing of it is computed by the package: closed forms in ball arithmetic where there
-are some, enumeration and the channels of `verify` for the rest. Every row
+Nothing of it is computed by the package: closed forms in 60 digits where there are
+some, enumeration and the channels of `verify` for the rest. Every row
 has a bracket that holds the truth, mostly of 15 equal digits, and the width that the
 package's own bracket may have: 1e-4, where it has been that narrow; else half as much
 again as it was when the row was written. Among the rows are answers that were wrong
@@ -22,9 +22,11 @@ from typing import Any
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
-from flint import arb
 import golden_events
+import mpmath
+from mpmath import mpf
 import newer_events
+import oracles
 import own_readings
 import registered
 
@@ -48,59 +50,30 @@ Matrix = ext.MatrixAllocationEvent
 RARE = golden_events.RARE
 PROCESSES = 4
 PATH = pathlib.Path(__file__).with_name("golden.json")
-ball = channels.ball
+mpmath.mp.dps = 60
 assert own_readings  # It adds kinds to those of the package.
 
 Row = dict[str, Any]
-Bounds = Callable[[float], tuple[arb, arb]]
+Bounds = Callable[[float], tuple[Any, Any]]
 
 
-def normal(x: arb) -> arb:
-    """Returns Φ(x)."""
-    return (-x / arb(2).sqrt()).erfc() / 2
-
-
-def gaussian_delta(mean: arb) -> Bounds:
+def gaussian_delta(mean: mpf) -> Bounds:
     """Returns ε ↦ δ of N(mean, 1) against N(0, 1)."""
-
-    def delta(epsilon: float) -> tuple[arb, arb]:
-        e = ball(epsilon)
-        value = normal(mean / 2 - e / mean) - e.exp() * normal(-mean / 2 - e / mean)
-        return value.lower(), value.upper()
-
-    return delta
+    return lambda epsilon: (oracles.gaussian_delta(mean, epsilon),) * 2
 
 
 def laplace_delta(scale: float) -> Bounds:
     """Returns ε ↦ δ of Laplace noise: 1 − e^{(ε − 1/b)/2}."""
-
-    def delta(epsilon: float) -> tuple[arb, arb]:
-        gap = 1 - ((ball(epsilon) - 1 / ball(scale)) / 2).exp()
-        return gap.lower(), gap.max(channels.ZERO).upper()
-
-    return delta
+    return lambda epsilon: (max(-mpmath.expm1((epsilon - 1 / mpf(scale)) / 2), 0),) * 2
 
 
 def sampled_gaussian_delta(sigma: float, rate: float) -> Bounds:
     """Returns ε ↦ δ of one sampled Gaussian, the larger of the two directions."""
-    s, q = ball(sigma), ball(rate)
+    p, q = ((0, 1 - mpf(rate)), (1 / mpf(sigma), rate)), ((0, 1),)
 
-    def one(kappa: arb, *, remove: bool) -> arb:
-        level = kappa if remove else 1 / kappa
-        inner = (level - 1 + q) / q
-        if not inner > 0:
-            return channels.ZERO if not remove else 1 - kappa
-        at = inner.log() * s + 1 / (2 * s)
-        if remove:
-            with_record = (1 - q) * normal(-at) + q * normal(1 / s - at)
-            return with_record - kappa * normal(-at)
-        with_record = (1 - q) * normal(at) + q * normal(at - 1 / s)
-        return normal(at) - kappa * with_record
-
-    def delta(epsilon: float) -> tuple[arb, arb]:
-        kappa = ball(epsilon).exp()
-        value = one(kappa, remove=True).max(one(kappa, remove=False))
-        return value.lower(), value.upper()
+    def delta(epsilon: float) -> tuple[mpf, mpf]:
+        value = max(oracles.shift_mixture_deltas(p, q, epsilon).values())
+        return value, value
 
     return delta
 
@@ -112,10 +85,11 @@ def channel_delta(event: Any, relation: NeighborRel, rare: float) -> Bounds:
         for side in channels.Side
     )
 
-    def delta(epsilon: float) -> tuple[arb, arb]:
+    def delta(epsilon: float) -> tuple[float, float]:
         least = [c.delta(epsilon, remove=r)[0] for c in low for r in (True, False)]
         most = [c.delta(epsilon, remove=r)[1] for c in high for r in (True, False)]
-        return max(least, key=float), max(most, key=float) if most else arb(1)
+        upper = max(float(each.upper()) for each in most) if most else 1.0
+        return max(float(each.lower()) for each in least), upper
 
     return delta
 
@@ -142,11 +116,11 @@ def row_of(
     source: str = "closed form",
     relation: NeighborRel = ADD,
 ) -> Row:
-    """Returns a row whose truth lies between two balls, or floats.
+    """Returns a row whose truth lies between two numbers of many digits.
 
     No float that is at least a positive number is less than the smallest of them.
     """
-    least, most = float(arb(low).lower()), float(arb(high).upper())
+    least, most = float(low), float(high)
     return {
         "what": what,
         "event": golden_events.encoded(event),
@@ -173,18 +147,18 @@ def closed_forms() -> Iterator[Row | None]:
     for sigma, delta in itertools.product(
         (0.05, 0.3, 0.8, 1.0, 2.0, 8.0, 100.0), (1e-100, 1e-30, 1e-9, 1e-6, 1e-2, 0.3)
     ):
-        bounds = gaussian_delta(1 / ball(sigma))
+        bounds = gaussian_delta(1 / mpf(sigma))
         yield epsilon_row(Gaussian(sigma), ADD, delta, bounds, "closed form")
-        bounds = gaussian_delta(2 / ball(sigma))
+        bounds = gaussian_delta(2 / mpf(sigma))
         yield epsilon_row(Gaussian(sigma), REPLACE, delta, bounds, "closed form")
     for sigma, count, delta in itertools.product(
         (1.0, 5.0, 30.0), (2, 100, 10_000), (1e-20, 1e-6)
     ):
-        bounds = gaussian_delta(ball(count).sqrt() / ball(sigma))
+        bounds = gaussian_delta(mpmath.sqrt(count) / mpf(sigma))
         event = Runs(Gaussian(sigma), count)
         yield epsilon_row(event, ADD, delta, bounds, "closed form")
         size = 3
-        bounds = gaussian_delta(size * ball(count).sqrt() / ball(sigma))
+        bounds = gaussian_delta(size * mpmath.sqrt(count) / mpf(sigma))
         yield epsilon_row(Group(size, event), ADD, delta, bounds, "closed form")
     for scale, delta in itertools.product((0.01, 0.5, 1.0, 20.0), (1e-12, 1e-6, 1e-2)):
         bounds = laplace_delta(scale)
@@ -269,34 +243,35 @@ def noises() -> Iterator[tuple[Any, NeighborRel]]:
     yield newer_events.DiscreteGaussian(1.5), ADD
 
 
-def quantile(rate: float) -> tuple[float, float]:
-    """Returns floats beside one another with Φ ≤ rate and Φ ≥ rate."""
-    low, high = -40.0, 10.0
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if normal(ball(middle)) < rate else (low, middle)
-    return low, high
+def quantile(rate: float) -> mpf:
+    """Returns Φ⁻¹(rate)."""
+    low, high = mpf(-40), mpf(10)
+    for _ in range(160):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mpmath.ncdf(middle) < rate else (low, middle)
+    return low
 
 
 def powers() -> Iterator[Row]:
     """Yields the best test's power: Φ(Φ⁻¹(α) + 1/σ)."""
     places = (-37.5, -30.0, -12.0, -6.0, -2.0, 0.0, 1.0)
-    rates = [float(normal(ball(place)).mid()) for place in places]
+    rates = [float(mpmath.ncdf(place)) for place in places]
     # Beside a Laplace mechanism that tells hardly anything, and that is composed.
     hardly = Laplace(1e6)
     for sigma, rate in itertools.product(
         (0.05, 0.1, 0.5, 1.0, 5.0), [*rates, 1e-290, 1e-309, 1e-320, 5e-324]
     ):
-        low, high = (normal(ball(q) + 1 / ball(sigma)) for q in quantile(rate))
-        yield row_of("power", Gaussian(sigma), rate, low, high)
+        value = mpmath.ncdf(quantile(rate) + 1 / mpf(sigma))
+        yield row_of("power", Gaussian(sigma), rate, value, value)
         if rate < 1e-280:
             one = Schedule([Gaussian(sigma)], [1], 1)
-            yield row_of("power", one, rate, low, high)
+            yield row_of("power", one, rate, value, value)
         if sigma < 0.5 and (rate == 1e-290 or (rate == 5e-324 and sigma < 0.1)):
             both = Composed([Gaussian(sigma), hardly])
-            yield row_of("power", both, rate, low, arb(1))
+            yield row_of("power", both, rate, value, 1)
     for rate, scale in itertools.product((1e-9, 0.01, 0.29, 0.4, 0.7), (0.5, 2.0)):
         # Up to 1/2g, up to 1/2, and beyond.
-        growth, a = (1 / ball(scale)).exp(), ball(rate)
+        growth, a = mpmath.exp(1 / mpf(scale)), mpf(rate)
         if 2 * a * growth < 1:
             value = a * growth
         else:
@@ -304,18 +279,17 @@ def powers() -> Iterator[Row]:
         yield row_of("power", Laplace(scale), rate, value, value)
     for rate, chance in itertools.product((1e-12, 1e-6, 0.01, 0.5), (1e-3, 0.1)):
         # Removed: x > c. Added: x < c, where the sample has the rate below c.
-        q, low = ball(chance), quantile(rate)[0]
-        removed = [
-            (1 - q) * normal(ball(c)) + q * normal(ball(c) + 1) for c in quantile(rate)
-        ]
-        c = crossing(
-            lambda x, q=q, low=low, rate=rate: (
-                (1 - q) * normal(ball(low) + x) + q * normal(ball(low) + x - 1) < rate
-            )
+        q, place = mpf(chance), quantile(rate)
+        removed = (1 - q) * mpmath.ncdf(place) + q * mpmath.ncdf(place + 1)
+
+        def below(x: mpf, q: mpf = q, rate: float = rate) -> mpf:
+            return (1 - q) * mpmath.ncdf(x) + q * mpmath.ncdf(x - 1) - rate
+
+        added = mpmath.ncdf(
+            mpmath.findroot(below, (place, place + 2), solver="illinois")
         )
-        added = [normal(ball(low) + c), normal(ball(low) + math.nextafter(c, 9.0))]
-        both = [one.max(other) for one, other in zip(removed, added, strict=True)]
-        yield row_of("power", Sampled(chance, Gaussian(1.0)), rate, *both)
+        both = max(removed, added)
+        yield row_of("power", Sampled(chance, Gaussian(1.0)), rate, both, both)
 
 
 def far_out() -> Iterator[Row]:
@@ -323,7 +297,7 @@ def far_out() -> Iterator[Row]:
     for sigma, epsilon in itertools.product(
         (1 / 29, 0.05, 0.1, 0.3), (300.0, 420.0, 600.0, 665.0, 690.0, 699.0)
     ):
-        of_one = gaussian_delta(1 / ball(sigma))
+        of_one = gaussian_delta(1 / mpf(sigma))
         low, high = of_one(epsilon)[0], of_one(epsilon - 2e-6)[1]
         if low < RARE:
             continue
@@ -332,20 +306,20 @@ def far_out() -> Iterator[Row]:
             "delta", Composed([Gaussian(sigma), Laplace(1e6)]), epsilon, low, high
         )
         # Of 1 of 2 steps no less than this test shows, and no more than of one step.
-        shift, kappa = 1 / ball(sigma), ball(epsilon).exp()
-        place = (ball(epsilon) + arb(2).log()) / shift + shift / 2
-        spent = normal(-place)
-        shown = (normal(shift - place) + spent) / 2 - kappa * spent
+        shift, kappa = 1 / mpf(sigma), mpmath.exp(epsilon)
+        place = (mpf(epsilon) + mpmath.log(2)) / shift + shift / 2
+        spent = mpmath.ncdf(-place)
+        shown = (mpmath.ncdf(shift - place) + spent) / 2 - kappa * spent
         if shown > RARE:
             event = Allocation(Gaussian(sigma), 1, 2)
             yield row_of("delta", event, epsilon, shown, high)
     for rho, deviations in itertools.product((1e-6, 1.0, 30.0), (-1.0, 1.0, 5.0)):
         # A Gaussian has these divergences; nothing bounds them all from above.
-        mean = (2 * ball(rho)).sqrt()
+        mean = mpmath.sqrt(2 * mpf(rho))
         epsilon = rho + deviations * math.sqrt(2 * rho)
         if epsilon > 0:
             low = gaussian_delta(mean)(epsilon)[0]
-            yield row_of("delta", stock.ZCDpEvent(rho, 0.0), epsilon, low, arb(1))
+            yield row_of("delta", stock.ZCDpEvent(rho, 0.0), epsilon, low, 1)
     # Twice a rare sample of rare outputs; and registered masses among the denormals.
     rare = Sampled(1.75e-10, DiscreteLaplace(372.45, 1))
     tasks = [(Runs(rare, 2), (1.0, 340.0, 349.5, 690.0, 699.7, 705.0))]
@@ -360,16 +334,16 @@ def far_out() -> Iterator[Row]:
             if low > RARE:
                 yield row_of("delta", event, epsilon, low, high, "referee")
     for depth in (2, 3):
-        event, rate = Gaussian(1.0), ball(1e-100) ** depth
+        event, rate = Gaussian(1.0), mpf(1e-100) ** depth
         for _ in range(depth):
             event = Sampled(1e-100, event)
-        value = rate * (2 * normal(ball(0.5)) - 1)
+        value = rate * (2 * mpmath.ncdf(mpf(0.5)) - 1)
         if depth == 2:
             yield row_of("delta", event, 0.0, value, value)
         yield row_of("renyi", event, 2.0, rate**2, 2 * rate**2)
     # Hardly any run is without an output of Q's alone.
     event = Runs(registered.DiscreteEvent((4, 8, 4), (7, 0, 9)), 999)
-    yield row_of("delta", event, 0.5, 1 - arb(2) ** -999, arb(1))
+    yield row_of("delta", event, 0.5, 1 - mpf(2) ** -999, 1)
 
 
 def little_noise() -> Iterator[Row]:
@@ -380,67 +354,67 @@ def little_noise() -> Iterator[Row]:
     for sigma, order in itertools.product(
         (0.01, 0.03, 0.07, 0.3), (1.1, 2.4, 3.1, 5.9, 40.0, 256.0)
     ):
-        a = ball(order)
+        a = mpf(order)
         # Of correlated steps with σ = 0.3 a pair with such tails takes 12 s.
         more = 0.5 if sigma == 0.3 else sigma
         for event, length, alike in (
-            (Schedule([Gaussian(sigma)], [1], 2), 1 / ball(sigma), 1),
-            (Schedule([Gaussian(sigma)], [2], 2), 1 / ball(sigma), 2),
-            (Matrix([[1.0, 0.0], [0.0, 0.9]], sigma, 2, 1), 1 / ball(sigma), 1),
-            (Matrix([1.0, 0.5], more, 2, 1), ball(1.25).sqrt() / ball(more), 1),
+            (Schedule([Gaussian(sigma)], [1], 2), 1 / mpf(sigma), 1),
+            (Schedule([Gaussian(sigma)], [2], 2), 1 / mpf(sigma), 2),
+            (Matrix([[1.0, 0.0], [0.0, 0.9]], sigma, 2, 1), 1 / mpf(sigma), 1),
+            (Matrix([1.0, 0.5], more, 2, 1), mpmath.sqrt(1.25) / mpf(more), 1),
         ):
             moment = a * (a - 1) * length**2 / 2
-            least = (moment - a * arb(2).log() + arb(alike).log()) / (a - 1)
+            least = (moment - a * mpmath.log(2) + mpmath.log(alike)) / (a - 1)
             if least > 0:
-                yield row_of("renyi", event, order, least, arb(math.inf))
+                yield row_of("renyi", event, order, least, math.inf)
 
 
 def renyi() -> Iterator[Row]:
     """Yields divergences: α/2σ², Laplace's closed form, sums at integer orders."""
 
-    def row(event: Any, order: float, value: arb) -> Row:
+    def row(event: Any, order: float, value: mpf) -> Row:
         return row_of("renyi", event, order, value, value)
 
     for order in (1.5, 3.1, 10.7, 64.0):
-        a = ball(order)
+        a = mpf(order)
         for sigma in (0.05, 0.1, 0.3, 1.0, 20.0):
-            yield row(Gaussian(sigma), order, a / (2 * ball(sigma) ** 2))
+            yield row(Gaussian(sigma), order, a / (2 * mpf(sigma) ** 2))
             one = Schedule([Gaussian(sigma)], [1], 1)
-            yield row(one, order, a / (2 * ball(sigma) ** 2))
+            yield row(one, order, a / (2 * mpf(sigma) ** 2))
         for scale in (0.2, 1.0, 8.0):
-            t = 1 / ball(scale)
-            mean = a / (2 * a - 1) * ((a - 1) * t).exp()
-            mean += (a - 1) / (2 * a - 1) * (-a * t).exp()
-            yield row(Laplace(scale), order, mean.log() / (a - 1))
+            t = 1 / mpf(scale)
+            mean = a / (2 * a - 1) * mpmath.exp((a - 1) * t)
+            mean += (a - 1) / (2 * a - 1) * mpmath.exp(-a * t)
+            yield row(Laplace(scale), order, mpmath.log(mean) / (a - 1))
     for sigma, rate, order in itertools.product(
         (0.5, 1.0, 3.0), (1e-4, 0.01, 0.3), (2, 5, 32)
     ):
-        q, half = ball(rate), 1 / (2 * ball(sigma) ** 2)
+        q, half = mpf(rate), 1 / (2 * mpf(sigma) ** 2)
         total = sum(
             (
                 math.comb(order, i)
                 * (1 - q) ** (order - i)
                 * q**i
-                * ((i * i - i) * half).exp()
+                * mpmath.exp((i * i - i) * half)
                 for i in range(order + 1)
             ),
-            channels.ZERO,
+            mpf(0),
         )
-        value = total.log() / (order - 1)
+        value = mpmath.log(total) / (order - 1)
         yield row(Sampled(rate, Gaussian(sigma)), float(order), value)
     for rate, order in itertools.product((0.01, 0.3), (2, 3, 8)):
         # Of two noises on one sample, by the binomial theorem.
-        q, b, total = ball(rate), ball(2.0), channels.ZERO
+        q, b, total = mpf(rate), mpf(2.0), mpf(0)
         for i in range(order + 1):
-            laplace = i * ((i - 1) / b).exp() + (i - 1) * (-i / b).exp()
-            moment = (ball(i) * (i - 1) / 2).exp() * laplace / (2 * i - 1)
+            laplace = i * mpmath.exp((i - 1) / b) + (i - 1) * mpmath.exp(-i / b)
+            moment = mpmath.exp(mpf(i) * (i - 1) / 2) * laplace / (2 * i - 1)
             total += math.comb(order, i) * q**i * (1 - q) ** (order - i) * moment
         event = Sampled(rate, Composed([Gaussian(1.0), Laplace(2.0)]))
-        yield row(event, float(order), total.log() / (order - 1))
+        yield row(event, float(order), mpmath.log(total) / (order - 1))
     for sigma, steps in itertools.product((0.5, 1.0, 3.0), (2, 5, 40)):
         # Order 2 of 1 of t: E Z² = 1 + (e^{1/σ²} − 1)/t; and 3 likewise.
-        grown = (1 / ball(sigma) ** 2).exp() - 1
-        second = (1 + grown / steps).log()
+        grown = mpmath.exp(1 / mpf(sigma) ** 2) - 1
+        second = mpmath.log1p(grown / steps)
         yield row(Allocation(Gaussian(sigma), 1, steps), 2.0, second)
 
 

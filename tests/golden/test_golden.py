@@ -10,6 +10,7 @@ import pathlib
 import dp_accounting
 from dp_accounting import dp_event as stock
 import golden_events
+import newer_events
 import nights
 import pytest
 
@@ -60,17 +61,28 @@ Composed, Runs = stock.ComposedDpEvent, stock.SelfComposedDpEvent
 Sampled, Subsampled = stock.PoissonSampledDpEvent, ext.PLDSubsampleEvent
 Allocated, Group = ext.RandomAllocationEvent, ext.GroupSubsampledEvent
 Schedule = ext.ScheduledAllocationEvent
+With = stock.SampledWithReplacementDpEvent
+Without = stock.SampledWithoutReplacementDpEvent
 MILLION, BILLION = 10**6, 10**9
 RARE = Sampled(1e-4, Gaussian(0.08))
 RARE_RUNS = Runs(Subsampled(0.005, Runs(Allocated(Gaussian(0.418), 6, 7), 5)), 17)
 MATRIX = ext.MatrixAllocationEvent((1, 0.9, 0.8, 0.7), 8.0, 64, 5)
 TWO_KINDS = Schedule([Gaussian(1.0), Gaussian(1.2)], [1500, 1500], 3000, 3)
+RAISED = Runs(Allocated(stock.DiscreteLaplaceDpEvent(0.776, 1), 9, 57), 1000)
+LITTLE = Composed([Gaussian(0.7591), Runs(Gaussian(0.4062), 2)])
+MANY = Composed([Sampled(0.01, Gaussian(0.7 + i / 50)) for i in range(100)])
 UNLIKE = Schedule([Gaussian(0.8), Laplace(1)], [5, 5], 12, 2)
 
 
-def training(batch):
+def training(batch, records=60_000, rate=256 / 60_000, noise=1.1):
     """The default path of training with truncated batches."""
-    return stock.TruncatedSubsampledGaussianDpEvent(60_000, 256 / 60_000, batch, 1.1)
+    return stock.TruncatedSubsampledGaussianDpEvent(records, rate, batch, noise)
+
+
+def shifted(chance):
+    """Gaussian noise around a shift that is rare."""
+    weights = [1 - chance, chance]
+    return stock.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], weights)
 
 
 ONCE_WIDE = [
@@ -120,6 +132,23 @@ ONCE_WIDE = [
     (Allocated(Gaussian(1.0), 10, 100), 1, 1e-6, 11.185, 11.648, REPLACE),
     (training(320), 7050, 1e-6, 1.8699, 1.8706, SPECIAL),
     (training(320), 7050, 1e-6, 3.2025, 3.2033, REPLACE),
+    # Of 10,000 records with rate .01, more than 130 are drawn once in 600 steps.
+    (training(130, 10_000, 0.01, 1.0), 1000, 1e-6, 2.12, 2.16),
+    (Without(60_000, 256, Gaussian(1.1)), 1000, 1e-6, 5.28, 5.34, SPECIAL),
+    # By the less of two bounds; pairs alone give 8.116 and 1.768.
+    (newer_events.Exponential(1.0), 10, 1e-6, 7.462, 7.77),
+    (newer_events.Exponential(0.1), 50, 1e-6, 1.52, 1.6361),
+    (newer_events.Exponential(1.0), 1, 1e-6, 0.998, 1.0),
+    # A common batch without the record gives 0.584.
+    (With(60_000, 64, Gaussian(2.0)), 5000, 1e-5, 0.3566, 0.4524, REPLACE),
+    # All masses of positive ratios of a group underflow: what is left is Gaussian.
+    (Allocated(Gaussian(0.02), 3, 100), 1, 1e-6, 0.0, 4160.6852),
+    (Allocated(Gaussian(0.0219371), 3, 100), 1, 1e-6, 0.0, 3491.3087),
+    # Hardly any step moves, and δ is more than the whole in the last one.
+    (shifted(10**-11.5), 1, 1e-14, 4.42e-11, 5.14e-11, REPLACE),
+    (shifted(1e-20), 1, 1e-24, 0.0, 1.49e-12, REPLACE),
+    (shifted(1e-180), 1, 1e-16, 0.0, 1.7e-13, REPLACE),
+    (Runs(Sampled(1e-28, Laplace(0.1)), 100), 1, 0.05, 0.0, 0.0),
 ]
 WIDE_AT_NIGHT = [
     (Allocated(Gaussian(0.7), 5, 1000), 1, 1e-30, 15.05, 15.24),
@@ -155,6 +184,17 @@ WIDE_AT_NIGHT = [
     # 20 to 40 % wide, if cells near a threshold are as wide as the law's scale.
     (Allocated(Gaussian(0.314), 1, 3), 1, 1e-6, 26.63, 26.67, REPLACE),
     (training(280), 7050, 1e-6, 1.8996, 2.7375, SPECIAL),
+    # Groups of some members of a batch, and of as many as it has.
+    (Group(8, training(42, 1000, 0.03, 2.0)), 1, 1e-6, 1.52, 1.545, SPECIAL),
+    (Group(42, training(42, 1000, 0.03, 2.0)), 1, 1e-6, 9.13, 9.683, SPECIAL),
+    (With(50, 25, Gaussian(5.0)), 1, 1e-5, 1.6622, 1.6623, REPLACE),
+    (Subsampled(1e-10, Allocated(Gaussian(1.0), 1, 3)), 1, 1e-16, 4e-9, 5e-9, REPLACE),
+    # A hundred mechanisms that differ are as tight as runs of one.
+    (MANY, 1, 1e-6, 1.743565, 1.74363),
+    # Profiles are raised by 1e-9, and so are the masses of one run, a thousand times.
+    (Subsampled(0.3, RAISED), 1, 1e-6, 565.0, 576.2),
+    # Refused by the check of means: raised mass at ratios of −158,720.
+    (With(100, 1, Allocated(LITTLE, 1, 2)), 1000, 1e-10, 0.0, 29_300, SPECIAL),
 ]
 
 

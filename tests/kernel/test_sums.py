@@ -208,25 +208,22 @@ def test_masses_beyond_floats_are_large_numbers(tilt, first):
         assert (found[:3] * (1 + law.mass_error) >= ways / 1024).all()
 
 
-@given(
-    st.integers(0, 10**6),
-    st.integers(1, 5),
-    st.integers(0, 3),
-    st.integers(1, 4),
-    st.integers(-4, 3),
-    st.floats(-1.0, 1.0),
-    st.sampled_from([1, 2, 4]),
-)
-def test_masses_are_hardly_above_the_true_ones(
-    seed, size, some, more, start, tilt, height
-):
-    factors = [
-        factor_of(seed, size, some, start),
-        factor_of(seed + 1, size + 1, more, start),
-    ]
-    shape = 64, 16
-    law = tilted_sums.TiltedSum(factors, tilt, shape)
-    first = math.floor(start * (some + more) / height)
+@st.composite
+def two_factors(draw):
+    """Two factors, and the lowest row of their sum."""
+    seed, size = draw(st.integers(0, 10**6)), draw(st.integers(1, 5))
+    some, more = draw(st.integers(0, 3)), draw(st.integers(1, 4))
+    start = draw(st.integers(-4, 3))
+    one = factor_of(seed, size, some, start)
+    other = factor_of(seed + 1, size + 1, more, start)
+    return [one, other], start * (some + more)
+
+
+@given(two_factors(), st.floats(-1.0, 1.0), st.sampled_from([1, 2, 4]))
+def test_masses_are_hardly_above_the_true_ones(both, tilt, height):
+    factors, lowest = both
+    law = tilted_sums.TiltedSum(factors, tilt, (64, 16))
+    first = math.floor(lowest / height)
     found = law.masses(one_row(height), first, height=height)
     assert found.shape == (64 // height, 16)
     expected = np.zeros(found.shape)
@@ -243,26 +240,19 @@ CHANGES = (0.05, 0.2, 0.8, 3.0, 10.0, 40.0)
 
 
 @given(
-    st.integers(0, 10**6),
-    st.integers(1, 5),
-    st.integers(0, 3),
-    st.integers(1, 4),
-    st.integers(-4, 3),
+    two_factors(),
     st.floats(-1.0, 1.0),
     st.sampled_from([(16, 1), (64, 1), (64, 2), (64, 4)]),
     st.sampled_from([1, 16]),
 )
 def test_masses_below_are_hardly_below_the_true_ones(
-    seed, size, some, more, start, tilt, rows_and_height, columns
+    both, tilt, rows_and_height, columns
 ):
     """No tolerance from above, also where the sum has more rows than the torus."""
-    factors = [
-        factor_of(seed, size, some, start),
-        factor_of(seed + 1, size + 1, more, start),
-    ]
+    factors, lowest = both
     rows, height = rows_and_height
     law = tilted_sums.TiltedSum(factors, tilt, (rows, columns))
-    first = math.floor(start * (some + more) / height)
+    first = math.floor(lowest / height)
     found = law.masses_below(first, height=height, changes=CHANGES)
     assert found.shape == (rows // height, columns)
     expected = np.zeros(found.shape, dtype=object)

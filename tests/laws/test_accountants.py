@@ -30,10 +30,14 @@ from dp_accounting_ext import pld
 Composed = stock.ComposedDpEvent
 SelfComposed = stock.SelfComposedDpEvent
 Poisson = stock.PoissonSampledDpEvent
+rare_cases = st.tuples(
+    tree_strategies.rare_parts(),
+    st.sampled_from(privacy_accountant.NeighboringRelation),
+)
 
 
 @law
-@given(cases, deltas, st.floats(0.0, 1.0))
+@given(cases | rare_cases, deltas, st.floats(0.0, 1.0))
 def test_bounds_are_ordered(case, delta, share):
     event, relation = case
     accountant = accountant_of(event, relation=relation)
@@ -66,7 +70,7 @@ def test_arrays_are_their_numbers_whatever_was_asked_before(case, points):
 
 
 @law
-@given(cases, deltas)
+@given(cases, deltas | st.just(0.0))
 def test_epsilon_at_delta_has_that_delta(case, delta):
     event, relation = case
     accountant = accountant_of(event, relation=relation)
@@ -79,7 +83,7 @@ def test_epsilon_at_delta_has_that_delta(case, delta):
 
 
 @law
-@given(cases, st.lists(deltas, min_size=3, max_size=3))
+@given(cases, st.lists(deltas | st.just(0.0), min_size=3, max_size=3))
 def test_profiles_fall(case, points):
     event, relation = case
     accountant = accountant_of(event, relation=relation)
@@ -187,17 +191,6 @@ def test_threads_ask_the_same_accountant(case, delta):
     assert found == [alone] * 3
 
 
-@law
-@given(cases, deltas)
-def test_chances_of_everything_bound_chances_of_something(case, delta):
-    """What an event claims of all its losses holds for what is certain of some."""
-    event, relation = case
-    accountant = accountant_of(event, relation=relation)
-    assert accountant.get_epsilon_bounds(delta)[0] <= accountant.get_epsilon(0.0)
-    least, _ = accountant.get_delta_bounds(accountant.get_epsilon(0.0))
-    assert least == 0 or math.isinf(accountant.get_epsilon(0.0))
-
-
 rates = st.floats(-320.0, 0.0).map(lambda x: 10.0**x) | st.sampled_from(
     [0.0, 0.5, *tree_strategies.beside(1e-320, 1e-100)]
 )
@@ -216,7 +209,7 @@ def test_rates_are_ordered_and_grow(case, one, other):
 
 
 @law
-@given(cases, rates, st.floats(0.0, 1.0))
+@given(cases, rates | st.floats(0.001, 0.4), st.floats(0.0, 1.0))
 def test_a_test_finds_no_more_than_delta_allows(case, rate, share):
     """TPR ≤ e^ε FPR + δ(ε) for every ε, with equality for one of them."""
     event, relation = case
@@ -226,19 +219,6 @@ def test_a_test_finds_no_more_than_delta_allows(case, rate, share):
     # e^ε is rounded to the nearest float, and so is the product.
     allowed = math.exp(epsilon) * rate * (1 + 1e-13) + 5e-324
     assert low <= allowed + accountant.get_delta(epsilon) * (1 + 1e-15)
-
-
-@law
-@given(cases, st.floats(0.0, 1.0), st.floats(0.001, 0.4))
-def test_the_tests_that_are_found_show_delta(case, share, rate):
-    """δ(ε) ≥ TPR − e^ε FPR of every test."""
-    event, relation = case
-    accountant = accountant_of(event, relation=relation)
-    epsilon = share * min(accountant.get_epsilon(1e-9), 700.0)
-    low, _ = accountant.get_true_positive_rate_bounds(rate)
-    # e^ε is rounded to the nearest float, and so is the product.
-    shown = low - math.exp(epsilon) * rate * (1 + 1e-13)
-    assert shown <= accountant.get_delta(epsilon) * (1 + 1e-15)
 
 
 @law

@@ -74,12 +74,6 @@ def test_counts_are_compositions(event, count, delta):
 
 
 @law
-@given(any_trees, any_trees, deltas)
-def test_composition_never_tells_less(event, other, delta):
-    assert_no_worse(accountant_of(event), accountant_of(event, other), delta)
-
-
-@law
 @given(any_trees, deltas)
 def test_rates_of_zero_and_one(event, delta):
     plain = accountant_of(event)
@@ -352,7 +346,7 @@ def test_larger_groups_never_lose_less(event, size, relation, delta):
 
 
 @law
-@given(mild_trees, deltas)
+@given(mild_trees | tree_strategies.rare_parts(), deltas)
 def test_to_replace_a_record_is_no_less_than_to_remove_it(event, delta):
     """And no more than to remove it, and to add another."""
     added = accountant_of(event)

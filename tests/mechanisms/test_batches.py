@@ -7,7 +7,6 @@ import functools
 import itertools
 import math
 
-import asked
 import enumerated_batches as enumerated
 from mechanism_laws import deltas
 import mpmath
@@ -436,18 +435,6 @@ class TestReplacedMembers:
                 truth = max(oracles.shift_mixture_deltas(p, q, epsilon).values())
                 for found in deltas(mechanism, epsilon):
                     assert found >= truth * (1 - mpmath.mpf("1e-12"))
-
-    @pytest.mark.parametrize(
-        ("size", "draws", "sigma", "runs", "most"),
-        [(60_000, 64, 2.0, 5000, 0.4524), *nights.at_night((50, 25, 5.0, 1, 1.6623))],
-    )
-    def test_many_runs_are_below_the_star(self, size, draws, sigma, runs, most):
-        """A common batch without the record gives 1.8 for one, and 0.584 for many."""
-        noise, hits = batch_mechanisms.Noise(sigma / 2), hits_of(size, draws)
-        ours = asked.bounds_of({batches.replaced_members(noise, hits): runs}, 1e-4)
-        below = asked.bounds_of({noise.on(hits, batches.NONE): runs}, 1e-4)
-        found = ours.upper_epsilon(1e-5)
-        assert below.lower_epsilon(1e-5) <= found <= most
 
     @nightly
     def test_numbers_that_are_very_many(self):

@@ -164,6 +164,7 @@ def test_thousands_of_runs_are_composed_beside_others(monkeypatch, runs, cells, 
     assert upper - lower < width * upper
 
 
+@nightly
 def test_few_runs_with_large_shifts_among_many_have_cells_of_their_own(monkeypatch):
     """Noise that grows as a root; the bracket was 8 % wide."""
     monkeypatch.setattr(schedules, "_CELLS", 40)

@@ -17,15 +17,10 @@ from scipy import optimize
 from scipy import stats
 
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batch_mechanisms
 from dp_accounting_ext.mechanisms import batches
-from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import batch_laws
 from dp_accounting_ext.pairs import batch_programs
 from dp_accounting_ext.pairs import profile_pairs
@@ -172,25 +167,6 @@ def test_laws_that_are_exchanged_are_noticed():
     )
 
 
-@pytest.mark.nightly
-def test_chained_pairs():
-    """Curves that are chained from pairs give what Gaussian noise does."""
-    step = additive_noise.Gaussian(2.0)
-    asked = accuracy.Accuracy(1e-16)
-    known = {}
-    for d in range(1, 6):
-        link = chained.ChainedSplit(step, d, 0)
-        pair = interface.pairs_of(link, Bound.UPPER, asked).remove
-        known[float(d)] = profile_pairs.Hinges.of(pair)
-    p, q, d = POISSON
-    by_pairs = batch_laws.Laws(p, q, d, trade_off_curves.PairCurves(known))
-    by_noise = batch_laws.Laws(p, q, d / 2, NOISE["gaussian"][0])
-    one, other = by_pairs.upper_pair(1e-12), by_noise.upper_pair(1e-12)
-    for kappa in (1.0, 1.1, 1.5):
-        truth = half_line(p, q, np.array([0.0, 1, 2, 3, -1, -2]) / 2, kappa, stats.norm)
-        assert truth <= delta(one, kappa) <= delta(other, kappa) * (1 + 2e-3)
-
-
 @st.composite
 def certificates(draw):
     m, n = draw(st.integers(1, 3)), draw(st.integers(1, 3))
@@ -218,23 +194,26 @@ def test_any_multipliers_are_a_certificate(example, name):
     assert a @ noise.cdf(above) - b @ noise.cdf(below) <= bound + 1e-15
 
 
+def of_placements(a, b, d, name):
+    """The value of the placement that is found, and the certified bound."""
+    curves, noise = NOISE[name]
+    solved = batch_programs.solved(a[None], b[None], d, curves)
+    (bound,) = batch_programs.certified(
+        a[None], b[None], d, curves, solved.gains, solved.costs
+    )
+    above = noise.cdf(noise.ppf(solved.below[0]) + d).min(axis=1)
+    return math.fsum(a * above) - math.fsum(b * solved.below[0]), bound
+
+
 @pytest.mark.parametrize("name", NOISE)
 @pytest.mark.parametrize("kappa", [1.1, 20.0, 8000.0])
 def test_forty_classes_a_side_without_symmetry(name, kappa):
     """The certificate is within 1e-6 of the value of a placement."""
-    curves, noise = NOISE[name]
     rng = np.random.default_rng(1)
     points = rng.normal(size=(80, 2))
     a, b = rng.dirichlet(np.ones(40), 2)
-    b = kappa * b
     d = np.linalg.norm(points[:40, None] - points[40:], axis=2)
-    solved = batch_programs.solved(a[None], b[None], d, curves)
-    bound = batch_programs.certified(
-        a[None], b[None], d, curves, solved.gains, solved.costs
-    )[0]
-    below = noise.ppf(solved.below[0])
-    above = (below + d).min(axis=1)
-    value = a @ noise.cdf(above) - b @ noise.cdf(below)
+    value, bound = of_placements(a, kappa * b, d, name)
     assert max(value, 0.0) <= bound <= max(value, 0.0) * (1 + 1e-6) + 1e-15
 
 
@@ -266,15 +245,10 @@ def test_a_value_far_above_that_of_the_start(kappa):
     p, q = generator.dirichlet(np.ones(80), 2)
     one, other = np.sort(generator.permutation(80).reshape(40, 2).T)
     distances = np.linalg.norm(points[other, np.newaxis] - points[one], axis=2)
-    noise = NOISE["gaussian"][0]
-    a = p[np.newaxis, other] / p[other].sum()
-    b = kappa * q[np.newaxis, one] / q[one].sum()
-    found = batch_programs.solved(a, b, distances, noise)
-    shares = found.gains, found.costs
-    (most,) = batch_programs.certified(a, b, distances, noise, *shares)
-    above = stats.norm.cdf(stats.norm.ppf(found.below[0]) + distances).min(axis=1)
-    least = math.fsum(a[0] * above) - math.fsum(b[0] * found.below[0])
-    (start,) = batch_programs.start(a, b, distances, noise)[1]
+    a, b = p[other] / p[other].sum(), kappa * q[one] / q[one].sum()
+    least, most = of_placements(a, b, distances, "gaussian")
+    curves = NOISE["gaussian"][0]
+    (start,) = batch_programs.start(a[None], b[None], distances, curves)[1]
     assert start < least / 10
     assert least <= most <= least * (1 + 1e-5)
 
@@ -320,7 +294,7 @@ def random_laws(seed, size):
     return p / p.sum(), q / q.sum(), distances
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [1, *nights.at_night(2, 3, 4)])
 @pytest.mark.parametrize("common", [1, 2, 4])
 def test_the_profile_ends_with_the_largest_loss(seed, common):
     """Laplace noise on a line has its largest losses beyond all batches."""
@@ -341,13 +315,13 @@ def test_the_profile_ends_with_the_largest_loss(seed, common):
     assert pair.delta(0.9 * largest, Direction.REMOVE) > 0
 
 
-@pytest.mark.parametrize("seed", [0, 4])
-def test_any_mechanism_that_is_known_by_its_profile(seed):
+@pytest.mark.parametrize(("seed", "size"), [(0, 6), *nights.at_night((0, 10), (4, 10))])
+def test_any_mechanism_that_is_known_by_its_profile(seed, size):
     """With the profile of Gaussian noise, nearly as good as Gaussian noise itself."""
     gaussian = NOISE["gaussian"][0]
-    p, q, distances = random_laws(seed, 10)
+    p, q, distances = random_laws(seed, size)
     distances = np.ceil(3 * distances / distances.max()) / 2
-    for middle in range(10):  # No detour is shorter.
+    for middle in range(size):  # No detour is shorter.
         through = distances[:, [middle]] + distances[middle]
         distances = np.minimum(distances, through)
     thresholds = np.geomspace(1, 1e9, 400)

@@ -23,10 +23,6 @@ def sparse(losses, interval=0.1, infinity=0.0, pessimistic=True):
     return PLD(pld_pmf.SparsePLDPmf(losses, interval, infinity, pessimistic))
 
 
-def dense(masses, start=0, interval=0.1):
-    return PLD(pld_pmf.DensePLDPmf(interval, start, masses, 0.0, True))
-
-
 class TestStockDistributions:
     @pytest.mark.parametrize("runs", [10, *nights.at_night(1000)])
     def test_masses_with_a_surplus(self, runs):

@@ -1,6 +1,5 @@
 """Compares every bound of the package with what the referee knows."""
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
@@ -53,28 +52,13 @@ class Question:
     interval: float = 0.0
 
 
-@dataclasses.dataclass
-class Answer:
-    """What came of a question.
+class Wrong(list[str]):
+    """Bounds on the wrong side of the truth."""
 
-    Attributes:
-        checks: How many bounds were compared with the truth.
-        violations: Bounds on the wrong side of it.
-        gaps: Relative widths of the package's brackets.
-        referee_gaps: Relative widths of the referee's, where it has two sides.
-        refused: How often an accountant had no theorem for a tree, and said so.
-    """
-
-    checks: int = 0
-    violations: list[str] = dataclasses.field(default_factory=list)
-    gaps: list[float] = dataclasses.field(default_factory=list)
-    referee_gaps: list[float] = dataclasses.field(default_factory=list)
-    refused: int = 0
-
-    def require(self, holds: bool, message: str) -> None:
-        self.checks += 1
+    def unless(self, holds: bool, message: str) -> None:
+        """Adds a message, unless what it denies holds."""
         if not holds:
-            self.violations.append(message)
+            self.append(message)
 
 
 class Truth:
@@ -145,78 +129,65 @@ def _most(values: Iterator[arb]) -> arb:
     return largest
 
 
-def judge(question: Question, **sizes: Any) -> Answer:
-    """Returns how a tree's bounds compare with the truth; an error is wrong, too."""
-    return _judged(question, _judge_accountants, **sizes)
+def judge(question: Question, *, mixed: bool = False, **sizes: Any) -> Wrong:
+    """Returns which of a tree's bounds are wrong; an error is wrong, too.
 
-
-def judge_mixed(question: Question, **sizes: Any) -> Answer:
-    """Returns the same of both accountants, each of which may refuse by name."""
-    return _judged(question, _judge_or_refused, **sizes)
-
-
-def _judged(question: Question, judged: Callable[..., None], **sizes: Any) -> Answer:
-    answer = Answer()
+    Of a mixed tree both accountants are asked, each of which may refuse by name.
+    """
+    wrong = Wrong()
     rarest = min(1e-22, *question.deltas, *question.rates)
     sizes.setdefault("rare", max(rarest * 1e-8, 1e-300))
     try:
-        judged(question, answer, **sizes)
+        (_judge_or_refused if mixed else _judge_accountant)(question, wrong, **sizes)
     except Exception as error:
-        answer.require(False, f"{question}: {error!r}")
-    return answer
+        wrong.append(f"{question}: {error!r}")
+    return wrong
 
 
-def _judge_accountants(question: Question, answer: Answer, **sizes: Any) -> None:
+def _judge_accountant(question: Question, wrong: Wrong, **sizes: Any) -> None:
     accountant = ext.PLDAccountant(question.relation).compose(question.event)
-    _judge(question, accountant, Truth(question, **sizes), answer)
+    _judge(question, accountant, Truth(question, **sizes), wrong)
 
 
-def _judge_or_refused(question: Question, answer: Answer, **sizes: Any) -> None:
+def _judge_or_refused(question: Question, wrong: Wrong, **sizes: Any) -> None:
     accountants = [
         ext.PLDAccountant(question.relation),
         ext.RdpAccountant(neighboring_relation=question.relation),
         ext.RdpAccountant(_ORDERS, neighboring_relation=question.relation),
     ]
-    taken = [_is_taken(each, question, answer) for each in accountants]
-    answer.refused += taken[:2].count(False)
-    if not any(taken):
-        return
-    truth = Truth(question, **sizes)
-    if taken[0]:
-        _judge(question, accountants[0], truth, answer)
-    for accountant, is_taken in zip(accountants[1:], taken[1:], strict=True):
-        if is_taken:
-            _judge_renyi(question, accountant, truth, answer)
+    taken = [each for each in accountants if _is_taken(each, question, wrong)]
+    truth = Truth(question, **sizes) if taken else None
+    for accountant in taken:
+        judged = _judge if accountant is accountants[0] else _judge_renyi
+        judged(question, accountant, truth, wrong)
 
 
-def _is_taken(accountant: Any, question: Question, answer: Answer) -> bool:
+def _is_taken(accountant: Any, question: Question, wrong: Wrong) -> bool:
     """Tells whether a tree is composed; if it is not, the refusal names an event."""
     try:
         accountant.compose(question.event)
     except privacy_accountant.UnsupportedEventError as error:
         named = re.search(r"caused by subevent (\w+Event)\(", str(error))
         held = named is not None and named[1] in repr(question.event)
-        answer.require(
-            held and accountant.get_epsilon(1e-9) == 0, f"{question}: {error}"
-        )
+        wrong.unless(held and accountant.get_epsilon(1e-9) == 0, f"{question}: {error}")
         return False
     return True
 
 
 def _judge_renyi(
-    question: Question, accountant: Any, truth: Truth, answer: Answer
+    question: Question, accountant: Any, truth: Truth, wrong: Wrong
 ) -> None:
     for delta in question.deltas:
         found = accountant.get_epsilon(delta)
         told = f"{question}: ε at {delta!r} is {found!r} by Rényi divergences"
-        answer.require(found >= 0, f"{told}, no number")
+        wrong.unless(found >= 0, f"{told}, no number")
         if found < LARGEST:
             least = truth.lower(found)
-            answer.require(least <= delta, f"{told}, but δ is {float(least)!r}")
+            wrong.unless(least <= delta, f"{told}, but δ is {float(least)!r}")
         for epsilon in {share * min(found, 600.0) for share in (0.0, *question.shares)}:
             delta_there = accountant.get_delta(epsilon)
             least = truth.lower(epsilon)
-            answer.require(
+            wrong.unless(
                 least <= max(delta_there, SMALLEST),
                 f"{question}: δ({epsilon!r}) is {delta_there!r} by Rényi divergences, "
                 f"but it is at least {float(least)!r}",
@@ -229,16 +200,16 @@ def _judge_renyi(
         if order not in _ORDERS:
             continue
         least = truth.renyi(order)
-        answer.require(
+        wrong.unless(
             bool(least <= found) if math.isfinite(found) else found > 0,
             f"{question}: the divergence of order {order!r} is {found!r}, "
             f"but it is at least {float(least)!r}",
         )
 
 
-def _judge(question: Question, accountant: Any, truth: Truth, answer: Answer) -> None:
+def _judge(question: Question, accountant: Any, truth: Truth, wrong: Wrong) -> None:
     tops = [
-        _judge_epsilons(question, truth, answer, accountant, delta)
+        _judge_epsilons(question, truth, wrong, accountant, delta)
         for delta in question.deltas
     ]
     epsilons = {
@@ -249,17 +220,17 @@ def _judge(question: Question, accountant: Any, truth: Truth, answer: Answer) ->
     epsilons |= set(_beside(truth.losses(), question.atoms))
     for epsilon in sorted(each for each in epsilons if each <= LARGEST):
         bounds = accountant.get_delta_bounds(epsilon)
-        _judge_deltas(question, truth, answer, epsilon, bounds)
+        _judge_deltas(question, truth, wrong, epsilon, bounds)
         if question.interval and epsilon <= 600:
             for ways, both in _distributions(question, epsilon, max(tops)):
-                _judge_deltas(question, truth, answer, epsilon, both, ways)
+                _judge_deltas(question, truth, wrong, epsilon, both, ways)
     for rate in question.rates:
         low, high = accountant.get_true_positive_rate_bounds(rate)
         told = f"{question}: true positives at {rate!r} in [{low!r}, {high!r}]"
         least, most = truth.power(rate)
-        answer.require(0 <= low <= high <= 1, f"{told} out of order")
-        answer.require(bool(least <= high), f"{told}, but at least {float(least)!r}")
-        answer.require(bool(low <= most), f"{told}, but at most {float(most)!r}")
+        wrong.unless(0 <= low <= high <= 1, f"{told} out of order")
+        wrong.unless(bool(least <= high), f"{told}, but at least {float(least)!r}")
+        wrong.unless(bool(low <= most), f"{told}, but at most {float(most)!r}")
 
 
 def _beside(losses: Sequence[float], places: Sequence[float]) -> Iterator[float]:
@@ -271,50 +242,44 @@ def _beside(losses: Sequence[float], places: Sequence[float]) -> Iterator[float]
 
 
 def _judge_epsilons(
-    question: Question, truth: Truth, answer: Answer, accountant: Any, delta: float
+    question: Question, truth: Truth, wrong: Wrong, accountant: Any, delta: float
 ) -> float:
     """Returns the upper bound, or one where it is infinite."""
     low, high = accountant.get_epsilon_bounds(delta)
     told = f"{question}: ε at {delta!r} in [{low!r}, {high!r}]"
-    answer.require(0 <= low <= high, f"{told} out of order")
+    wrong.unless(0 <= low <= high, f"{told} out of order")
     if high < LARGEST:
         least = truth.lower(high)
-        answer.require(
+        wrong.unless(
             bool(least <= delta), f"{told}, but δ is at least {float(least)!r}"
         )
-        if high > 1e-6:
-            answer.gaps.append((high - low) / high)
     if 0 < low < LARGEST and truth.has_upper:
         most = truth.upper(low)
-        answer.require(bool(most >= delta), f"{told}, but δ is at most {float(most)!r}")
+        wrong.unless(bool(most >= delta), f"{told}, but δ is at most {float(most)!r}")
     return high if math.isfinite(high) else 1.0
 
 
 def _judge_deltas(
     question: Question,
     truth: Truth,
-    answer: Answer,
+    wrong: Wrong,
     epsilon: float,
     bounds: tuple[float, float],
     ways: Sequence[bool] = _EITHER,
 ) -> None:
     low, high = bounds
     told = f"{question}: δ({epsilon!r}) in [{low!r}, {high!r}], ways {ways}"
-    answer.require(0 <= low <= high <= 1, f"{told} out of order")
+    wrong.unless(0 <= low <= high <= 1, f"{told} out of order")
     least = truth.lower(epsilon, ways)
-    answer.require(
+    wrong.unless(
         bool(least <= max(high, SMALLEST)), f"{told}, but at least {float(least)!r}"
     )
     if truth.has_upper:
         most = truth.upper(epsilon, ways)
-        answer.require(
+        wrong.unless(
             bool(low <= max(float(most.upper()), SMALLEST)),
             f"{told}, but at most {float(most)!r}",
         )
-        if most > 1e-30:
-            answer.referee_gaps.append(float((most - least) / most))
-    if high > 1e-30 and ways is _EITHER:
-        answer.gaps.append((high - low) / high)
 
 
 def _distributions(

@@ -1,29 +1,23 @@
 """Every bound against an independent referee, on random trees of every event.
 
-The short form is part of every run. `pytest -m referee --referee-minutes 60` runs the
-long one, and tells how many trees it judged, what it found, and how wide brackets are.
-The referee itself is tested beside exact fractions.
+LAW_EXAMPLES says how many trees of each kind are judged, as of laws. The referee itself
+is tested beside exact fractions.
 """
 
-import collections
 import dataclasses
 import fractions
 import itertools
 import math
-import time
 
 from dp_accounting import dp_event
 from dp_accounting import privacy_accountant
 from hypothesis import HealthCheck
-from hypothesis import Phase
 from hypothesis import given
-from hypothesis import seed
 from hypothesis import settings
 from hypothesis import strategies as st
 import judge
-import lawful
-import nights
-import numpy as np
+from lawful import law
+from nights import at_night
 import own_readings
 import pytest
 import registered
@@ -59,10 +53,10 @@ KINDS = {
     "discrete trees": (tree_strategies.sampled_trees(DISCRETE), [ADD, SPECIAL]),
     "longer": (tree_strategies.sampled_trees(LONGER), [ADD]),
     "extremes": (tree_strategies.sampled_trees(EXTREME), [ADD]),
-    "batches": (tree_strategies.record_trees(SMALL), [ADD]),
+    "batches": (tree_strategies.record_trees(SMALL, ADD), [ADD]),
     "batches of any": (tree_strategies.batches_of_any(SMALL), [ADD, REPLACE, SPECIAL]),
-    "replaced": (tree_strategies.replaced_trees(SMALL), [REPLACE]),
-    "special": (tree_strategies.special_trees(SMALL), [SPECIAL]),
+    "replaced": (tree_strategies.record_trees(SMALL, REPLACE), [REPLACE]),
+    "special": (tree_strategies.record_trees(SMALL, SPECIAL), [SPECIAL]),
     "groups": (tree_strategies.group_trees(SMALL), [ADD]),
     "groups replaced": (
         tree_strategies.group_trees(SMALL, replaced=True),
@@ -112,36 +106,19 @@ def questions(kind):
     )
 
 
-def judged_of(kind, question):
-    if kind == "mixed edges":
-        return judge.judge_mixed(question, **EDGE_SIZES)
-    if kind.startswith("mixed"):
-        return judge.judge_mixed(question, **MIXED_SIZES)
-    return judge.judge(question, **SIZES)
-
-
-def quietly(examples, **options):
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        **options,
-    )
-
-
 @pytest.mark.hypothesis
-@pytest.mark.parametrize(
-    "kind",
-    [k for k in KINDS if k not in SLOW] + nights.at_night(*SLOW),
-)
+@pytest.mark.parametrize("kind", [k for k in KINDS if k not in SLOW] + at_night(*SLOW))
 def test_random_trees(kind):
-    @quietly(lawful.EXAMPLES or 2, derandomize=True, phases=[Phase.generate])
-    @given(questions(kind))
-    def no_violations(question):
-        assert judged_of(kind, question).violations == []
+    mixed, sizes = kind.startswith("mixed"), SIZES
+    if mixed:
+        sizes = EDGE_SIZES if kind == "mixed edges" else MIXED_SIZES
 
-    no_violations()
+    @law
+    @given(questions(kind))
+    def nothing_is_wrong(question):
+        assert judge.judge(question, mixed=mixed, **sizes) == []
+
+    nothing_is_wrong()
 
 
 def test_ratios_whose_squares_fit_no_float():
@@ -157,7 +134,7 @@ def test_ratios_whose_squares_fit_no_float():
         atoms=(0.5,),
         rates=(1e-300,),
     )
-    assert judge.judge(question, **SIZES).violations == []
+    assert judge.judge(question, **SIZES) == []
 
 
 SUBNORMAL = [
@@ -180,80 +157,7 @@ def test_products_below_the_smallest_masses(without, with_record, steps, runs):
         atoms=(0.5,),
         rates=(0.01,),
     )
-    assert judge.judge(question, **SIZES).violations == []
-
-
-class Log:
-    """What the long form saw, kind by kind."""
-
-    def __init__(self):
-        self.seen = set()
-        self.answers = collections.defaultdict(judge.Answer)
-        self.trees = collections.Counter()
-
-    def add(self, kind, answer):
-        self.trees[kind] += 1
-        total = self.answers[kind]
-        total.checks += answer.checks
-        total.violations += answer.violations
-        total.gaps += answer.gaps
-        total.referee_gaps += answer.referee_gaps
-        total.refused += answer.refused
-
-    def lines(self):
-        head = "median, 90 %, largest"
-        yield (
-            f"{'kind':16} {'trees':>6} {'checks':>7} {'wrong':>5}   "
-            f"package's gaps ({head})   referee's gaps ({head})"
-        )
-        for kind, answer in self.answers.items():
-            yield (
-                f"{kind:16} {self.trees[kind]:6} {answer.checks:7} "
-                f"{len(answer.violations):5}   {quantiles(answer.gaps)}   "
-                f"{quantiles(answer.referee_gaps)}"
-            )
-        checks = sum(answer.checks for answer in self.answers.values())
-        refused = sum(answer.refused for answer in self.answers.values())
-        yield f"{sum(self.trees.values())} trees, {checks} checks, {refused} refusals"
-        for answer in self.answers.values():
-            yield from answer.violations
-
-
-def quantiles(values):
-    if not values:
-        return f"{'none':^29}"
-    return "  ".join(f"{np.quantile(values, q):9.1e}" for q in (0.5, 0.9, 1.0))
-
-
-def one_round(kind, number, log, end):
-    @seed(number)
-    @quietly(10, phases=[Phase.generate])
-    @given(questions(kind))
-    def judged(question):
-        name = repr(question)
-        if name in log.seen or time.monotonic() > end:
-            return
-        log.seen.add(name)
-        log.add(kind, judged_of(kind, question))
-
-    judged()
-
-
-@pytest.mark.referee
-def test_at_length(request):
-    """Round after round of all kinds, until the time is over."""
-    end = time.monotonic() + 60 * request.config.getoption("--referee-minutes")
-    log, round_number = Log(), request.config.getoption("--referee-seed")
-    path = request.config.getoption("--referee-log")
-    kinds = request.config.getoption("--referee-kind") or list(KINDS)
-    while time.monotonic() < end:
-        round_number += 1
-        for kind in kinds:
-            one_round(kind, round_number, log, end)
-            if path:
-                path.write_text("\n".join(log.lines()) + "\n")
-    request.config.stash[request.config.referee_lines].extend(log.lines())
-    assert not any(answer.violations for answer in log.answers.values())
+    assert judge.judge(question, **SIZES) == []
 
 
 assert own_readings  # It sets the precision.
@@ -264,7 +168,7 @@ weights = st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any)
 kappas = st.builds(Fraction, st.integers(1, 12), st.integers(1, 12))
 
 
-def law(numbers):
+def chances(numbers):
     return [Fraction(n, sum(numbers)) for n in numbers]
 
 
@@ -312,7 +216,7 @@ def is_listed(request, monkeypatch):
 @given(weights, weights, st.integers(1, 3), st.fractions(0, 1), kappas, st.data())
 def test_channels_hold_exact_fractions(is_listed, one, other, count, rate, kappa, data):
     """From both sides, and at once where nothing is merged or split."""
-    q, p = law(one), law(other)
+    q, p = chances(one), chances(other)
     selected = data.draw(st.integers(1, count))
     outputs = list(zip(q, p, strict=True))
     expected = {

@@ -29,48 +29,6 @@ def log_normal(x: acb, noise: float) -> acb:
     return -x * x / (2 * s * s) - (s * (2 * arb.pi()).sqrt()).log()
 
 
-def log_binomial_mixture(members, rate, noise, sign) -> Function:
-    """log of Σ_i Binom(i) N(sign i, σ²) over N(0, σ²), as a function of z.
-
-    Of a polynomial in e^{sign z/σ²}.
-    """
-    r, s = arb(rate), arb(noise)
-    terms = [
-        math.comb(members, i)
-        * r**i
-        * (1 - r) ** (members - i)
-        * (-arb(i * i) / (2 * s**2)).exp()
-        for i in range(members + 1)
-    ]
-
-    def density(z, analytic):
-        power, total = (sign * z / s**2).exp(), acb(0)
-        for term in reversed(terms):
-            total = total * power + term
-        return total.log(analytic)
-
-    return density
-
-
-def group_rdp(order, removed, inserted, rate, noise):
-    """log ∫ P^α Q^{1−α} / (α − 1), or ∫ P log(P/Q) for α = 1."""
-    with flint.ctx.workprec(BITS):
-        a = arb(order)
-        p = log_binomial_mixture(removed, rate, noise, 1)
-        q = log_binomial_mixture(inserted, rate, noise, -1)
-
-        def integrand(z, analytic):
-            above, below = p(z, analytic), q(z, analytic)
-            if order == 1:
-                return (log_normal(z, noise) + above).exp() * (above - below)
-            return (log_normal(z, noise) + a * above + (1 - a) * below).exp()
-
-        low = -(inserted + 16 * noise)
-        high = order * (removed + inserted) + removed + 16 * noise
-        value = integral(integrand, low, high)
-        return value if order == 1 else value.log() / (a - 1)
-
-
 def two_step_rdp(order, noise, *, remove):
     """log E Z^p / (α − 1) of 1-out-of-2 allocation: p = α, or 1 − α to add a record.
 
@@ -92,9 +50,9 @@ def two_step_rdp(order, noise, *, remove):
 
 
 def shifts_rdp(p, q, order):
-    """log ∫ p^α q^{1−α} dN / (α − 1) of mixtures of (shift, weight) over N(0, 1).
+    """log ∫ p^α q^{1−α} dN / (α − 1), or ∫ p log(p/q) dN for α = 1.
 
-    The shifts of q are to the other side.
+    Of mixtures of (shift, weight) over N(0, 1). The shifts of q are to the other side.
     """
 
     def log_density(weighted, sign) -> Function:
@@ -108,16 +66,32 @@ def shifts_rdp(p, q, order):
         ).log(analytic)
 
     with flint.ctx.workprec(BITS):
-        a, above, below = arb(order), log_density(p, 1), log_density(q, -1)
+        a, p_density, q_density = arb(order), log_density(p, 1), log_density(q, -1)
 
         def integrand(x, analytic):
+            above, below = p_density(x, analytic), q_density(x, analytic)
             normal = log_normal(x, 1.0)
-            moved = a * above(x, analytic) + (1 - a) * below(x, analytic)
-            return (normal + moved).exp() - normal.exp()
+            if order == 1:
+                return (normal + above).exp() * (above - below)
+            return (normal + a * above + (1 - a) * below).exp() - normal.exp()
 
-        low = -(max(s for s, _ in q) + 20)
-        high = order * (max(s for s, _ in p) + max(s for s, _ in q)) + 20
-        return integral(integrand, low, high).log1p() / (a - 1)
+        furthest = [float(max(shift for shift, _ in each)) for each in (p, q)]
+        value = integral(integrand, -furthest[1] - 20, order * sum(furthest) + 20)
+        return value if order == 1 else value.log1p() / (a - 1)
+
+
+def group_rdp(order, removed, inserted, rate, noise):
+    """The same of a group on a Poisson sample: shifts by so many members, over σ."""
+    with flint.ctx.workprec(BITS):
+        r = arb(rate)
+
+        def members_of(n):
+            chances = [
+                math.comb(n, i) * r**i * (1 - r) ** (n - i) for i in range(n + 1)
+            ]
+            return [(arb(i) / noise, chance) for i, chance in enumerate(chances)]
+
+        return shifts_rdp(members_of(removed), members_of(inserted), order)
 
 
 def raw_moments(highest, noise, steps):

@@ -113,15 +113,15 @@ def outcomes(mechanism, users):
 
 
 @pytest.mark.parametrize(
-    ("way", "order"),
+    ("way", "order", "count"),
     [
-        ("average", 1),
-        ("debiased", 2),
-        *nights.at_night(("average", 2), ("debiased", 1)),
+        ("average", 1, 2),
+        ("debiased", 2, 2),
+        *nights.at_night(*itertools.product(("average", "debiased"), (1, 2), [3])),
     ],
 )
-def test_errors_of_distributions_are_bounded(way, order):
-    """Three users: all 216 draws. The bias, and how often the error is larger."""
+def test_errors_of_distributions_are_bounded(way, order, count):
+    """All draws of a few users: the bias, and how often the error is larger."""
     private = wpm.from_points(PLACES, 2.0, order=order, linear=way == "debiased")
     apart = wpm.PointCost(PLACES).matrix()
     estimate = (
@@ -129,7 +129,7 @@ def test_errors_of_distributions_are_bounded(way, order):
         if way == "debiased"
         else (estimates.average_of_draws)
     )
-    users = USERS[:3]
+    users = USERS[:count]
     mean, centre, misses, spread = users.mean(axis=0), np.zeros(6), 0.0, 0.0
     for draws, chance in outcomes(private, users):
         found = estimate(draws, private, 0.5)
@@ -249,6 +249,7 @@ def test_films(tmp_path):
     assert high["WPM, Alg. 1"][0] == pytest.approx(high["WPM"][0], rel=0.1)
 
 
+@pytest.mark.nightly
 def test_ring(capsys):
     experiments.run_ring(5.0)
     rows = capsys.readouterr().out.splitlines()

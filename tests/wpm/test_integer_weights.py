@@ -115,15 +115,6 @@ def test_sums_are_exact_where_sixty_four_bits_overflow():
     assert integer_weights.exact_sums(weights)[0] != 2**62
 
 
-def test_limit_of_bits():
-    measure = np.full(3, math.exp(-75.0) / 2)
-    polytope = wpm_oracles.polytope_of(measure, 150.0)
-    assert integer_weights.make_bounds(polytope, 150.0).bits <= 256
-    far = ldp_polytope.LdpPolytope(np.full(3, 2.0**-300), np.full(3, 0.5))
-    with pytest.raises(ValueError, match="of 256 bits. Found 208.0, which needs 324"):
-        integer_weights.make_bounds(far, 208.0)
-
-
 def exact_bounds(lower, upper, epsilon):
     return integer_weights.make_bounds(
         ldp_polytope.LdpPolytope(np.array(lower), np.array(upper)), epsilon

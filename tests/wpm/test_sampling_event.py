@@ -7,7 +7,6 @@ import math
 import operator
 
 import dp_accounting
-from dp_accounting import dp_event as host_event
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -31,15 +30,6 @@ Event = wpm.PrivateSamplingEvent
 def accountant_of(event, count=1):
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     return ext.PLDAccountant(relation).compose(event, count)
-
-
-@pytest.mark.parametrize("event", [Event(1.5, 0.9), Event(1.5, 0.9, [0.5, 0.2])])
-def test_event_goes_through_its_named_tuple(event):
-    found = host_event.DpEvent.from_named_tuple(event.to_named_tuple())
-    assert found == event and isinstance(found, Event)
-    assert len({event, found}) == 1
-    with pytest.raises(AttributeError):
-        event.epsilon = 2.0
 
 
 def test_many_masses_are_shown_in_short():

@@ -9,8 +9,6 @@ from scipy import optimize
 from scipy import sparse
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm.projections import certified_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 EPSILONS = [0.01, 0.3, 1.0, 4.0, 10.0, 40.0]
@@ -221,13 +219,6 @@ def assert_private(weights, total, epsilon):
     for column in columns:
         assert min(column) >= 0
         assert Fraction(max(column)) <= bound * min(column)
-
-
-def exact(masses, cost, polytope):
-    """The exact projection of one user, zeros among the masses and all."""
-    rows = np.flatnonzero(masses)
-    solver = certified_projection.ExactSolver(costs.DenseCost(cost), polytope, 1e-6)
-    return solver.solve(rows, masses[rows])
 
 
 seeds = st.integers(0, 2**32 - 1)

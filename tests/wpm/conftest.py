@@ -1,1 +1,0 @@
-"""Makes the oracles beside it known to the tests in folders."""
