@@ -288,8 +288,8 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     parts.append(in_words(run, rows))
     for scheme, words in risks.items():
         # In Markdown, a table of plain text must be between fences.
-        fenced = f"\n\n```text\n{words}\n```" if options.markdown else f" {words}"
-        parts.append(f"With {scheme}:{fenced}")
+        fenced = f"\n```text\n{words}\n```" if options.markdown else words
+        parts.append(text.headed(scheme, fenced))
     if options.verify:
         with text.Progress("second opinions") as progress:
             opinions = second_opinion.of_claims(run, rows, progress)
@@ -304,6 +304,12 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
 def _profiles(options: argparse.Namespace) -> parser.Printed:
     epsilons = options.epsilons
     if epsilons is not None:
+        if epsilons[0] > epsilons[1]:
+            first, last = epsilons
+            raise ValueError(
+                f"epsilons must be the first ε and then the last, which is no smaller. "
+                f"Found {first:g} and {last:g}: write --epsilons {last:g} {first:g}."
+            )
         with np.errstate(invalid="ignore"):  # Infinite ends are refused later.
             number = min(max(_points(options), 0), curves.MOST_POINTS)
             epsilons = np.linspace(epsilons[0], epsilons[1], number)
