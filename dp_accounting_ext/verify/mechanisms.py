@@ -276,10 +276,10 @@ class Sampled(Runs):
         return super().draw(rng, rng.binomial(members, self.rate), value)
 
     def loss(self, outputs: Any, members: int, value: float) -> Array:
-        weights = np.array(binomial(members, self.rate))
+        weights = np.array(binomial(members, self.rate))[:, None]
         numbers = range(members + 1)
         losses = [super(Sampled, self).loss(outputs, n, value) for n in numbers]
-        return log_mean(np.stack(losses, axis=-1), weights)
+        return np.asarray(special.logsumexp(losses, axis=0, b=weights))
 
 
 def binomial(size: int, rate: Any, most: float = math.inf) -> list[Any]:
@@ -293,12 +293,6 @@ def binomial(size: int, rate: Any, most: float = math.inf) -> list[Any]:
 def law_of(weights: Sequence[fractions.Fraction]) -> Members:
     """Returns the law of a number, from the probabilities of 0, 1, 2 and so on."""
     return [(number, weight) for number, weight in enumerate(weights) if weight]
-
-
-def log_mean(logs: Array, weights: Array) -> Array:
-    """Returns the logarithm of a weighted sum of exponentials along the last axis."""
-    top = logs.max(axis=-1, keepdims=True)
-    return np.asarray(np.log(np.exp(logs - top) @ weights) + top[..., 0])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,10 +69,8 @@ class Scheme:
     def log_mean(self, gains: Callable[["Stage"], Sequence[Array]], size: int) -> Array:
         """Returns the logarithm of the mean of exp(sum of gains), for each output.
 
-        Args:
-            gains: Returns a step's gains if one member takes part in it, if two do, and
-                so on: for each output, or a row of them for each state.
-            size: The number of outputs.
+        The function `gains` returns a step's gains if one member takes part in it, if
+        two do, and so on: for each of `size` outputs, or a row of them for each state.
         """
         totals = []
         for stages in self.stages:
@@ -93,8 +91,7 @@ class Scheme:
                 with np.errstate(divide="ignore"):
                     logs = np.log(total) + top
             totals.append(special.logsumexp(logs, axis=0))
-        shares = np.full(self.tracks, 1 / self.tracks)
-        return mechanisms.log_mean(np.stack(totals, axis=-1), shares)
+        return np.asarray(special.logsumexp(totals, axis=0, b=1 / self.tracks))
 
     @functools.cached_property
     def stages(self) -> list[list["Stage"]]:
