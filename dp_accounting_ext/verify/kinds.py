@@ -133,12 +133,20 @@ def _allocation(event: Any) -> Mechanism:
     return schemes.Allocated(runs.parts, int(event.num_selected), total)
 
 
-def _correlated(scheme: Callable[[Any], schemes.Scheme]) -> Callable[[Any], Mechanism]:
-    """Returns the reading of events with correlated noise and such a scheme."""
+def _correlated(
+    scheme: Callable[..., schemes.Scheme], *names: str
+) -> Callable[[Any], Mechanism]:
+    """Returns the reading of events whose scheme is made of the fields of these names.
+
+    It raises `NoTheoremError` for an event without noise.
+    """
 
     def read(event: Any) -> Mechanism:
-        deviation = float(event.noise_multiplier)
-        return schemes.Correlated.of(event.strategy, deviation, scheme(event))
+        if not event.noise_multiplier:
+            raise channels.NoTheoremError("no theorem for a part without noise")
+        values = (np.asarray(getattr(event, name)).item() for name in names)
+        made = scheme(*values)
+        return schemes.Correlated.of(event.strategy, event.noise_multiplier, made)
 
     return read
 
@@ -497,31 +505,21 @@ KINDS: dict[str, Callable[[Any], Mechanism]] = {
     "RandomAllocationEvent": _allocation,
     "RandomAllocationDpEvent": _allocation,
     "ScheduledAllocationEvent": _allocation,
-    "MatrixAllocationEvent": _correlated(
-        lambda e: schemes.independent(e.num_bins * e.num_epochs, 1.0, e.num_bins)
-    ),
+    "MatrixAllocationEvent": _correlated(schemes.bins, "num_bins", "num_epochs"),
     "WindowedAllocationEvent": _correlated(
-        lambda e: schemes.windows(
-            e.window, e.separation, e.num_cycles, float(e.sampling_probability)
-        )
+        schemes.windows, "window", "separation", "num_cycles", "sampling_probability"
     ),
     "MinSepSamplingEvent": _correlated(
-        lambda e: schemes.apart(
-            e.num_steps, float(e.sampling_probability), e.separation, e.warm_start
-        )
+        schemes.apart, "num_steps", "sampling_probability", "separation", "warm_start"
     ),
     "CyclicPoissonEvent": _correlated(
-        lambda e: schemes.independent(
-            e.num_steps, float(e.sampling_probability), e.cycle_length
-        )
+        schemes.independent, "num_steps", "sampling_probability", "cycle_length"
     ),
     "PoissonMatrixEvent": _correlated(
-        lambda e: schemes.independent(e.num_steps, float(e.sampling_probability))
+        schemes.independent, "num_steps", "sampling_probability"
     ),
     "SelectedStepsMatrixEvent": _correlated(
-        lambda e: schemes.selected(
-            e.num_steps * e.num_epochs, e.num_steps, e.num_selected
-        )
+        schemes.selected, "num_steps", "num_selected", "num_epochs"
     ),
     "GaussianDpEvent": _noise("gaussian"),
     "LaplaceDpEvent": _noise("laplace"),

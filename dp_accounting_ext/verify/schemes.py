@@ -177,6 +177,11 @@ def independent(number: int, rate: float, tracks: int = 1) -> Scheme:
     )
 
 
+def bins(number: int, epochs: int) -> Scheme:
+    """Returns the scheme of a bin that is drawn once, for all epochs."""
+    return independent(number * epochs, 1.0, number)
+
+
 def windows(window: int, separation: int, cycles: int, rate: float) -> Scheme:
     """Returns the scheme of at most one step from the window of each cycle."""
     cycle, share = window + separation - 1, rate / window
@@ -207,7 +212,7 @@ def apart(number: int, rate: float, separation: int, is_warm: bool) -> Scheme:
     return Scheme(number, moves, starts)
 
 
-def selected(number: int, period: int, chosen: int, members: int = 1) -> Scheme:
+def selected(period: int, chosen: int, periods: int = 1, members: int = 1) -> Scheme:
     """Returns the scheme of a set of steps of each period, drawn uniformly.
 
     The state is how often members are still to take part in the period. One member
@@ -223,7 +228,7 @@ def selected(number: int, period: int, chosen: int, members: int = 1) -> Scheme:
         weights = mechanisms.binomial(left, 1 / (period - at))
         return [(weight, left - joining) for joining, weight in enumerate(weights)]
 
-    return Scheme(number, moves)
+    return Scheme(period * periods, moves)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,9 +270,12 @@ class Allocated(mechanisms.Runs):
     @functools.cached_property
     def _scheme(self) -> Callable[[int], Scheme]:
         number = sum(count for _, count in self.parts)
-        return functools.cache(
-            lambda members: selected(number, self.total, self.selected, members)
-        )
+
+        def of(members: int) -> Scheme:
+            scheme = selected(self.total, self.selected, members=members)
+            return dataclasses.replace(scheme, number=number)
+
+        return functools.cache(of)
 
     def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
         counts = [count for _, count in self.parts]
@@ -310,10 +318,9 @@ class Correlated(mechanisms.Mechanism):
     def of(cls, strategy: Any, deviation: float, scheme: Scheme) -> "Correlated":
         """Returns the mechanism, whose scheme gets the products of columns of C."""
         matrix = np.array(strategy, dtype=np.float64)
-        if not deviation:
-            raise channels.NoTheoremError("no theorem for a part without noise")
-        found = _products(matrix, scheme.number) / deviation**2
-        return cls(matrix, deviation, dataclasses.replace(scheme, products=found))
+        found = _products(matrix, scheme.number) / float(deviation) ** 2
+        scheme = dataclasses.replace(scheme, products=found)
+        return cls(matrix, float(deviation), scheme)
 
     def cases(self, reading: mechanisms.Reading) -> mechanisms.Cases | None:
         raise channels.NoTheoremError("no theorem for correlated noise")
