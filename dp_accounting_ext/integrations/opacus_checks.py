@@ -27,17 +27,14 @@ _ROUNDING, _SAME = 1e-2, 1e-6
 
 
 class Kind(enum.Enum):
-    """The ways of drawing batches for which this package has accountants."""
+    """Ways of drawing batches, in words, and their accountants in Opacus' registry."""
 
-    POISSON = "Poisson samples"
-    BALLS_AND_BINS = "balls-and-bins batches"
-    SHUFFLED = "shuffled or fixed batches"
+    POISSON = "Poisson samples", "certified"
+    BALLS_AND_BINS = "balls-and-bins batches", "balls_and_bins"
+    SHUFFLED = "shuffled or fixed batches", "shuffled"
 
-    @property
-    def accountant(self) -> str:
-        """The name of the accountant for them, in Opacus' registry."""
-        names = {Kind.POISSON: "certified", Kind.BALLS_AND_BINS: "balls_and_bins"}
-        return names.get(self, "shuffled")
+    def __init__(self, words: str, accountant: str) -> None:
+        self.words, self.accountant = words, accountant
 
 
 def kind(loader: Any) -> Kind:
@@ -138,8 +135,8 @@ def refuse_other(loader: Any, meant: Kind) -> None:
     drawn = kind(loader)
     if drawn is not meant:
         raise RuntimeError(
-            f"PrivacyEngine(accountant={meant.accountant!r}) is for {meant.value}. "
-            f"Found {drawn.value}: {_remedy(meant, drawn)}."
+            f"PrivacyEngine(accountant={meant.accountant!r}) is for {meant.words}. "
+            f"Found {drawn.words}: {_remedy(meant, drawn)}."
         )
     processes = opacus_processes.count()
     sampler = opacus_draws.kind_of(opacus_draws.batch_sampler(loader))
