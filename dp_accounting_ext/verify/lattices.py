@@ -252,13 +252,10 @@ class _Lattice:
         size = len(one.q) + len(two.q) - 1
         qs = [arb_poly(each.q) for each in (one, two)]
         ps = [arb_poly(each.p) for each in (one, two)]
-        if two is one:  # A square takes two thirds of the time of a product.
-            qs[1], ps[1] = qs[0], ps[0]
         rows = [list(qs[0] * qs[1])]
-        if not self.steps:
-            rows.append(list(ps[0] * ps[1]))
-        elif self.side is Side.LOW:
-            rows.append(list(qs[0] * ps[1] + ps[0] * qs[1]))
+        if self.side is Side.LOW:  # Above, P's masses are the ratios times Q's.
+            both = qs[0] * ps[1] + ps[0] * qs[1] if self.steps else ps[0] * ps[1]
+            rows.append(list(both))
         rows = [[*row, *[ZERO] * (size - len(row))] for row in rows]
         (a, b), (c, d) = one.sinks, two.sinks
         sinks = [1 - (1 - a) * (1 - c), 1 - (1 - b) * (1 - d)]
@@ -276,16 +273,6 @@ class _Lattice:
             one.blur.max(two.blur) if self.steps else one.blur + two.blur,
         )
         if self.side is Side.HIGH:
-            # The error of a product is relative to the largest mass of its row, so that
-            # at each point the row that is relatively more accurate is used.
-            if not self.steps:
-                q = [
-                    a
-                    if a.rel_accuracy_bits() >= b.rel_accuracy_bits()
-                    else b / found.ratio(i)
-                    for i, (a, b) in enumerate(zip(*rows, strict=True))
-                ]
-                found = dataclasses.replace(found, q=q)
             found = found._with_ratios()
         return found._narrowed(rare)
 
