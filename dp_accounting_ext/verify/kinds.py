@@ -267,20 +267,19 @@ def _truncated(event: Any, reading: Reading) -> Cases:
     ways += [((m, 1), rate * weight) for m, weight in enumerate(drawn)]
     ways += [((most, 0), more - kept), ((most - 1, 1), kept)]
     missing = [((m, 0), weight) for m, weight in [*enumerate(drawn), (most, more)]]
-    deviation = float(event.noise_multiplier)
+
+    def law(ways: Any, value: int, record: int) -> mechanisms.Shifts:
+        return _together((value * m + record * inside, w) for (m, inside), w in ways)
+
     found = []
     for value in (0, -1):
-
-        def law(ways: Any, record: int, value: int = value) -> mechanisms.Shifts:
-            return _together(
-                (value * m + record * inside, w) for (m, inside), w in ways
-            )
-
-        p, q = law(ways, 1), law(missing, 0)
+        q = law(missing, value, 0)
         if reading.relation is not NeighborRel.ADD_OR_REMOVE_ONE:
-            q = law(ways, -(reading.relation is NeighborRel.REPLACE_ONE))
+            is_replaced = reading.relation is NeighborRel.REPLACE_ONE
+            q = law(ways, value, -1 if is_replaced else 0)
         elif value == 0:
             q = mechanisms.UNSHIFTED
+        deviation, p = float(event.noise_multiplier), law(ways, value, 1)
         found.append(noises.noise("gaussian", deviation, p, q, reading.sizes))
     return found
 

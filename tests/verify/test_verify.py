@@ -164,6 +164,12 @@ NOT_BRACKETED = {
         ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(2.1), 1, 20),
         REPLACE,
     ),
+    # Few outputs of so few steps can be listed, but bound ε only from far above.
+    "two of six": (
+        ext.RandomAllocationEvent(STEP, 2, 6),
+        ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.1), 2, 6),
+        ADD,
+    ),
     "replaced in 3 of 10": (ext.RandomAllocationEvent(STEP, 3, 10), None, REPLACE),
     "a group": (ext.GroupSubsampledEvent(3, ALLOCATION), None, ADD),
     "an epoch that stopped": (
