@@ -93,9 +93,10 @@ picture, which needs matplotlib, the truth is on the line or in its shade.
 """
 _TRADE_OFF = f"""\
 {_PROFILE.replace("profile", "trade-off")}
-At each false positive rate of a membership test it has the largest true positive
-rate of any test. A curve is that of the worse direction: whether the record was
-there, or was not. The advantage is the largest difference of both rates.
+At each false positive rate of a membership test it has the largest true
+positive rate of any test. A curve is that of the worse direction: whether the
+record was there, or was not. The advantage is the largest difference of both
+rates.
 """
 _POINTS, _POINTS_OF_PICTURES = 21, 81
 # The size of a picture in inches, and the number of dots in an inch.
