@@ -176,7 +176,7 @@ def _converted(risks: dict[str, Any], delta: float) -> str:
 
 def _all(risks: dict[str, dict[str, Any]]) -> str:
     return "\n\n".join(
-        f"With {of}: {_in_words(of_one)}" for of, of_one in risks.items()
+        text.headed(of, _in_words(of_one)) for of, of_one in risks.items()
     )
 
 

@@ -132,6 +132,11 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
     return "\n".join([above, "", *lines, *[""] * bool(below), *below])
 
 
+def headed(of: str, words: str) -> str:
+    """Returns words about a run below its name."""
+    return f"{textwrap.fill(f'With {of}:', WIDTH)}\n{words}"
+
+
 def as_json(value: Any) -> str:
     """Returns JSON, also for rows and curves. Infinity is a string, None is null."""
     return json.dumps(_finite(value), indent=2, allow_nan=False)

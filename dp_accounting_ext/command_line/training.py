@@ -5,7 +5,6 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import functools
-import math
 import os
 import pathlib
 import textwrap
@@ -13,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import risk
-from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.command_line import columns
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import tables
@@ -96,9 +93,10 @@ picture, which needs matplotlib, the truth is on the line or in its shade.
 """
 _TRADE_OFF = f"""\
 {_PROFILE.replace("profile", "trade-off")}
-FPR is a membership test's false positive rate, TPR the largest true positive
-rate of any test with it. A curve is that of the worse direction: whether the
-record was there, or was not. The advantage is the largest TPR less FPR.
+At each false positive rate of a membership test it has the largest true
+positive rate of any test. A curve is that of the worse direction: whether the
+record was there, or was not. The advantage is the largest difference of both
+rates.
 """
 _POINTS, _POINTS_OF_PICTURES = 21, 81
 # The size of a picture in inches, and the number of dots in an inch.
@@ -288,8 +286,8 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     parts.append(in_words(run, rows))
     for scheme, words in risks.items():
         # In Markdown, a table of plain text must be between fences.
-        fenced = f"\n\n```text\n{words}\n```" if options.markdown else f" {words}"
-        parts.append(f"With {scheme}:{fenced}")
+        fenced = f"\n```text\n{words}\n```" if options.markdown else words
+        parts.append(text.headed(scheme, fenced))
     if options.verify:
         with text.Progress("second opinions") as progress:
             opinions = second_opinion.of_claims(run, rows, progress)
@@ -304,6 +302,12 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
 def _profiles(options: argparse.Namespace) -> parser.Printed:
     epsilons = options.epsilons
     if epsilons is not None:
+        if epsilons[0] > epsilons[1]:
+            first, last = epsilons
+            raise ValueError(
+                f"epsilons must be the first ε and then the last, which is no smaller. "
+                f"Found {first:g} and {last:g}: write --epsilons {last:g} {first:g}."
+            )
         with np.errstate(invalid="ignore"):  # Infinite ends are refused later.
             number = min(max(_points(options), 0), curves.MOST_POINTS)
             epsilons = np.linspace(epsilons[0], epsilons[1], number)
@@ -338,28 +342,11 @@ def _shown(
         curves.plot(drawn, picture.add_subplot(), title=title)
         picture.savefig(options.output, dpi=_DOTS)
     setting = {**run.to_dict(), "group_size": sizes}
-    printed = "\n\n".join([textwrap.fill(title, text.WIDTH), *map(_table, drawn)])
+    tables = (curve.table().text() for curve in drawn)
+    printed = "\n\n".join([textwrap.fill(title, text.WIDTH), *tables])
     if picture:
         printed = f"wrote {options.output}"
     return {"setting": setting, "results": drawn}, printed
-
-
-def _table(curve: curves.Curve) -> str:
-    """Returns a table of a curve, as lines of plain text."""
-    lines = [f"{curve.label}, {curve.seconds:.2f} CPU s"]
-    x, y = "ε", "δ"
-    if curve.x_name != "epsilon":
-        x, y = "FPR", "TPR"
-        lower, upper = curve.advantage
-        bounds = f"{decimals.rounded_down(lower)} to {decimals.rounded_up(upper)}"
-        right = decimals.rounded_up(math.nextafter((1 + upper) / 2, 1.0))
-        lines.append(f"advantage {bounds}: the best guess at even odds is right")
-        lines.append(f"with a probability of {right} at most")
-    cells = [(x, f"{y} lower", f"{y} upper")]
-    for place, low, high in zip(curve.x, curve.lower, curve.upper, strict=True):
-        ends = decimals.rounded_down(low), decimals.rounded_up(high)
-        cells.append((f"{place:.7g}", *ends))
-    return "\n".join([*lines, *displays.aligned(cells)])
 
 
 def _picture(path: pathlib.Path) -> Any:

@@ -210,7 +210,7 @@ def check(engine: Any, data_loader: Any) -> str:
     processes = opacus_processes.count()
     shared = f", shared by {processes} processes" if processes > 1 else ""
     return (
-        f"{accountant.kind.value}, {len(data_loader)} an epoch, of "
+        f"{accountant.kind.words}, {len(data_loader)} an epoch, of "
         f"{len(data_loader.dataset)} records{shared}: ε holds under {relation}."
     )
 
@@ -244,7 +244,7 @@ def statement(engine: Any, delta: float) -> str:
     epsilon = decimals.rounded_up(accountant.get_epsilon(delta), _DIGITS)
     changed = _CHANGED[accountant.neighboring_relation]
     paragraphs = (
-        f"DP-SGD on {accountant.kind.value}: {ran}. At δ = {delta!r}, ε is certified "
+        f"DP-SGD on {accountant.kind.words}: {ran}. At δ = {delta!r}, ε is certified "
         f"to be at most {epsilon} if one record is {changed}.",
         _ASSUMPTIONS,
     )

@@ -45,7 +45,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         beforehand.
     """
 
-    kind, _mechanism = opacus_checks.Kind.POISSON, "certified"
+    kind = opacus_checks.Kind.POISSON
     neighboring_relation = NeighborRel.ADD_OR_REMOVE_ONE
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     def refuse(self, data_loader: Any) -> None:
         """Refuses a loader that draws batches otherwise than this accountant is for."""
-        opacus_checks.refuse_other(data_loader, self.kind, self.mechanism())
+        opacus_checks.refuse_other(data_loader, self.kind)
 
     def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
         """Refuses arguments of `make_private` with which other batches are drawn."""
         if poisson_sampling:
-            opacus_checks.refuse_poisson(data_loader, self.kind, self.mechanism())
+            opacus_checks.refuse_poisson(data_loader, self.kind)
         else:
             self.refuse(data_loader)
 
@@ -226,7 +226,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
     @classmethod
     def mechanism(cls) -> str:
         """Returns the name in Opacus' registry, and in checkpoints."""
-        return cls._mechanism
+        return cls.kind.accountant
 
     def state_dict(self, destination: Any = None) -> Any:
         """Returns the state for a checkpoint: the history, and marks of the draws."""
@@ -427,7 +427,7 @@ class BallsAndBinsAccountant(_EpochAccountant):
     a loader of `balls_and_bins` does. Everything else is as for `CertifiedAccountant`.
     """
 
-    kind, _mechanism = opacus_checks.Kind.BALLS_AND_BINS, "balls_and_bins"
+    kind = opacus_checks.Kind.BALLS_AND_BINS
 
     @staticmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
@@ -456,7 +456,7 @@ class ShuffledAccountant(_EpochAccountant):
         known.
     """
 
-    kind, _mechanism = opacus_checks.Kind.SHUFFLED, "shuffled"
+    kind = opacus_checks.Kind.SHUFFLED
     neighboring_relation = NeighborRel.REPLACE_ONE
 
     @staticmethod

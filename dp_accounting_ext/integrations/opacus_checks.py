@@ -27,11 +27,14 @@ _ROUNDING, _SAME = 1e-2, 1e-6
 
 
 class Kind(enum.Enum):
-    """The ways of drawing batches for which this package has accountants."""
+    """Ways of drawing batches, in words, and their accountants in Opacus' registry."""
 
-    POISSON = "Poisson samples"
-    BALLS_AND_BINS = "balls-and-bins batches"
-    SHUFFLED = "shuffled or fixed batches"
+    POISSON = "Poisson samples", "certified"
+    BALLS_AND_BINS = "balls-and-bins batches", "balls_and_bins"
+    SHUFFLED = "shuffled or fixed batches", "shuffled"
+
+    def __init__(self, words: str, accountant: str) -> None:
+        self.words, self.accountant = words, accountant
 
 
 def kind(loader: Any) -> Kind:
@@ -124,7 +127,7 @@ def refuse_loss(loader: Any) -> None:
         )
 
 
-def refuse_other(loader: Any, meant: Kind, mechanism: str) -> None:
+def refuse_other(loader: Any, meant: Kind) -> None:
     """Refuses a loader that draws batches otherwise than an accountant is for.
 
     So is one of which each of several processes would draw all records.
@@ -132,8 +135,8 @@ def refuse_other(loader: Any, meant: Kind, mechanism: str) -> None:
     drawn = kind(loader)
     if drawn is not meant:
         raise RuntimeError(
-            f"PrivacyEngine(accountant={mechanism!r}) is for {meant.value}. Found "
-            f"{drawn.value}: {_REMEDIES[meant, drawn]}"
+            f"PrivacyEngine(accountant={meant.accountant!r}) is for {meant.words}. "
+            f"Found {drawn.words}: {_remedy(meant, drawn)}."
         )
     processes = opacus_processes.count()
     sampler = opacus_draws.kind_of(opacus_draws.batch_sampler(loader))
@@ -148,13 +151,13 @@ def refuse_other(loader: Any, meant: Kind, mechanism: str) -> None:
         )
 
 
-def refuse_poisson(loader: Any, meant: Kind, mechanism: str) -> None:
+def refuse_poisson(loader: Any, meant: Kind) -> None:
     """Refuses a loader in whose place Opacus would draw what the user did not mean."""
     if meant is not Kind.POISSON:
         raise RuntimeError(
             f"make_private(…) draws Poisson samples in place of the loader's "
             f"batches: add poisson_sampling=False for accountant="
-            f"{mechanism!r}, or write accountant='certified'."
+            f"{meant.accountant!r}, or write accountant='certified'."
         )
     if kind(loader) is Kind.BALLS_AND_BINS:
         raise RuntimeError(
@@ -165,26 +168,19 @@ def refuse_poisson(loader: Any, meant: Kind, mechanism: str) -> None:
     refuse_loss(loader)
 
 
-_POISSON, _BINS, _SHUFFLED = Kind
-_WRAP = (
-    "add data_loader = certified.balls_and_bins(data_loader, engine.accountant) before "
-    "make_private(…, poisson_sampling=False)."
-)
-_TO_SHUFFLED = (
-    "write PrivacyEngine(accountant='shuffled'), whose ε holds where a record is "
-    "replaced, or "
-)
-_TO_BINS = "write PrivacyEngine(accountant='balls_and_bins')."
-_TO_POISSON = "write PrivacyEngine(accountant='certified')."
-# The remedy for each kind of accountant and of loader.
-_REMEDIES = {
-    (_POISSON, _SHUFFLED): f"{_TO_SHUFFLED}remove poisson_sampling=False.",
-    (_POISSON, _BINS): _TO_BINS,
-    (_BINS, _SHUFFLED): f"{_TO_SHUFFLED}{_WRAP}",
-    (_BINS, _POISSON): f"{_TO_POISSON[:-1]}, or {_WRAP}",
-    (_SHUFFLED, _POISSON): _TO_POISSON,
-    (_SHUFFLED, _BINS): _TO_BINS,
-}
+def _remedy(meant: Kind, drawn: Kind) -> str:
+    """Returns what to write if a loader draws otherwise than an accountant is for."""
+    words = f"write PrivacyEngine(accountant={drawn.accountant!r})"
+    if drawn is Kind.SHUFFLED:
+        words += ", whose ε holds where a record is replaced"
+    if meant is Kind.BALLS_AND_BINS:
+        words += ", or add data_loader = certified.balls_and_bins(data_loader, "
+        words += "engine.accountant) before make_private(…, poisson_sampling=False)"
+    elif drawn is Kind.SHUFFLED:
+        words += ", or remove poisson_sampling=False"
+    return words
+
+
 # Whether samplers of a type are refused, and the error.
 _REFUSED: dict[type, tuple[Callable[[Any], bool], str]] = {
     data.SequentialSampler: (lambda sampler: False, ""),

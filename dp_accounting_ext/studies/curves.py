@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import io
+import math
 import textwrap
 import time
 from typing import Any
@@ -104,22 +105,36 @@ class Curve(displays.Displayed):
             name += f", groups of {self.group_size}"
         return name + " (replaced)" * (self.adjacency == "replace")
 
-    def _display(self) -> displays.Table:
-        """A few of the points, from the first to the last."""
-        number = min(len(self.x), _MOST_SHOWN)
-        shown = np.linspace(0, len(self.x) - 1, number).astype(int).tolist()
+    def table(self, most: int | None = None) -> displays.Table:
+        """Returns a table of the points, with bounds rounded outwards.
+
+        Args:
+            most: The most points that it has, the first and the last among them; by
+                default all.
+        """
+        number = min(len(self.x), most or len(self.x))
         rows = [
             (
                 f"{self.x[at]:.7g}",
                 decimals.rounded_down(self.lower[at]),
                 decimals.rounded_up(self.upper[at]),
             )
-            for at in shown
+            for at in np.linspace(0, len(self.x) - 1, number).astype(int).tolist()
         ]
         y = _LABELS[self.y_name]
         heads = _LABELS[self.x_name], f"{y}, lower", f"{y}, upper"
-        title = f"{self.label}: {len(shown)} of {len(self.x)} points"
-        return displays.Table(title, heads, rows, names=0)
+        title = f"{self.label}: {number} of {len(self.x)} points"
+        notes = []
+        if self.y_name == "true_positive_rate":
+            low, high = self.advantage
+            right = decimals.rounded_up(math.nextafter((1 + high) / 2, 1.0))
+            ends = f"{decimals.rounded_down(low)} to {decimals.rounded_up(high)}"
+            notes = [f"advantage {ends}: the best guess at even odds is right"]
+            notes.append(f"with a probability of {right} at most")
+        return displays.Table(title, heads, rows, notes, names=0)
+
+    def _display(self) -> displays.Table:
+        return self.table(_MOST_SHOWN)
 
     def _repr_html_(self) -> str:
         return Curves([self])._repr_html_()

@@ -59,53 +59,51 @@ class Opinion(displays.Displayed):
     def in_words(self) -> str:
         """The verdict with the numbers of both computations, in a few sentences."""
         result = self.verification
-        own = _bracket(result.lower, result.upper)
-        claimed = _bracket(result.claimed_lower, result.claimed_upper)
+        asked = next((a for a in result.answers if a.is_wrong), result.answers[0])
+        own = _bracket(asked.lower, asked.upper)
+        claimed = _bracket(asked.claimed_lower, asked.claimed_upper)
+        how = "computed apart"
+        if result.is_sampled:
+            how = "by draws from its definition, with probability 1 − 1e-6"
         if result.verdict is Verdict.CONFIRMED:
-            words = f"confirmed: ε is in {own}, computed apart; the accountant "
-            words += f"says {claimed}"
+            words = f"confirmed: ε is in {own}, {how}; the accountant says {claimed}"
             if result.possible_error:
-                share = decimals.rounded_up(100 * result.possible_error, 2)
-                words += f", and its upper bound is too small by {share} % at most"
+                share = _percent(result.possible_error)
+                words += f", and its upper bound is too small by {share} at most"
             return f"{self.name} is {words}."
         if result.verdict is Verdict.DISAGREES:
-            wrong = next(answer for answer in result.answers if answer.is_wrong)
-            own = _bracket(wrong.lower, wrong.upper)
-            claimed = _bracket(wrong.claimed_lower, wrong.claimed_upper)
             return (
-                f"{self.name} disagrees: {_question(wrong)} is in {own}, "
-                f"{_how(result)}; the accountant says {claimed}. One of them is wrong: "
-                "please report it."
+                f"{self.name} disagrees: {_question(asked)} is in {own}, {how}; the "
+                f"accountant says {claimed}. One of them is wrong: please report it."
             )
         if result.verdict is Verdict.NOT_REFUTED:
             low = decimals.rounded_down(result.lower, _DIGITS)
             high = decimals.rounded_up(result.claimed_upper, _DIGITS)
-            best = min(result.others, key=lambda a: a.visible_error, default=None)
-            share = decimals.rounded_up(100 * result.visible_error, 2)
-            words = f"ε is at least {low}, {_how(result)}; claimed {high}. A bound on "
-            words += f"ε that is {share} % smaller would have been refuted"
-            if best and best.visible_error < result.visible_error:
-                share = decimals.rounded_up(100 * best.visible_error, 2)
-                words += f", and one on {_question(best)} that is {share} % smaller"
+            words = f"ε is at least {low}, {how}; claimed {high}. A bound on ε that is "
+            words += f"{_percent(result.visible_error)} smaller would have been refuted"
+            best = min(result.answers, key=lambda answer: answer.visible_error)
+            if best.kind != "ε":
+                words += f", and one on {_question(best)} that is "
+                words += f"{_percent(best.visible_error)} smaller"
             return f"{self.name} is not refuted: {words}."
         reason = result.reason or f"no bound better than {own}"
         return f"{self.name} is not confirmed: there is {reason}."
 
 
-def _how(result: verification.Verification) -> str:
-    """Returns how the verification's numbers were found."""
-    if result.is_sampled:
-        return "by draws from its definition, with probability 1 − 1e-6"
-    return "computed apart"
-
-
 def _question(answer: verification.Answer) -> str:
     """Returns what an answer is about."""
-    if answer.kind == "ε":
-        return "ε"
     if answer.kind == "δ":
         return f"δ at ε = {answer.at:.4g}"
-    return f"the true positive rate at {answer.at:g}"
+    return "ε" if answer.kind == "ε" else f"the true positive rate at {answer.at:g}"
+
+
+def _percent(share: float) -> str:
+    return f"{decimals.rounded_up(100 * share, 2)} %"
+
+
+def _bracket(lower: float, upper: float) -> str:
+    ends = decimals.rounded_down(lower, _DIGITS), decimals.rounded_up(upper, _DIGITS)
+    return f"[{ends[0]}, {ends[1]}]"
 
 
 class Opinions(displays.Displayed, list[Opinion]):
@@ -175,41 +173,32 @@ def of_claims(
 
 def worst(opinions: Sequence[Opinion]) -> Verdict:
     """Returns the worst verdict. A disagreement is worse than any other verdict."""
-    verdicts = {opinion.verification.verdict for opinion in opinions}
-    for verdict in (Verdict.DISAGREES, Verdict.UNDECIDED, Verdict.NOT_REFUTED):
-        if verdict in verdicts:
-            return verdict
-    return Verdict.CONFIRMED
+    order = Verdict.CONFIRMED, Verdict.NOT_REFUTED, Verdict.UNDECIDED, Verdict.DISAGREES
+    verdicts = [opinion.verification.verdict for opinion in opinions]
+    return max(verdicts, key=order.index, default=Verdict.CONFIRMED)
 
 
 def sentence(opinions: Sequence[Opinion]) -> str:
     """Returns the sentence of a statement about second opinions on its numbers."""
-    of = {
-        verdict: [claim for claim in opinions if claim.verification.verdict is verdict]
-        for verdict in Verdict
-    }
+    of: dict[Verdict, list[Opinion]] = {verdict: [] for verdict in Verdict}
+    for opinion in opinions:
+        of[opinion.verification.verdict].append(opinion)
+    names = {verdict: "; ".join(o.name for o in of[verdict]) for verdict in Verdict}
     if wrong := of[Verdict.DISAGREES]:
-        return f"Do not rely on these numbers: {' '.join(e.in_words for e in wrong)}"
+        return f"Do not rely on these numbers: {' '.join(o.in_words for o in wrong)}"
     parts = []
     if agreed := of[Verdict.CONFIRMED]:
-        error = max(100 * claim.verification.possible_error for claim in agreed)
+        error = _percent(max(o.verification.possible_error for o in agreed))
         words = "A second computation, in ball arithmetic, by code that shares nothing "
-        words += f"with the first, confirms ε of {'; '.join(e.name for e in agreed)}; "
-        words += f"no number is too small by more than {decimals.rounded_up(error, 2)} "
-        parts.append(words + "%.")
+        words += f"with the first, confirms ε of {names[Verdict.CONFIRMED]}; no number "
+        parts.append(words + f"is too small by more than {error}.")
     if drawn := of[Verdict.NOT_REFUTED]:
-        error = max(100 * claim.verification.visible_error for claim in drawn)
+        error = _percent(max(o.verification.visible_error for o in drawn))
         words = "Lower bounds that share no code with the accountant do not refute ε "
-        words += f"of {'; '.join(e.name for e in drawn)}; they would have refuted a "
-        words += f"number that is {decimals.rounded_up(error, 2)} % smaller."
-        parts.append(words)
-    if unknown := of[Verdict.UNDECIDED]:
+        words += f"of {names[Verdict.NOT_REFUTED]}; they would have refuted a number "
+        parts.append(words + f"that is {error} smaller.")
+    if of[Verdict.UNDECIDED]:
         if not parts:
             return "No second computation was able to confirm these numbers."
-        parts.append(f"Not looked at: {'; '.join(e.name for e in unknown)}.")
+        parts.append(f"Not looked at: {names[Verdict.UNDECIDED]}.")
     return " ".join(parts)
-
-
-def _bracket(lower: float, upper: float) -> str:
-    ends = decimals.rounded_down(lower, _DIGITS), decimals.rounded_up(upper, _DIGITS)
-    return f"[{ends[0]}, {ends[1]}]"

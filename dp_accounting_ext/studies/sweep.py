@@ -98,20 +98,18 @@ class Setting:
         Raises:
             ValueError: If ε or δ is not given, noise is, or none is enough.
         """
-        target = calibration.positive_target(
-            "epsilon", training_run.given("epsilon", self.epsilon)
-        )
+        epsilon = training_run.given("epsilon", self.epsilon)
+        target = calibration.positive_target("epsilon", epsilon)
         delta = training_run.given("delta", self.run.delta)
-        noise = budget.least_noise(
-            lambda noise: self._noisy(noise).accountant().get_epsilon(delta),
-            target,
-            name="epsilon",
-        )
-        return self._noisy(noise)
 
-    def _noisy(self, noise: float) -> "Setting":
-        run = dataclasses.replace(self.run, noise_multiplier=noise)
-        return dataclasses.replace(self, run=run)
+        def noisy(noise: float) -> "Setting":
+            run = dataclasses.replace(self.run, noise_multiplier=noise)
+            return dataclasses.replace(self, run=run)
+
+        def reached(noise: float) -> float:
+            return noisy(noise).accountant().get_epsilon(delta)
+
+        return noisy(budget.least_noise(reached, target, name="epsilon"))
 
     def bracket(self) -> comparison.Row:
         """Returns the bounds on ε.

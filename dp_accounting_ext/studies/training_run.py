@@ -75,7 +75,7 @@ class TrainingRun(displays.Displayed):
             given, either. If it is 2.5, the run ends in the middle of the third epoch,
             and its number of steps is rounded up.
         delta: δ, in (0, 1); None if no ε is requested.
-        group_size: Number of records that are protected together.
+        group_size: Number of records that are protected together, at most N.
         sampling: How batches are drawn: a name in `SCHEMES` or in `OPTIONS`. If it is
             None, studies compute all of them.
         dataset_size: Number of records, N.
@@ -125,14 +125,16 @@ class TrainingRun(displays.Displayed):
 
     def _check_batches(self) -> None:
         if self.dataset_size is not None or self.batch_size is not None:
-            size, batch = (
+            size, _ = (
                 fields.positive_integer(name, given(name, getattr(self, name)))
                 for name in ("dataset_size", "batch_size")
             )
-            if batch > size:
-                raise ValueError(
-                    f"batch_size must be at most dataset_size. Found {batch} of {size}."
-                )
+            for name in ("batch_size", "group_size"):
+                if getattr(self, name) > size:
+                    raise ValueError(
+                        f"{name} must be at most dataset_size. Found "
+                        f"{getattr(self, name)} of {size}."
+                    )
             others, instead = [*_RATES], "dataset_size and batch_size are"
         elif self.sampling_rate is not None:
             rate = fields.real_number("sampling_rate", self.sampling_rate)

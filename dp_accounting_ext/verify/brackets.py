@@ -1,6 +1,7 @@
 """Bounds on ε, δ and true positive rates from the definition of an event."""
 
 from collections.abc import Sequence
+import dataclasses
 import math
 import time
 
@@ -12,10 +13,11 @@ from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import kinds
 from dp_accounting_ext.verify import mechanisms
 from dp_accounting_ext.verify import sampling
+from dp_accounting_ext.verify import verification
 
 NeighborRel = mechanisms.NeighborRel
+Answer = verification.Answer
 Channel = channels.Channel
-Question = sampling.Question
 Side = channels.Side
 # Tuning: the numbers of cells of noise and of outputs of channels; and how many times
 # smaller they are where there are lower bounds alone.
@@ -28,83 +30,77 @@ _MARGINS = (0.0, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3)  # Until an estimate of ε is ce
 def opinion(
     event: stock.DpEvent,
     relation: NeighborRel,
-    asked: Sequence[tuple[str, float, float]],
+    claims: Sequence[Answer],
     *,
     seconds: float,
     seed: int,
-) -> tuple[list[float], list[float], str, bool]:
-    """Returns lower and upper bounds on the answers to questions about a tree.
+) -> tuple[list[Answer], str, bool]:
+    """Returns the answers about a tree of events, the first about ε, with own bounds.
 
-    Args:
-        event: The tree of events.
-        relation: The neighboring relation.
-        asked: The fields of the questions, of which the first is about ε.
-        seconds: CPU time after which no more outputs are drawn.
-        seed: The seed of the draws.
-
-    Returns:
-        The bounds; the reason why there is no upper bound, empty if there is one; and
-        whether lower bounds hold with probability 1 − 1e-6 only.
+    With them it returns the reason why there is no upper bound, empty if there is one;
+    and whether lower bounds hold with probability 1 − 1e-6 only. No outputs are drawn
+    after so many seconds of CPU time.
     """
-    questions = [Question(*each) for each in asked]
-    begin, rare = time.process_time(), _RARE * questions[0].at
-    lower, upper = [0.0] * len(questions), [math.inf] * len(questions)
-    reason, drawn = "", [0.0]
+    begin, rare = time.process_time(), _RARE * claims[0].at
+    answers, drawn, reason = [*claims], [0.0], ""
     with ctx.workprec(channels.BITS):
         try:
-            lower, upper = brackets(event, relation, questions, rare)
+            answers = brackets(event, relation, claims, rare)
         except channels.NoTheoremError as error:
             reason = str(error)
-        if math.inf == upper[0] != lower[0] and not reason:
+        if math.inf == answers[0].upper != answers[0].lower and not reason:
             name = type(event).__name__
             reason = f"no theorem for an upper bound of {name} as it is"
         if reason:
             left = max(seconds - (time.process_time() - begin), seconds / 2)
             sizes = channels.Sizes(Side.LOW, _CELLS, _OUTPUTS, rare)
             try:
-                drawn = sampled(event, relation, questions, sizes, left, seed)
-                lower = [*map(max, lower, drawn)]
+                drawn = sampled(event, relation, claims, sizes, left, seed)
             except channels.NoTheoremError as error:
                 reason = str(error)
-    return lower, upper, reason, any(drawn)
+            else:
+                answers = [
+                    dataclasses.replace(answer, lower=max(answer.lower, low))
+                    for answer, low in zip(answers, drawn, strict=True)
+                ]
+    return answers, reason, any(drawn)
 
 
 def brackets(
-    event: stock.DpEvent,
-    relation: NeighborRel,
-    questions: Sequence[Question],
-    rare: float,
-) -> tuple[list[float], list[float]]:
-    """Returns lower and upper bounds in ball arithmetic.
+    event: stock.DpEvent, relation: NeighborRel, claims: Sequence[Answer], rare: float
+) -> list[Answer]:
+    """Returns the answers with lower and upper bounds in ball arithmetic.
 
     Tails of probability `rare` are truncated. An upper bound is infinite if the
-    verification knows none for the event.
-
-    Raises:
-        NoTheoremError: If the verification knows no bound for the event.
+    verification knows none for the event, and it raises `NoTheoremError` if it knows no
+    bound at all.
     """
     sizes = channels.Sizes(Side.HIGH, _CELLS, _OUTPUTS, rare)
     high = kinds.cases(event, relation, sizes)
     coarser = 1 if high else _COARSER
     sizes = channels.Sizes(Side.LOW, _CELLS // coarser, _OUTPUTS // coarser, rare)
     low = kinds.cases(event, relation, sizes)
-    lower, upper = (
-        [
-            max(
-                (_bound(case, way, kind, at, side) for case in cases for way in _WAYS),
-                default=none,
-            )
-            for kind, at, _ in questions
-        ]
-        for side, cases, none in ((Side.LOW, low, 0.0), (Side.HIGH, high, math.inf))
-    )
-    return lower, upper
+
+    def worst(
+        cases: Sequence[Channel], asked: Answer, side: Side, none: float
+    ) -> float:
+        every = (_bound(case, way, asked, side) for case in cases for way in _WAYS)
+        return max(every, default=none)
+
+    return [
+        dataclasses.replace(
+            claim,
+            lower=worst(low, claim, Side.LOW, 0.0),
+            upper=worst(high, claim, Side.HIGH, math.inf),
+        )
+        for claim in claims
+    ]
 
 
 def sampled(
     event: stock.DpEvent,
     relation: NeighborRel,
-    questions: Sequence[Question],
+    claims: Sequence[Answer],
     sizes: channels.Sizes,
     seconds: float,
     seed: int,
@@ -113,9 +109,7 @@ def sampled(
 
     They are 0 if every part of the event has a better bound in ball arithmetic. Parts
     without a definition of their draws are drawn from their channels of these sizes.
-
-    Raises:
-        NoTheoremError: If an event in the tree has no definition here.
+    It raises `NoTheoremError` if an event in the tree has no definition here.
     """
     mechanism, members = kinds.mechanism_of(event), kinds.group_size(event)
     replaced = relation is NeighborRel.REPLACE_ONE
@@ -123,7 +117,7 @@ def sampled(
         raise channels.NoTheoremError("no draws where some leave and others join")
     several = replaced or members > 1
     if not mechanism.is_drawn(several=several):
-        return [0.0] * len(questions)
+        return [0.0] * len(claims)
     laws = mechanisms.certain(members), mechanisms.certain(members * replaced)
     reading = mechanisms.Reading(relation, sizes, laws)
     return sampling.lower_bounds(
@@ -132,18 +126,18 @@ def sampled(
         ),
         members if mechanism.takes_groups() else 1,
         replaced=replaced,
-        questions=questions,
+        claims=claims,
         seconds=seconds,
         seed=seed,
     )
 
 
-def _bound(channel: Channel, remove: bool, kind: str, at: float, side: Side) -> float:
-    """Returns a bound on the answer to a question by a channel, in one direction."""
-    if kind == "ε":
-        return _epsilon(channel, remove, at, side)
-    ask = channel.delta if kind == "δ" else channel.true_positives
-    low, high = ask(at, remove=remove)
+def _bound(channel: Channel, remove: bool, asked: Answer, side: Side) -> float:
+    """Returns a bound on an answer by a channel, in one direction."""
+    if asked.kind == "ε":
+        return _epsilon(channel, remove, asked.at, side)
+    ask = channel.delta if asked.kind == "δ" else channel.true_positives
+    low, high = ask(asked.at, remove=remove)
     if side is Side.LOW:
         return max(math.nextafter(float(low), -math.inf), 0.0)
     return min(math.nextafter(float(high), math.inf), 1.0)

@@ -111,11 +111,9 @@ class Channel:
         return least.lower(), most.upper()
 
     def true_positives(self, rate: Any, *, remove: bool) -> tuple[arb, arb]:
-        """Returns a lower and an upper bound on the power of the most powerful test.
+        """Returns bounds on the power of the best test at a false positive rate.
 
-        Args:
-            rate: The false positive rate of the test.
-            remove: Whether the null hypothesis is the dataset without the record.
+        If `remove`, the null hypothesis is the dataset without the record.
         """
         q, p = self.rows if remove else self.rows[::-1]
         order = sorted(range(self.size), key=lambda i: -_loss(q[i], p[i]))
@@ -201,11 +199,7 @@ def outer(a: Row, b: Row) -> Row:
 
 
 def listed(one: Channel, other: Channel) -> Channel:
-    """Returns the composition of two mechanisms, of which no outputs are lost.
-
-    Raises:
-        TooLargeError: If there are too many.
-    """
+    """Returns the composition of two mechanisms, or raises `TooLargeError`."""
     if one.size * other.size > MOST_LISTED:
         raise TooLargeError
     rows = [outer(a, b) for a, b in zip(one.rows, other.rows, strict=True)]
@@ -343,12 +337,8 @@ class Apart:
         The outputs between two nodes are split to these nodes. A loss may have been
         rounded to the wrong cell. The ratio is then in the cell after P's mass has
         changed by a factor within `slack`, and each node gets the larger mass that any
-        such factor needs.
-
-        Args:
-            nodes: The logarithms of the ratios, rounded to floats; the first may be
-                −∞. All losses are between the outermost.
-            ratios: The ratios.
+        such factor needs. Nodes are the logarithms of the ratios, rounded to floats;
+        the first may be −∞, and all losses are between the outermost.
         """
         cells = np.searchsorted(nodes, self.losses, side="right") - 1
         cells = np.clip(cells, 0, nodes.size - 2)

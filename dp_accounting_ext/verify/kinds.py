@@ -27,10 +27,12 @@ NeighborRel = mechanisms.NeighborRel
 Reading = mechanisms.Reading
 Sizes = channels.Sizes
 Side = channels.Side
-ball = channels.ball
+ZERO, ball = channels.ZERO, channels.ball
 _BITS = 2400  # For differences of two probabilities that are as small as floats can be.
 _LARGEST_GROUP = 64
-UNSHIFTED = mechanisms.UNSHIFTED
+# By so many ε the losses of two candidates differ, on average over both datasets. Each
+# is the best choice for some ε and number of runs; the reverse of one is as good.
+_GAPS = (0.0, 0.3, 0.5, 1.6)
 
 
 def cases(event: Any, relation: NeighborRel, sizes: Sizes) -> Cases:
@@ -99,19 +101,17 @@ def mechanism_of(event: Any) -> Mechanism:
     return KINDS[name](event)
 
 
-def _self_composed(event: Any) -> Mechanism:
-    return mechanisms.Runs([(mechanism_of(event.event), int(event.count))])
-
-
-def _composed(event: Any) -> Mechanism:
-    return mechanisms.Runs([(mechanism_of(each), 1) for each in event.events])
+def _runs(events: Sequence[Any], counts: Sequence[int]) -> mechanisms.Runs:
+    parts = [(mechanism_of(e), int(n)) for e, n in zip(events, counts, strict=True)]
+    kept = [(part, n) for part, n in parts if part is not mechanisms.NOTHING]
+    return mechanisms.Runs(kept) if kept else mechanisms.NOTHING
 
 
 def _sampled(event: Any) -> Mechanism:
     inner, rate = mechanism_of(event.event), float(event.sampling_probability)
     if not rate or inner is mechanisms.NOTHING:
         return mechanisms.NOTHING
-    return mechanisms.Sampled(rate, inner)
+    return mechanisms.Sampled([(inner, 1)], rate)
 
 
 def _batch(event: Any) -> Mechanism:
@@ -124,69 +124,41 @@ def _batch(event: Any) -> Mechanism:
 
 
 def _allocation(event: Any) -> Mechanism:
-    steps = int(event.num_steps)
-    parts = [(mechanism_of(event.event), steps)]
-    return mechanisms.Allocated(parts, int(event.num_selected), steps)
-
-
-def _schedule(event: Any) -> Mechanism:
-    counts = map(int, event.counts)
-    parts = [(mechanism_of(e), n) for e, n in zip(event.events, counts, strict=True)]
-    return mechanisms.Allocated(parts, int(event.num_selected), int(event.num_steps))
+    total = int(event.num_steps)
+    if hasattr(event, "counts"):
+        runs = _runs(event.events, event.counts)
+    else:
+        runs = _runs([event.event], [total])
+    if runs is mechanisms.NOTHING:
+        return runs
+    return schemes.Allocated(runs.parts, int(event.num_selected), total)
 
 
 def _correlated(
-    event: Any, number: int, scheme: Callable[..., schemes.Scheme], *arguments: Any
-) -> Mechanism:
-    """Returns training with correlated noise.
+    scheme: Callable[..., schemes.Scheme], *names: str
+) -> Callable[[Any], Mechanism]:
+    """Returns the reading of events whose scheme is made of the fields of these names.
 
-    Args:
-        event: The event.
-        number: The number of steps.
-        scheme: A function of `schemes` whose last argument are the products of columns.
-        arguments: Its other arguments.
+    It raises `NoTheoremError` for an event without noise.
     """
-    strategy = np.array(event.strategy, dtype=np.float64)
-    deviation = float(event.noise_multiplier)
-    if not deviation:
-        raise channels.NoTheoremError("no theorem for a part without noise")
-    shared = mechanisms.products(strategy, number, deviation)
-    return mechanisms.Correlated(strategy, deviation, scheme(*arguments, shared))
 
+    def read(event: Any) -> Mechanism:
+        if not event.noise_multiplier:
+            raise channels.NoTheoremError("no theorem for a part without noise")
+        values = (np.asarray(getattr(event, name)).item() for name in names)
+        made = scheme(*values)
+        return schemes.Correlated.of(event.strategy, event.noise_multiplier, made)
 
-def _bins(event: Any) -> Mechanism:
-    bins = int(event.num_bins)
-    number = bins * int(event.num_epochs)
-    return _correlated(event, number, schemes.independent, number, 1.0, bins)
-
-
-def _poisson(event: Any) -> Mechanism:
-    number, rate = int(event.num_steps), float(event.sampling_probability)
-    tracks = int(getattr(event, "cycle_length", 1))
-    return _correlated(event, number, schemes.independent, number, rate, tracks)
-
-
-def _windows(event: Any) -> Mechanism:
-    window, rate = int(event.window), float(event.sampling_probability)
-    cycle = window + int(event.separation) - 1
-    number = cycle * int(event.num_cycles)
-    return _correlated(event, number, schemes.windows, window, cycle, number, rate)
-
-
-def _apart(event: Any) -> Mechanism:
-    number, rate = int(event.num_steps), float(event.sampling_probability)
-    arguments = number, rate, int(event.separation), bool(event.warm_start)
-    return _correlated(event, number, schemes.apart, *arguments)
-
-
-def _selected_steps(event: Any) -> Mechanism:
-    period, chosen = int(event.num_steps), int(event.num_selected)
-    number = period * int(event.num_epochs)
-    return _correlated(event, number, schemes.selected, number, period, chosen, 1)
+    return read
 
 
 def _noise(kind: str) -> Callable[[Any], Mechanism]:
     return lambda event: mechanisms.Noise(kind, float(event.noise_multiplier))
+
+
+def _gaussian(noise_multiplier: float) -> Mechanism:
+    """Returns Gaussian noise, slightly increased to cover a rounded square root."""
+    return mechanisms.Noise("gaussian", noise_multiplier * (1 + 1e-12))
 
 
 def _known(
@@ -255,12 +227,18 @@ def _response_to_group(event: Any, reading: Reading) -> Cases:
 
 def _mixture(event: Any, reading: Reading) -> Cases:
     weights = [fractions.Fraction(float(w)) for w in event.sampling_probs]
-    together: dict[float, fractions.Fraction] = {}
-    for shift, weight in zip(event.sensitivities, weights, strict=True):
-        together[float(shift)] = together.get(float(shift), 0) + weight / sum(weights)
-    p = tuple(sorted(together.items()))
+    total = sum(weights)
+    p = _together(zip(event.sensitivities, [w / total for w in weights], strict=True))
     deviation = float(event.standard_deviation)
-    return [noises.noise("gaussian", deviation, p, UNSHIFTED, reading.sizes)]
+    return [noises.noise("gaussian", deviation, p, mechanisms.UNSHIFTED, reading.sizes)]
+
+
+def _together(shifts: Any) -> mechanisms.Shifts:
+    """Returns the law of a sum, from its values and their probabilities."""
+    found: dict[float, Any] = {}
+    for shift, weight in shifts:
+        found[float(shift)] = found.get(float(shift), 0) + weight
+    return tuple(sorted(found.items()))
 
 
 def _truncated(event: Any, reading: Reading) -> Cases:
@@ -280,39 +258,29 @@ def _truncated(event: Any, reading: Reading) -> Cases:
         return [channels.NO_OP]
     most = min(most, size)
     drawn = mechanisms.binomial(size - 1, rate, most)
-    more = 1 - sum(drawn, channels.ZERO)
+    more = 1 - sum(drawn, ZERO)
     # The sum of P(m) / (m + 1) over m ≥ B is a tail of one draw more.
-    kept = (
-        (1 - sum(mechanisms.binomial(size, rate, most + 1), channels.ZERO))
-        * most
-        / size
-    )
+    tail = 1 - sum(mechanisms.binomial(size, rate, most + 1), ZERO)
+    kept = tail * most / size
     # Each way is the number of other records in the batch, whether the record itself is
     # in it (1 or 0), and the probability of both.
     ways = [((m, 0), (1 - rate) * weight) for m, weight in enumerate(drawn)]
     ways += [((m, 1), rate * weight) for m, weight in enumerate(drawn)]
     ways += [((most, 0), more - kept), ((most - 1, 1), kept)]
-    others = {NeighborRel.REPLACE_ONE: -1, NeighborRel.REPLACE_SPECIAL: 0}
+    missing = [((m, 0), weight) for m, weight in [*enumerate(drawn), (most, more)]]
 
-    def law(value: int, record: int) -> mechanisms.Shifts:
-        found: dict[float, arb] = {}
-        for (number, inside), weight in ways:
-            total = float(value * number + record * inside)
-            found[total] = found.get(total, channels.ZERO) + weight
-        return tuple(found.items())
+    def law(ways: Any, value: int, record: int) -> mechanisms.Shifts:
+        return _together((value * m + record * inside, w) for (m, inside), w in ways)
 
     found = []
     for value in (0, -1):
-        q: mechanisms.Shifts
-        if reading.relation in others:
-            q = law(value, others[reading.relation])
-        else:
-            sizes = [*enumerate(drawn), (most, more)]
-            q = tuple((float(value * number), weight) for number, weight in sizes)
-            if value == 0:
-                q = ((0.0, channels.ONE),)
-        deviation = float(event.noise_multiplier)
-        p = law(value, 1)
+        q = law(missing, value, 0)
+        if reading.relation is not NeighborRel.ADD_OR_REMOVE_ONE:
+            is_replaced = reading.relation is NeighborRel.REPLACE_ONE
+            q = law(ways, value, -1 if is_replaced else 0)
+        elif value == 0:
+            q = mechanisms.UNSHIFTED
+        deviation, p = float(event.noise_multiplier), law(ways, value, 1)
         found.append(noises.noise("gaussian", deviation, p, q, reading.sizes))
     return found
 
@@ -331,10 +299,10 @@ def _private_sampling(event: Any, reading: Reading) -> Cases:
     masses = [end, total - 2 * end, end]
     if event.largest_masses and not reading.is_high:
         masses = [*map(ball, event.largest_masses)]
-        masses.append((total - sum(masses, channels.ZERO)).max(channels.ZERO))
+        masses.append((total - sum(masses, ZERO)).max(ZERO))
 
     def law(order: Sequence[arb]) -> list[arb]:
-        left = 1 - least * sum(order, channels.ZERO)
+        left = 1 - least * sum(order, ZERO)
         found: list[arb] = []
         for mass in order:
             more = left.min((most - least) * mass)
@@ -345,7 +313,7 @@ def _private_sampling(event: Any, reading: Reading) -> Cases:
     return [channels.exact(law(masses[::-1])[::-1], law(masses))]
 
 
-def _response(epsilon: Any, delta: Any) -> channels.Channel:
+def _response(epsilon: Any, delta: Any = 0.0) -> Cases:
     """Returns the dominating channel of all (ε, δ)-private mechanisms.
 
     With probability δ it reveals the bit; otherwise it is randomized response, whose
@@ -355,49 +323,39 @@ def _response(epsilon: Any, delta: Any) -> channels.Channel:
     epsilon, delta = ball(epsilon), ball(delta)
     lie = (1 - delta) / (1 + epsilon.exp())
     truth = (1 - delta) - lie
-    return channels.exact([delta, truth, lie, 0], [0, lie, truth, delta])
+    return [channels.exact([delta, truth, lie, 0], [0, lie, truth, delta])]
 
 
-def _epsilon_delta(event: Any, reading: Reading) -> Cases:
-    return [_response(event.epsilon, event.delta)]
+def _of_candidates(epsilon: Any, law: Callable[[arb], arb]) -> Cases:
+    """Returns selections of one of two candidates, whose losses change by ε / 2.
 
-
-def _exponential(event: Any, reading: Reading) -> Cases:
-    """Returns exponential mechanisms of two candidates, of losses t and t − ε."""
-    if reading.is_high:
-        return [_response(event.epsilon, 0.0)]
-    epsilon = ball(event.epsilon)
-    found = []
-    for share in (0.5, 0.9, 0.1):
-        odds = (epsilon * (ball(share) - ball(0.5)) * 4).exp()
-        laws = []
-        for move in (-1, 1):
-            moved = odds * (move * epsilon / 2).exp()
-            laws.append([moved / (1 + moved), 1 / (1 + moved)])
-        found.append(channels.exact(*laws))
+    The law is the probability of the first candidate, from what its loss is larger by.
+    """
+    found, whole = [], ball(epsilon)
+    for middle in _GAPS:
+        firsts = [law(whole * (ball(middle) + half)) for half in (-0.5, 0.5)]
+        found.append(channels.exact(*([first, 1 - first] for first in firsts)))
     return found
 
 
+def _exponential(event: Any, reading: Reading) -> Cases:
+    if reading.is_high:
+        return _response(event.epsilon)
+    return _of_candidates(event.epsilon, lambda gap: 1 / (1 + gap.exp()))
+
+
 def _permute_and_flip(event: Any, reading: Reading) -> Cases:
-    """Returns permute-and-flip mechanisms of two candidates.
+    """Returns the noise that dominates it; from below, two candidates.
 
     The worse candidate is released with probability e^−gap / 2.
     """
     epsilon = float(event.epsilon)
-    if reading.is_high:
-        if not epsilon:
-            return []
-        return mechanisms.Noise("laplace", 1 / epsilon).cases(reading) or []
-
-    def probabilities(gap: Any) -> list[Any]:
-        behind = (-abs(gap)).exp() / 2
-        return [behind, 1 - behind] if gap >= 0 else [1 - behind, behind]
-
-    whole = ball(epsilon)
-    gaps = (whole / 2, whole, whole / 5)
-    return [
-        channels.exact(probabilities(gap - whole), probabilities(gap)) for gap in gaps
-    ]
+    if not reading.is_high:
+        return _of_candidates(
+            epsilon,
+            lambda gap: (-abs(gap)).exp() / 2 if gap >= 0 else 1 - gap.exp() / 2,
+        )
+    return reading.cases(mechanisms.Noise("laplace", 1 / epsilon)) if epsilon else []
 
 
 def _discrete_gaussian(event: Any, reading: Reading) -> Cases:
@@ -414,13 +372,13 @@ def _discrete_gaussian(event: Any, reading: Reading) -> Cases:
     if sigma == 0:
         return [channels.EVERYTHING]
     whole = _shifted_integers(sigma, steps, reading.sizes)
-    several = min(dimension or 4, math.floor(sensitivity**2))
+    several = min(dimension or 4, math.floor(sensitivity**2), 4)
     if several == 1:
         return [whole]
     if reading.is_high:
         return []
     one = _shifted_integers(sigma, 1, reading.sizes)
-    return [whole, lattices.power(one, min(several, 4), reading.sizes)]
+    return [whole, lattices.power(one, several, reading.sizes)]
 
 
 def _shifted_integers(sigma: float, shift: int, sizes: Sizes) -> channels.Channel:
@@ -433,7 +391,7 @@ def _shifted_integers(sigma: float, shift: int, sizes: Sizes) -> channels.Channe
     half = 2 * ball(sigma) ** 2
     edge = ball(reach + 1)
     weights = {x: (-ball(x * x) / half).exp() for x in range(-reach, reach + 1)}
-    total = sum(weights.values(), channels.ZERO)
+    total = sum(weights.values(), ZERO)
     # The weight beyond is at most a geometric series on each side.
     beyond = 2 * (-(edge**2) / half).exp() / (1 - (-2 * edge / half).exp())
     total = total.union(total + beyond)
@@ -451,12 +409,12 @@ def _zero_concentrated(event: Any) -> Mechanism:
     The divergence of their composition is at most ξ + ρα at every order α.
     """
     rho, xi = float(event.rho), float(event.xi)
-    parts: list[Mechanism] = []
+    parts: list[tuple[Mechanism, int]] = []
     if rho:
-        parts.append(_gaussian(1 / math.sqrt(2 * rho)))
+        parts.append((_gaussian(1 / math.sqrt(2 * rho)), 1))
     if xi:
-        parts.append(Known(lambda reading: [_response(xi, 0.0)]))
-    return mechanisms.AtLeast(mechanisms.Runs([(part, 1) for part in parts]))
+        parts.append((Known(lambda reading: _response(xi)), 1))
+    return mechanisms.AtLeast(parts)
 
 
 def _tree_aggregation(event: Any) -> Mechanism:
@@ -465,16 +423,11 @@ def _tree_aggregation(event: Any) -> Mechanism:
     tallest = max(steps) if isinstance(steps, list | tuple) else steps
     depth = math.ceil(math.log2(int(tallest) + 1))
     scale = float(event.noise_multiplier) / math.sqrt(depth)
-    return mechanisms.AtLeast(_gaussian(scale))
-
-
-def _gaussian(noise_multiplier: float) -> Mechanism:
-    """Returns Gaussian noise, slightly increased to cover a rounded square root."""
-    return mechanisms.Noise("gaussian", noise_multiplier * (1 + 1e-12))
+    return mechanisms.AtLeast([(_gaussian(scale), 1)])
 
 
 @functools.lru_cache(maxsize=64)
-def _runs(mean: float, shape: float) -> Callable[[arb], arb]:
+def _generating(mean: float, shape: float) -> Callable[[arb], arb]:
     """Returns the probability generating function x ↦ E x^K of the number of runs K.
 
     K has a Poisson law if the shape is infinite, otherwise a truncated negative
@@ -512,33 +465,28 @@ def _selection(event: Any, reading: Reading) -> Cases:
         return []
     (inner, *_) = reading.cases(mechanism_of(event.event))
     inner = channels.reduced(inner, Side.LOW, reading.sizes.most // 2)
-    order = sorted(range(inner.size), key=lambda i: _ratio(inner, i))
+    ratios = [
+        math.inf if q == 0 else float(p / q) for q, p in zip(*inner.rows, strict=True)
+    ]
+    order = np.argsort(ratios, kind="stable").tolist()
     with ctx.workprec(_BITS):
-        runs = _runs(float(event.mean), float(event.shape))
-        none = runs(channels.ZERO)
-        first = [[x * (1 - none) for x in law] for law in inner.rows]
-        found = [[[*law, none] for law in first]]
+        runs = _generating(float(event.mean), float(event.shape))
+        none = runs(ZERO)
+        found = [[[*(x * (1 - none) for x in law), none] for law in inner.rows]]
         for way in (order, order[::-1]):
-            rows = [_best([law[i] for i in way], runs) for law in inner.rows]
-            found.append([[*law, none] for law in rows])
+            laws = ([law[i] for i in way] for law in inner.rows)
+            found.append([[*_last(law, runs), none] for law in laws])
     return [channels.Channel(rows) for rows in found]
 
 
-def _ratio(channel: channels.Channel, i: int) -> float:
-    without, with_record = channel.rows
-    if without[i] == 0:
-        return math.inf
-    return float(with_record[i] / without[i])
-
-
-def _best(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
+def _last(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
     """Returns the law of the outcome that comes last in the order, over all runs."""
     found = []
-    below, before = channels.ZERO, runs(channels.ZERO)
+    below, before = ZERO, runs(ZERO)
     for mass in law:
         below += mass
         after = runs(below.min(channels.ONE))
-        found.append((after - before).max(channels.ZERO))
+        found.append((after - before).max(ZERO))
         before = after
     return found
 
@@ -547,8 +495,8 @@ def _best(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
 KINDS: dict[str, Callable[[Any], Mechanism]] = {
     "NoOpDpEvent": lambda event: mechanisms.NOTHING,
     "NonPrivateDpEvent": lambda event: mechanisms.Noise("gaussian", 0.0),
-    "ComposedDpEvent": _composed,
-    "SelfComposedDpEvent": _self_composed,
+    "ComposedDpEvent": lambda e: _runs(e.events, [1] * len(e.events)),
+    "SelfComposedDpEvent": lambda e: _runs([e.event], [e.count]),
     "GroupSubsampledEvent": lambda event: mechanism_of(event.event),
     "PoissonSampledDpEvent": _sampled,
     "PLDSubsampleEvent": _sampled,
@@ -556,20 +504,30 @@ KINDS: dict[str, Callable[[Any], Mechanism]] = {
     "SampledWithReplacementDpEvent": _batch,
     "RandomAllocationEvent": _allocation,
     "RandomAllocationDpEvent": _allocation,
-    "ScheduledAllocationEvent": _schedule,
-    "MatrixAllocationEvent": _bins,
-    "WindowedAllocationEvent": _windows,
-    "MinSepSamplingEvent": _apart,
-    "CyclicPoissonEvent": _poisson,
-    "PoissonMatrixEvent": _poisson,
-    "SelectedStepsMatrixEvent": _selected_steps,
+    "ScheduledAllocationEvent": _allocation,
+    "MatrixAllocationEvent": _correlated(schemes.bins, "num_bins", "num_epochs"),
+    "WindowedAllocationEvent": _correlated(
+        schemes.windows, "window", "separation", "num_cycles", "sampling_probability"
+    ),
+    "MinSepSamplingEvent": _correlated(
+        schemes.apart, "num_steps", "sampling_probability", "separation", "warm_start"
+    ),
+    "CyclicPoissonEvent": _correlated(
+        schemes.independent, "num_steps", "sampling_probability", "cycle_length"
+    ),
+    "PoissonMatrixEvent": _correlated(
+        schemes.independent, "num_steps", "sampling_probability"
+    ),
+    "SelectedStepsMatrixEvent": _correlated(
+        schemes.selected, "num_steps", "num_selected", "num_epochs"
+    ),
     "GaussianDpEvent": _noise("gaussian"),
     "LaplaceDpEvent": _noise("laplace"),
     "DiscreteLaplaceDpEvent": _known(_discrete_laplace),
     "RandomizedResponseDpEvent": _randomized_response,
     "MixtureOfGaussiansDpEvent": _known(_mixture),
     "TruncatedSubsampledGaussianDpEvent": _known(_truncated, is_replaced=True),
-    "EpsilonDeltaDpEvent": _known(_epsilon_delta),
+    "EpsilonDeltaDpEvent": _known(lambda e, reading: _response(e.epsilon, e.delta)),
     "ExponentialMechanismDpEvent": _known(_exponential),
     "PermuteAndFlipDpEvent": _known(_permute_and_flip),
     "DiscreteGaussianDpEvent": _known(_discrete_gaussian),

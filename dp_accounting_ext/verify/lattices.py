@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 import operator
-from typing import TypeVar
+from typing import Any
 
 from flint import arb
 from flint import arb_poly
@@ -24,24 +24,25 @@ Channel = channels.Channel
 Row = channels.Row
 Side = channels.Side
 Sizes = channels.Sizes
-_T = TypeVar("_T")
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
 _CELLS = 8192  # The largest number of cells of a lattice of losses.
 # Tuning: cells of ratios per mean absolute deviation of the ratio, and per standard
 # deviation; and the most cells of ratios per output that a channel may have.
 _FINE, _COARSE, _NODES = 16, 8, 64
 # Tuning: the most products of masses in one allocation, and the fewest outputs to which
-# channels are reduced for that; and the most outputs that are listed.
-_MOST_PRODUCTS, _FEWEST, _LISTED = 4_000_000, 8, 60_000
+# channels are reduced for that.
+_MOST_PRODUCTS, _FEWEST = 4_000_000, 8
 
 
 def power(channel: Channel, count: int, sizes: Sizes) -> Channel:
     """Returns the composition of `count` runs of a mechanism."""
     try:
-        return _times(channels.merged(channel), count, channels.listed)
+        found: Channel = _times(channels.merged(channel), count, channels.listed)
     except channels.TooLargeError:
         joined = functools.partial(_Lattice.plus, rare=sizes.rare)
-        return _times(_Lattice.of_losses(channel, sizes), count, joined).channel()
+        lattice = _Lattice.of_losses(channel, sizes)
+        found = _times(lattice, count, joined).channel()
+    return found
 
 
 def product(one: Channel, other: Channel, sizes: Sizes) -> Channel:
@@ -58,15 +59,8 @@ def allocated(
 ) -> Channel:
     """Returns the channel of several steps, k of which the record takes part in.
 
-    The set of these steps is drawn uniformly at random.
-
-    Args:
-        steps: Channels of a step, and the number of steps with each channel.
-        selected: The number of steps in which the record takes part.
-        sizes: How finely the channel is bounded.
-
-    Raises:
-        TooLargeError: If it cannot be bounded with few enough outputs.
+    The set of these steps is drawn uniformly at random. There are so many steps of each
+    channel. It raises `TooLargeError` if few enough outputs give no bound.
     """
     total = sum(number for _, number in steps)
     if selected == total:
@@ -80,12 +74,8 @@ def allocated(
         if selected == 1 and (line := _one_of(steps, total, sizes)):
             return line
     if sizes.side is Side.HIGH and selected > 1:
-        # Channels of more than two rows cannot be split: all outputs are listed.
-        few = max(int(_LISTED ** (1 / total) / 2), 2)
-        steps = [(channels.reduced(c, sizes.side, few), n) for c, n in steps]
-        if math.prod(channel.size**number for channel, number in steps) > _LISTED:
-            raise channels.TooLargeError
-        return _by_blocks(steps, selected, _LISTED)
+        # Channels of more than two rows cannot be split.
+        raise channels.TooLargeError
     # Joining two blocks multiplies every two outputs, for each pair of row indices.
     pairs = (selected + 1) * (selected + 2) * total.bit_length()
     most = min(sizes.most, max(math.isqrt(_MOST_PRODUCTS // pairs), _FEWEST))
@@ -104,13 +94,8 @@ def _by_blocks(
     """Returns the channel of an allocation, by joining blocks of its steps.
 
     Row j of a block is the sum, over all sets of j of its steps, of the probabilities
-    of the outputs if the record takes part in the steps of the set.
-
-    Args:
-        steps: Channels of a step, and the number of steps with each channel.
-        selected: The number of steps in which the record takes part.
-        limit: The most outputs of two blocks together, before they are reduced.
-        reduce: Reduces what was joined.
+    of the outputs if the record takes part in the steps of the set. Two blocks together
+    have at most `limit` outputs before they are reduced.
     """
 
     def joined(one: Channel, other: Channel) -> Channel:
@@ -135,7 +120,7 @@ def _by_blocks(
     return reduce(dataclasses.replace(found, rows=rows))
 
 
-def _times(one: _T, count: int, joined: Callable[[_T, _T], _T]) -> _T:
+def _times(one: Any, count: int, joined: Callable[[Any, Any], Any]) -> Any:
     """Returns the join of `count` copies of a thing, by doublings."""
     found = one
     for digit in bin(count)[3:]:
@@ -194,18 +179,10 @@ class _Lattice:
         step = 2.0 ** math.floor(math.log2(max(spread / 16, span / _CELLS)))
         reach = _CELLS * step
         within = heavy.min() - reach, heavy.max() + reach
-        return cls._of(apart, sizes.side, 0, step, within)
+        return cls.of(apart, sizes.side, 0, step, within)
 
     @classmethod
-    def of_ratios(
-        cls, channel: Channel, side: Side, step: float, top: float
-    ) -> "_Lattice":
-        """Returns the lattice of the ratio of one step, if it is below `top`."""
-        apart = channels.Apart.of(channel, side)
-        return cls._of(apart, side, 1, step, (-math.inf, math.log(top)))
-
-    @classmethod
-    def _of(
+    def of(
         cls,
         apart: channels.Apart,
         side: Side,
@@ -275,13 +252,10 @@ class _Lattice:
         size = len(one.q) + len(two.q) - 1
         qs = [arb_poly(each.q) for each in (one, two)]
         ps = [arb_poly(each.p) for each in (one, two)]
-        if two is one:  # A square takes two thirds of the time of a product.
-            qs[1], ps[1] = qs[0], ps[0]
         rows = [list(qs[0] * qs[1])]
-        if not self.steps:
-            rows.append(list(ps[0] * ps[1]))
-        elif self.side is Side.LOW:
-            rows.append(list(qs[0] * ps[1] + ps[0] * qs[1]))
+        if self.side is Side.LOW:  # Above, P's masses are the ratios times Q's.
+            both = qs[0] * ps[1] + ps[0] * qs[1] if self.steps else ps[0] * ps[1]
+            rows.append(list(both))
         rows = [[*row, *[ZERO] * (size - len(row))] for row in rows]
         (a, b), (c, d) = one.sinks, two.sinks
         sinks = [1 - (1 - a) * (1 - c), 1 - (1 - b) * (1 - d)]
@@ -299,16 +273,6 @@ class _Lattice:
             one.blur.max(two.blur) if self.steps else one.blur + two.blur,
         )
         if self.side is Side.HIGH:
-            # The error of a product is relative to the largest mass of its row, so that
-            # at each point the row that is relatively more accurate is used.
-            if not self.steps:
-                q = [
-                    a
-                    if a.rel_accuracy_bits() >= b.rel_accuracy_bits()
-                    else b / found.ratio(i)
-                    for i, (a, b) in enumerate(zip(*rows, strict=True))
-                ]
-                found = dataclasses.replace(found, q=q)
             found = found._with_ratios()
         return found._narrowed(rare)
 
@@ -378,9 +342,9 @@ def _one_of(
     It is None if the lattice of ratios would have too many points, or the ratios are
     too large for it.
     """
+    aparts = [channels.Apart.of(channel, sizes.side) for channel, _ in steps]
     tops, means, squares = [], 0.0, 0.0
-    for channel, number in steps:
-        apart = channels.Apart.of(channel, sizes.side)
+    for apart, (channel, number) in zip(aparts, steps, strict=True):
         q, p = (
             np.array([float(row[i]) for i in apart.order.tolist()], dtype=float)
             for row in channel.rows
@@ -407,8 +371,10 @@ def _one_of(
     bits = 128 + math.ceil(math.log2(span * _NODES * sizes.most / sizes.rare))
     joined = functools.partial(_Lattice.plus, rare=sizes.rare)
     with ctx.workprec(max(bits, ctx.prec)):
-        parts = [
-            _times(_Lattice.of_ratios(c, sizes.side, step, top), number, joined)
-            for (c, number), top in zip(steps, tops, strict=True)
-        ]
-        return functools.reduce(joined, parts).channel()
+        parts = []
+        for apart, (_, number), top in zip(aparts, steps, tops, strict=True):
+            within = -math.inf, math.log(top)
+            one = _Lattice.of(apart, sizes.side, 1, step, within)
+            parts.append(_times(one, number, joined))
+        found: Channel = functools.reduce(joined, parts).channel()
+        return found

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import special
 
 from dp_accounting_ext.verify import mechanisms
+from dp_accounting_ext.verify import verification
 
 Array = np.ndarray
 FAILURE = 1e-6
@@ -44,20 +45,6 @@ _VALUES = np.geomspace(1 / 16, 64.0, 8)
 _FINEST = 0.02
 _MARGINS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6)
 _CUTS = (0.5, 0.9, 0.97, 0.99, 0.997, 0.999, 0.9997, 1.0)
-
-
-class Question(NamedTuple):
-    """A number that an accountant bounds.
-
-    Attributes:
-        kind: "ε", "δ" or "true positive rate".
-        at: δ, ε or the false positive rate.
-        claimed: The accountant's upper bound.
-    """
-
-    kind: str
-    at: float
-    claimed: float
 
 
 class Law(NamedTuple):
@@ -87,11 +74,11 @@ def lower_bounds(
     members: int,
     *,
     replaced: bool,
-    questions: Sequence[Question],
+    claims: Sequence[verification.Answer],
     seconds: float,
     seed: int,
 ) -> list[float]:
-    """Returns a lower bound on the answer to each question; 0 if there is none.
+    """Returns a lower bound on each answer, the first about ε; 0 if there is none.
 
     All of them hold with probability 1 − `FAILURE`. An upper bound that is claimed is
     refuted if a lower bound is larger.
@@ -100,25 +87,25 @@ def lower_bounds(
         mechanism: The mechanism.
         members: The number of members of the group.
         replaced: Whether they have the value −1 in the second dataset.
-        questions: The questions, of which the first is about ε.
+        claims: What is claimed of the answers.
         seconds: CPU time after which no more outputs are drawn.
         seed: The seed of the draws.
     """
     rng = np.random.default_rng(seed)
     with_record = Law(mechanism, members, 1.0)
     without = Law(mechanism, members * replaced, -1.0)
-    found = [0.0] * len(questions)
+    found = [0.0] * len(claims)
     for p, q, value in ((with_record, without, 1.0), (without, with_record, -1.0)):
         end = time.process_time() + seconds / 2
         far = Law(mechanism, members, value)
-        laws = _laws(rng, p, q, far, min(questions[0].claimed, _LARGEST_LOSS))
+        laws = _laws(rng, p, q, far, min(claims[0].claimed_upper, _LARGEST_LOSS))
         delta = _Delta(*_drawn(rng, laws, q, end))
-        for i, (kind, at, claimed) in enumerate(questions):
-            if kind == "ε":
-                value = delta.epsilon(at, claimed)
-            elif kind != "δ":
-                value = delta.power(at)
-            elif at >= 0:
+        for i, claim in enumerate(claims):
+            if claim.kind == "ε":
+                value = delta.epsilon(claim.at, claim.claimed_upper)
+            elif claim.kind != "δ":
+                value = delta.power(claim.at)
+            elif (at := claim.at) >= 0:
                 value = delta(at)
             else:
                 # E_P (1 − e^{ε−L})₊ is 1 − e^ε and e^ε times the other way's δ at −ε.
@@ -216,12 +203,7 @@ class _Delta:
         return _at_least(others, float(best), others.size)
 
     def epsilon(self, delta: float, claimed: float) -> float:
-        """Returns the largest of a few ε at which δ is certainly larger than it may be.
-
-        Args:
-            delta: δ.
-            claimed: The claimed upper bound on ε, which is one of the few.
-        """
+        """Returns the largest of a few ε at which δ is certainly larger; or zero."""
         about = crossing(lambda each: _values(self._first, each).mean() > delta)
         asked = [about * (1 - margin) for margin in _MARGINS]
         asked.append(math.nextafter(claimed, math.inf))

@@ -1,4 +1,9 @@
-"""Who takes part in which steps, as walks through states, and sums over all walks."""
+"""Who takes part in which steps, as walks through states, and sums over all walks.
+
+One of several tracks is drawn uniformly. Track i has the steps i, i + s, i + 2s, …
+where s is the number of tracks. From each step of it to the next the members move from
+state to state, and take part or not.
+"""
 
 from collections.abc import Callable
 from collections.abc import Hashable
@@ -9,9 +14,12 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy import signal
 from scipy import special
 
 from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import lattices
+from dp_accounting_ext.verify import mechanisms
 
 Array = np.ndarray
 # Tuning: the most states of a sum over walks. Where there are more, members contribute
@@ -20,16 +28,11 @@ _MOST_STATES, _IN_A_ROW = 64, (math.inf, 5, 3, 1)
 # For each number of members that may take part in a step: the probability, and the
 # state after the step.
 Moves = Sequence[tuple[float, Hashable]]
-UNSHARED = np.zeros((0, 0))  # The products of steps that share no noise.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scheme:
     """The law of the steps in which members take part.
-
-    One of several tracks is drawn uniformly. Track i has the steps i, i + s, i + 2s, …
-    where s is the number of tracks. From each step of it to the next the members move
-    from state to state.
 
     Attributes:
         number: The number of steps.
@@ -46,7 +49,7 @@ class Scheme:
     moves: Callable[[int, Any], Moves]
     starts: Sequence[tuple[Hashable, float]] = ((0, 1.0),)
     tracks: int = 1
-    products: Array = dataclasses.field(default_factory=lambda: UNSHARED)
+    products: Array = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Returns how many members take part in each step; one row for each draw."""
@@ -56,22 +59,18 @@ class Scheme:
         for track, stages in enumerate(self.stages):
             rows = np.flatnonzero(track_of == track)
             states = rng.choice(weights.size, size=rows.size, p=weights)
-            taken = np.zeros((len(stages), rows.size), dtype=np.int64)
-            for place, stage in enumerate(stages):
+            for stage in stages:
                 ends = np.cumsum(stage.weights, axis=0)[:-1]
                 ways = (rng.random(rows.size) >= ends[:, states]).sum(axis=0)
-                taken[place] = stage.numbers[ways]
+                takes[rows, stage.step] = stage.numbers[ways]
                 states = stage.after[ways, states]
-            takes[rows, track :: self.tracks] = taken.T
         return takes
 
     def log_mean(self, gains: Callable[["Stage"], Sequence[Array]], size: int) -> Array:
         """Returns the logarithm of the mean of exp(sum of gains), for each output.
 
-        Args:
-            gains: Returns a step's gains if one member takes part in it, if two do, and
-                so on: for each output, or a row of them for each state.
-            size: The number of outputs.
+        The function `gains` returns a step's gains if one member takes part in it, if
+        two do, and so on: for each of `size` outputs, or a row of them for each state.
         """
         totals = []
         for stages in self.stages:
@@ -92,17 +91,11 @@ class Scheme:
                 with np.errstate(divide="ignore"):
                     logs = np.log(total) + top
             totals.append(special.logsumexp(logs, axis=0))
-        return log_mean(
-            np.stack(totals, axis=-1), np.full(self.tracks, 1 / self.tracks)
-        )
+        return np.asarray(special.logsumexp(totals, axis=0, b=1 / self.tracks))
 
     @functools.cached_property
     def stages(self) -> list[list["Stage"]]:
-        """The stages of each track. Where steps share noise, states remember.
-
-        Raises:
-            NoTheoremError: If there are too many states.
-        """
+        """The stages of each track. Where steps share noise, states remember."""
         for in_a_row in _IN_A_ROW:
             try:
                 tracks = range(self.tracks)
@@ -122,9 +115,8 @@ class Scheme:
             after: dict[tuple[Hashable, tuple[int, ...]], int] = {}
             rows, squares = [], []
             for state, past in states:
-                moves = self.moves(place, state)
                 row = []
-                for joining, (weight, then) in enumerate(moves):
+                for joining, (weight, then) in enumerate(self.moves(place, state)):
                     steps = (*past, step) if joining and not is_silent else past
                     kept = tuple(s for s in steps if step - s < memory * self.tracks)
                     index = after.setdefault((then, kept), len(after)) if weight else 0
@@ -178,40 +170,33 @@ class Stage:
         return np.asarray(self.after[:, None, :] == states[:, None], dtype=np.float64)
 
 
-def log_mean(logs: Array, weights: Array) -> Array:
-    """Returns the logarithm of a weighted sum of exponentials along the last axis."""
-    top = logs.max(axis=-1, keepdims=True)
-    return np.asarray(np.log(np.exp(logs - top) @ weights) + top[..., 0])
-
-
-def independent(number: int, rate: float, tracks: int, products: Array) -> Scheme:
+def independent(number: int, rate: float, tracks: int = 1) -> Scheme:
     """Returns the scheme of steps of one track that are drawn independently."""
-
-    def moves(place: int, state: Any) -> Moves:
-        return (1 - rate, 0), (rate, 0)
-
-    return Scheme(number, moves, tracks=tracks, products=products)
+    return Scheme(
+        number, lambda place, state: ((1 - rate, 0), (rate, 0)), tracks=tracks
+    )
 
 
-def windows(
-    window: int, cycle: int, number: int, rate: float, products: Array
-) -> Scheme:
+def bins(number: int, epochs: int) -> Scheme:
+    """Returns the scheme of a bin that is drawn once, for all epochs."""
+    return independent(number * epochs, 1.0, number)
+
+
+def windows(window: int, separation: int, cycles: int, rate: float) -> Scheme:
     """Returns the scheme of at most one step from the window of each cycle."""
+    cycle, share = window + separation - 1, rate / window
 
     def moves(place: int, state: Any) -> Moves:
         at = place % cycle
         if at >= window or (state and at):
             return ((1.0, state),)
-        share = rate / window
         joins = min(share / (1 - at * share), 1.0)
         return (1 - joins, False), (joins, True)
 
-    return Scheme(number, moves, products=products)
+    return Scheme(cycle * cycles, moves)
 
 
-def apart(
-    number: int, rate: float, separation: int, is_warm: bool, products: Array
-) -> Scheme:
+def apart(number: int, rate: float, separation: int, is_warm: bool) -> Scheme:
     """Returns the scheme in which a member that took part is out for some steps.
 
     Its state is the number of steps until it is ready.
@@ -224,12 +209,10 @@ def apart(
 
     shares = [1.0, *[rate] * (separation - 1)] if is_warm else [1.0]
     starts = [(state, share / sum(shares)) for state, share in enumerate(shares)]
-    return Scheme(number, moves, starts, products=products)
+    return Scheme(number, moves, starts)
 
 
-def selected(
-    number: int, period: int, chosen: int, members: int, products: Array = UNSHARED
-) -> Scheme:
+def selected(period: int, chosen: int, periods: int = 1, members: int = 1) -> Scheme:
     """Returns the scheme of a set of steps of each period, drawn uniformly.
 
     The state is how often members are still to take part in the period. One member
@@ -239,18 +222,170 @@ def selected(
     def moves(place: int, state: Any) -> Moves:
         at = place % period
         left = state if at else chosen * members
-        share = 1 / (period - at)
         if members == 1:
             joins = left / (period - at)
             return (1 - joins, left), (joins, left - 1)
+        weights = mechanisms.binomial(left, 1 / (period - at))
+        return [(weight, left - joining) for joining, weight in enumerate(weights)]
+
+    return Scheme(period * periods, moves)
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocated(mechanisms.Runs):
+    """Steps of which each member takes part in some, drawn uniformly at random.
+
+    Attributes:
+        parts: The mechanism of each step that is run, and the number of such steps.
+        selected: The number of steps in which a member takes part.
+        total: The number of all steps, those that are not run among them.
+    """
+
+    selected: int
+    total: int
+
+    def takes_groups(self) -> bool:
+        return self.selected == 1 and super().takes_groups()
+
+    def is_drawn(self, *, several: bool) -> bool:
+        return several or self.selected > 1 or super().is_drawn(several=several)
+
+    def cases(self, reading: mechanisms.Reading) -> mechanisms.Cases | None:
+        if reading.split != (1, 0):
+            return None
+        steps = []
+        for part, count in self.parts:
+            cases = reading.cases(part)
+            if not cases or (reading.is_high and len(cases) > 1):
+                return []
+            steps.append((cases[0], count))
+        # Steps that did not run release nothing, even of records allocated to them.
+        left = self.total - sum(count for _, count in self.parts)
+        steps += [(channels.NO_OP, left)] * bool(left)
+        try:
+            return [lattices.allocated(steps, self.selected, reading.sizes)]
+        except channels.TooLargeError:
+            return []
+
+    @functools.cached_property
+    def _scheme(self) -> Callable[[int], Scheme]:
+        number = sum(count for _, count in self.parts)
+
+        def of(members: int) -> Scheme:
+            scheme = selected(self.total, self.selected, members=members)
+            return dataclasses.replace(scheme, number=number)
+
+        return functools.cache(of)
+
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
+        counts = [count for _, count in self.parts]
+        takes = np.zeros((members.size, sum(counts)), dtype=np.int64)
+        for number in np.unique(members[members > 0]).tolist():
+            rows = np.flatnonzero(members == number)
+            takes[rows] = self._scheme(number).draw(rng, rows.size)
+        of_parts = np.split(takes, np.cumsum(counts)[:-1], axis=1)
         return [
-            (
-                math.comb(left, joining)
-                * share**joining
-                * (1 - share) ** (left - joining),
-                left - joining,
-            )
-            for joining in range(left + 1)
+            part.draw(rng, of_part.ravel(), value)
+            for (part, _), of_part in zip(self.parts, of_parts, strict=True)
         ]
 
-    return Scheme(number, moves, products=products)
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
+        gains = [self.losses(outputs, n, value).T for n in range(members + 1)]
+        if not members:
+            return np.zeros(gains[0].shape[1])
+        return self._scheme(members).log_mean(
+            lambda stage: [gain[stage.step] for gain in gains[1:]], gains[0].shape[1]
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Correlated(mechanisms.Mechanism):
+    """Correlated noise: C x + σ z is released, and x has what a member contributes.
+
+    The outputs are kept as Cᵀ (C x + σ z) / σ², on which every loss depends.
+
+    Attributes:
+        strategy: The first column of the Toeplitz matrix C, or its rows.
+        deviation: σ.
+        scheme: Who takes part in which steps.
+    """
+
+    strategy: Array
+    deviation: float
+    scheme: Scheme
+
+    @classmethod
+    def of(cls, strategy: Any, deviation: float, scheme: Scheme) -> "Correlated":
+        """Returns the mechanism, whose scheme gets the products of columns of C."""
+        matrix = np.array(strategy, dtype=np.float64)
+        found = _products(matrix, scheme.number) / float(deviation) ** 2
+        scheme = dataclasses.replace(scheme, products=found)
+        return cls(matrix, float(deviation), scheme)
+
+    def cases(self, reading: mechanisms.Reading) -> mechanisms.Cases | None:
+        raise channels.NoTheoremError("no theorem for correlated noise")
+
+    def takes_groups(self) -> bool:
+        return False
+
+    def is_drawn(self, *, several: bool) -> bool:
+        return True
+
+    def drawable(
+        self, reading: mechanisms.Reading, lowest: float
+    ) -> mechanisms.Mechanism:
+        return self
+
+    def everywhere(self) -> mechanisms.Mechanism:
+        always = independent(self.scheme.number, 1.0)
+        scheme = dataclasses.replace(always, products=self.scheme.products)
+        return dataclasses.replace(self, scheme=scheme)
+
+    def draw(self, rng: np.random.Generator, members: Array, value: float) -> Any:
+        takes = np.zeros((members.size, self.scheme.number))
+        rows = np.flatnonzero(members)
+        takes[rows] = value * self.scheme.draw(rng, rows.size)
+        outputs = _applied(self.strategy, takes)
+        outputs += self.deviation * rng.standard_normal(outputs.shape)
+        # The transpose of a Toeplitz matrix is the matrix itself, in reversed time.
+        if self.strategy.ndim == 1:
+            outputs = _applied(self.strategy, outputs[:, ::-1])[:, ::-1]
+        else:
+            outputs = outputs @ self.strategy
+        return outputs / self.deviation**2
+
+    def loss(self, outputs: Any, members: int, value: float) -> Array:
+        if not members:
+            return np.zeros(outputs.shape[0])
+
+        def gains(stage: Stage) -> list[Array]:
+            own = value * outputs[:, stage.step]
+            return [own - value**2 * stage.squares[:, None]]
+
+        return self.scheme.log_mean(gains, outputs.shape[0])
+
+
+def _applied(strategy: Array, rows: Array) -> Array:
+    """Returns C x for each row x of an array."""
+    if strategy.ndim == 2:
+        return np.asarray(rows @ strategy.T)
+    size = rows.shape[1]
+    found = signal.oaconvolve(rows, strategy[None, :size], axes=1)
+    return np.array(found[:, :size])
+
+
+def _products(strategy: Array, number: int) -> Array:
+    """Returns the products of columns i and i + d of C, in row d."""
+    lags = min(number, len(strategy))
+    found = np.zeros((lags, number))
+    gram = strategy.T @ strategy if strategy.ndim == 2 else None
+    for lag in range(lags):
+        if gram is not None:
+            found[lag, : number - lag] = np.diagonal(gram, lag)
+            continue
+        column = np.zeros(number)
+        column[: strategy.size] = strategy[:number]
+        # Column i + d ends after n − i − d entries.
+        ends = np.cumsum(column[lag:] * column[: number - lag])
+        found[lag, : number - lag] = ends[::-1]
+    return found

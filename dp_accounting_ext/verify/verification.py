@@ -29,18 +29,18 @@ class Answer:
     Attributes:
         kind: "ε", "δ" or "true positive rate".
         at: δ; ε; or the false positive rate.
-        lower: The verification's lower bound; 0 if it knows none.
-        upper: The verification's upper bound; infinite if it knows none.
         claimed_lower: The accountant's lower bound; 0 if it has none.
         claimed_upper: The accountant's upper bound.
+        lower: The verification's lower bound; 0 if it knows none.
+        upper: The verification's upper bound; infinite if it knows none.
     """
 
     kind: str
     at: float
-    lower: float
-    upper: float
     claimed_lower: float
     claimed_upper: float
+    lower: float = 0.0
+    upper: float = math.inf
 
     @property
     def is_wrong(self) -> bool:
@@ -85,7 +85,7 @@ class Verification:
     @property
     def answers(self) -> tuple[Answer, ...]:
         """All answers: first ε, then the others."""
-        ends = self.lower, self.upper, self.claimed_lower, self.claimed_upper
+        ends = self.claimed_lower, self.claimed_upper, self.lower, self.upper
         return Answer("ε", self.delta, *ends), *self.others
 
     @property
@@ -186,16 +186,12 @@ def verify_epsilon(
 
     claims = _claims(accountant, delta)
     begin = time.process_time()
-    lower, upper, reason, is_sampled = brackets.opinion(
+    (first, *others), reason, is_sampled = brackets.opinion(
         accountant.ledger,
         accountant.neighboring_relation,
-        [(kind, at, most) for kind, at, _, most in claims],
+        claims,
         seconds=seconds,
         seed=seed,
-    )
-    first, *others = (
-        Answer(kind, at, *own, *claimed)
-        for (kind, at, *claimed), *own in zip(claims, lower, upper, strict=True)
     )
     return Verification(
         delta,
@@ -210,18 +206,19 @@ def verify_epsilon(
     )
 
 
-def _claims(accountant: Any, delta: float) -> list[tuple[str, float, float, float]]:
-    """Returns what the accountant says: the kind of answer, where, and two bounds."""
-    found = [("ε", delta, *_claimed(accountant, delta))]
-    epsilon = found[0][3]
-    asked = [-0.5, 0.0, epsilon / 2] if 0 < epsilon < 600 else [-0.5, 0.0]
+def _claims(accountant: Any, delta: float) -> list[Answer]:
+    """Returns what the accountant says, first of ε."""
+    found = [Answer("ε", delta, *_claimed(accountant, delta))]
+    epsilon = found[0].claimed_upper
+    asked = [-0.5, 0.0, *[epsilon / 2] * (0 < epsilon < 600)]
     if hasattr(accountant, "get_delta_bounds"):
-        for at in asked:
-            low, high = map(float, accountant.get_delta_bounds(at))
-            found.append(("δ", at, low, high))
+        found += [
+            Answer("δ", at, *map(float, accountant.get_delta_bounds(at)))
+            for at in asked
+        ]
     if hasattr(accountant, "get_true_positive_rate_bounds"):
-        low, high = map(float, accountant.get_true_positive_rate_bounds(_RATE))
-        found.append(("true positive rate", _RATE, low, high))
+        bounds = accountant.get_true_positive_rate_bounds(_RATE)
+        found.append(Answer("true positive rate", _RATE, *map(float, bounds)))
     return found
 
 

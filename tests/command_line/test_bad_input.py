@@ -229,6 +229,7 @@ FILES = {
 BATCHES = "--dataset-size 6000 --batch-size 600 --epochs 1"
 RISK = f"calibrate {BATCHES} --delta 1e-6 --sampling poisson-sampling --fpr 0.01"
 RUN = "--steps-per-epoch 20 --epochs 2 --noise-multiplier 1"
+FEW = "--dataset-size 9 --batch-size 3 --noise-multiplier 1 --delta 1e-6"
 CANARIES = f"canaries {RUN} --guesses 2 --scores"
 STRATEGY = "compare --noise-multiplier 2 --steps-per-epoch 6 --epochs 2 --delta 1e-3"
 DRAW = "wpm --points places --epsilon 2"
@@ -248,6 +249,10 @@ ROWS = [
     (f"{STRATEGY} --strategy 1{',.5' * 6} --sampling b-min-sep", "balls-in-bins, no-"),
     ("explore --quiet --port -3", "--port must be from 0 to 65535. Found -3."),
     ("explore --quiet --port 99999", "--port must be from 0 to 65535. Found 99999."),
+    (f"compare {FEW} --group-size 10", "--group-size must be at most --dataset-size"),
+    (f"profile {FEW} --group-size 2 10", "Found 10 of 9."),
+    (f"profile {RUN} --epsilons 2 1", "--epsilons must be the first ε and then the la"),
+    (f"profile {RUN} --epsilons 2 1", "Found 2 and 1: write --epsilons 1 2."),
     # Risks.
     ("risk --mu 1 --noise-multiplier 1", "--noise-multiplier must be left out"),
     ("risk --mu 1 --delta 2", "--delta must be in (0, 1). Found 2."),

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+from command_runner import run
 import pytest
 
 from dp_accounting_ext import command_line
@@ -128,13 +129,20 @@ def test_the_table_tells_the_target(capsys):
     assert f"{row['noise_multiplier']:g}" in out
 
 
+@pytest.mark.parametrize("command", ["risk", "statement --brief --risk"])
+def test_names_of_groups_fit_a_terminal(capsys, command):
+    asked = f"{RUN} --delta 1e-6 --group-size 3 --sampling shuffled"
+    status, out, _ = run(capsys, f"{command} {asked}")
+    assert status == 0 and "With shuffled or fixed batches (replace)" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 @pytest.mark.nightly
 def test_a_statement_of_risks(capsys):
     options = f"{OF_SETTING} --noise-multiplier 1.0 --risk"
     status, out, _ = printed(capsys, options, "statement")
     assert status == 0
     words = risk.in_words(accountant_of(1.0))
-    assert f"With Poisson sampling (add or remove): {words}" in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert f"With Poisson sampling (add or remove):\n{words}" in out
     found = json.loads(printed(capsys, f"{options} --json", "statement")[1])
     assert found["risk"] == {"Poisson sampling (add or remove)": words}

@@ -268,7 +268,10 @@ def cluster():
 @pytest.mark.slow
 @posix
 def test_a_sweep_ends_though_a_worker_is_killed(tmp_path, cluster, capsys, monkeypatch):
-    """Its rows have made-up bounds; one with its true bounds is computed first."""
+    """The cluster computes one row truly, and then many with bounds that take no time.
+
+    All rows are in the table, although a worker is killed after a third of them.
+    """
     address, client, workers = cluster
     asked = dask_grid()[0], ["epsilon"]
     far = client.get_executor().submit(sweep.bound_row, *asked).result(PATIENCE)

@@ -224,7 +224,7 @@ def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
     for block, result in zip(blocks[1:], whole["results"], strict=True):
         name, *lines = block.splitlines()
         if command.startswith("trade-off"):
-            advantage, right, *lines = lines
+            *lines, advantage, right = lines
             low, high = map(float, re.findall(r"[\d.]+", advantage))
             lower, upper = result["advantage_lower"], result["advantage_upper"]
             assert low <= lower <= upper <= high

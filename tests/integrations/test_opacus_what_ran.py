@@ -76,7 +76,7 @@ TOO_LARGE = {"batch_size": 641, "drop_last": True}
 
 
 def named(name, **options):
-    """Returns what makes a training of an accountant's name, with a loader as it is."""
+    """Returns a function that makes a training with this accountant from a loader."""
     return lambda loader: Training(name, loader, **options)
 
 

@@ -272,7 +272,7 @@ def right_of(scores, members, guesses):
     return np.take_along_axis(members, highest, axis=1).sum(axis=1)
 
 
-# What it reaches.
+# Tightness: how few right guesses are enough to refute a claim.
 
 
 @pytest.mark.parametrize("epsilon", [0.0049, 0.305, 1.005, 2.7183, 17.2])

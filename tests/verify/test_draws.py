@@ -15,7 +15,9 @@ from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import kinds
 from dp_accounting_ext.verify import mechanisms
 from dp_accounting_ext.verify import sampling
+from dp_accounting_ext.verify import verification
 
+Answer = verification.Answer
 COLUMN = (1.0, 0.6, 0.3)
 GAUSSIAN = dp_accounting.GaussianDpEvent(1.5)
 LAPLACE = dp_accounting.LaplaceDpEvent(2.0)
@@ -187,6 +189,8 @@ def test_losses_of_allocations_are_sums_over_all_ways(event, members, value):
     x = np.random.default_rng(1).normal(0.3, 2.0, (4, sum(counts)))
     ends = np.cumsum([0, *counts])
     outputs = [x[:, a:b].ravel() for a, b in itertools.pairwise(ends)]
+    if getattr(event, "event", None) is SAMPLE:  # It has a list of one run's outputs.
+        outputs = [outputs]
     found = mechanism.loss(outputs, members, value)
     expected = [math.log(direct(event, row, members, value)) for row in x]
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
@@ -264,14 +268,14 @@ def gaussian_delta(epsilon, mean):
 def test_bounds_are_below_closed_forms_and_near():
     """Of Gaussian noise of mean 1."""
     noise = mechanisms.Noise("gaussian", 1.0)
-    questions = [
-        sampling.Question("ε", gaussian_delta(3.0, 1.0), 2.5),
-        sampling.Question("δ", -0.5, 1.0),
-        sampling.Question("δ", 1.0, 1.0),
-        sampling.Question("true positive rate", 0.01, 1.0),
+    claims = [
+        Answer("ε", gaussian_delta(3.0, 1.0), 0.0, 2.5),
+        Answer("δ", -0.5, 0.0, 1.0),
+        Answer("δ", 1.0, 0.0, 1.0),
+        Answer("true positive rate", 0.01, 0.0, 1.0),
     ]
     found = sampling.lower_bounds(
-        noise, 1, replaced=False, questions=questions, seconds=0.3, seed=4
+        noise, 1, replaced=False, claims=claims, seconds=0.3, seed=4
     )
     truth = [
         3.0,
@@ -299,8 +303,8 @@ def test_most_draws_count_for_bounds_whatever_the_time(monkeypatch):
     """The time for the first draws alone would be enough for all draws."""
     monkeypatch.setattr(sampling, "_MOST", 200_000)
     noise, delta = mechanisms.Noise("gaussian", 1.0), gaussian_delta(5.0, 1.0)
-    questions = [sampling.Question("ε", delta, 4.5), sampling.Question("δ", 5.0, 1.0)]
+    claims = [Answer("ε", delta, 0.0, 4.5), Answer("δ", 5.0, 0.0, 1.0)]
     _, found = sampling.lower_bounds(
-        noise, 1, replaced=False, questions=questions, seconds=60.0, seed=4
+        noise, 1, replaced=False, claims=claims, seconds=60.0, seed=4
     )
     assert 0.9 * delta < found <= delta

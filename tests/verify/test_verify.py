@@ -8,13 +8,17 @@ from command_runner import run
 import dp_accounting
 from dp_accounting import pld as stock_pld
 import nights
+import numpy as np
 import pytest
+from scipy import special
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import verify
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.verify import brackets
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import kinds
 from dp_accounting_ext.verify import sampling
 from dp_accounting_ext.verify import verification
 
@@ -163,6 +167,12 @@ NOT_BRACKETED = {
         ALLOCATION,
         ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(2.1), 1, 20),
         REPLACE,
+    ),
+    # Few outputs of so few steps can be listed, but bound ε only from far above.
+    "two of six": (
+        ext.RandomAllocationEvent(STEP, 2, 6),
+        ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.1), 2, 6),
+        ADD,
     ),
     "replaced in 3 of 10": (ext.RandomAllocationEvent(STEP, 3, 10), None, REPLACE),
     "a group": (ext.GroupSubsampledEvent(3, ALLOCATION), None, ADD),
@@ -327,3 +337,21 @@ def test_truncated_batches_without_noise():
     assert delta.claimed_lower <= truth <= delta.claimed_upper
     assert delta.lower <= truth * (1 + 1e-12)
     assert delta.lower > 0.999 * truth
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 3.0, 8.0])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_exponential_mechanisms_of_two_candidates(epsilon, share):
+    """Beside the largest δ of any difference of their losses, by its closed form."""
+    event = ext.dp_event.ExponentialMechanismDpEvent(epsilon)
+    at, sizes = share * epsilon, channels.Sizes(channels.Side.LOW)
+    found = max(
+        float(case.delta(at, remove=way)[0])
+        for case in kinds.cases(event, ADD, sizes)
+        for way in (True, False)
+    )
+    gaps = epsilon * np.linspace(-3, 3, 601)
+    q, p = (special.expit(gaps + move * epsilon / 2) for move in (-1, 1))
+    gains = np.maximum(p - np.exp(at) * q, 0)
+    gains += np.maximum((1 - p) - np.exp(at) * (1 - q), 0)
+    assert 0.25 * gains.max() <= found <= gains.max() * (1 + 1e-9)
