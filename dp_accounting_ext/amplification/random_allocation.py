@@ -90,5 +90,5 @@ def _weighted(steps: Steps) -> lattice_law.Atoms:
         infinity_mass=steps.weight * law.infinity_mass,
         mass_error=law.mass_error + floats.UNIT_ROUNDOFF,
         ratio_error=law.ratio_error + floats.UNIT_ROUNDOFF,
-        ledger=law.ledger.with_ratios_times(steps.weight),
+        wholes=law.wholes._replace(p=steps.weight * law.wholes.p),
     )

@@ -70,10 +70,7 @@ class Law(abc.ABC):
         degrees: The degrees of a lower law's rows of ratios. Empty for the two rows
             that `Atoms` describes. Degrees 0, 1, 2, … make the law a power series: its
             first row holds Q's masses, and any mass of the other rows may be left out.
-        ledger: The sums that the masses must have.
-
-    Raises:
-        MassError: If the sinks of an upper law hold less than was cut off of it.
+        wholes: The sums that the masses would have if nothing were cut off.
     """
 
     axis: Axis
@@ -86,37 +83,27 @@ class Law(abc.ABC):
     ratio_error: float = 0.0
     offset: float = 0.0
     degrees: tuple[int, ...] = ()
-    ledger: conservation.Ledger = conservation.OF_Q_ALONE
-
-    def __post_init__(self) -> None:
-        if self.bound is Bound.UPPER:
-            conservation.check_sinks(self.infinity_mass, self.zero_mass, self.ledger)
+    wholes: conservation.Wholes = conservation.OF_Q_ALONE
 
     @abc.abstractmethod
     def mean(self) -> float:
         """Returns Σ mass · value over the positive values."""
 
-    def fields_after(
-        self, cut: Masses, underflow: Masses, q_masses: Callable[[], Masses]
-    ) -> dict[str, Any]:
-        """Returns the sinks and the ledger, by name, after masses were lost.
+    def sinks_after(
+        self, lost: Masses, q_masses: Callable[[], Masses]
+    ) -> dict[str, float]:
+        """Returns the sinks of an upper law, by name, after masses were lost.
 
         Args:
-            cut: The masses of P and of Q that were cut off.
-            underflow: The masses of P and of Q that may have underflowed.
+            lost: The masses of P and of Q that were cut off, or may have underflowed.
             q_masses: Returns the sums of Q's masses before and after.
         """
-        ledger = self.ledger.with_underflow(*underflow)
-        if self.bound is Bound.LOWER:
-            return {"ledger": ledger.with_cut(*cut)}
-        lost_p = floats.raised(cut[0] + underflow[0])
-        lost_q = floats.raised(cut[1] + underflow[1])
+        lost_p, lost_q = map(floats.raised, lost)
         if lost_q > _MUCH and self.axis is Axis.LOSS:
             lost_q = min(lost_q, missing(*q_masses(), self.mass_error))
         return {
             "infinity_mass": self.infinity_mass + lost_p,
             "zero_mass": min(self.zero_mass + lost_q, 1.0),
-            "ledger": ledger.with_cut(cut[0], min(cut[1], lost_q)),
         }
 
     @property
@@ -259,32 +246,25 @@ class Atoms(Law):
             q_mass: The sum of Q's finite masses before anything was lost, if it is not
                 the sum of the masses here.
         """
-        p, q = self.p_and_q[0], np.minimum(self.p_and_q[1], 1.0)
-        # Of a product below the smallest mass few digits are known, and so of the other
-        # law's mass there, which is computed from it and may be large.
-        source = self.masses[-1 if self.axis is Axis.LOSS else 0]
-        vague = gone & (source < floats.SMALLEST_MASS)
-        cut = gone & ~vague
-        cut_p, cut_q = float(p[cut].sum()), float(q[cut].sum())
-        ends = tuple(self.values[[0, -1]].tolist()) if q.size else (0.0, 0.0)
-        underflow = underflown(self, q.size, *ends)
-        less_p = float(p[vague].sum()) + underflow[0]
-        less_q = float(q[vague].sum()) + underflow[1]
         kept = dataclasses.replace(
             self, values=self.values[~gone], masses=self.masses[:, ~gone]
         )
+        if self.bound is Bound.LOWER:
+            return kept
+        p, q = self.p_and_q[0], np.minimum(self.p_and_q[1], 1.0)
+        ends = tuple(self.values[[0, -1]].tolist()) if q.size else (0.0, 0.0)
+        underflow = underflown(self, q.size, *ends)
+        lost = (
+            float(p[gone].sum()) + underflow[0],
+            float(q[gone].sum()) + underflow[1],
+        )
+        before = self.q_mass() if q_mass is None else q_mass
+        sinks = self.sinks_after(lost, lambda: (before, kept.q_mass()))
+        return dataclasses.replace(kept, **sinks)
 
-        def q_masses() -> Masses:
-            before = self.p_and_q_mass()[1] if q_mass is None else q_mass
-            return before, kept.p_and_q_mass()[1]
-
-        fields = self.fields_after((cut_p, cut_q), (less_p, less_q), q_masses)
-        return dataclasses.replace(kept, **fields)
-
-    def p_and_q_mass(self) -> Masses:
-        """Returns the sums of P's and of Q's masses."""
-        p, q = self.p_and_q
-        return float(p.sum()), float(q.sum())
+    def q_mass(self) -> float:
+        """Returns the sum of Q's masses."""
+        return float(self.p_and_q[1].sum())
 
 
 def missing(before: float, after: float, mass_error: float) -> float:
@@ -330,14 +310,14 @@ def fields_of_sum(one: Law, other: Law, rounding: float) -> dict[str, Any]:
         zero_mass = one.zero_mass + other.zero_mass - one.zero_mass * other.zero_mass
         moved = 2 * floats.UNIT_ROUNDOFF * abs(one.offset + other.offset)
         ratio_error = one.ratio_error + other.ratio_error + moved
-        ledger = conservation.of_losses(one.ledger, other.ledger)
+        wholes = one.wholes.plus_losses(other.wholes)
     else:
         infinity_mass = one.infinity_mass + other.infinity_mass
         zero_mass = one.zero_mass + other.zero_mass
         if zero_mass:
             infinity_mass += one.zero_mass * other.mean() + other.zero_mass * one.mean()
         ratio_error = max(one.ratio_error, other.ratio_error)
-        ledger = conservation.of_ratios(one.ledger, other.ledger)
+        wholes = one.wholes.plus_ratios(other.wholes)
     return one.common | {
         "infinity_mass": rounded(infinity_mass),
         "zero_mass": min(rounded(zero_mass), 1.0),
@@ -345,7 +325,7 @@ def fields_of_sum(one: Law, other: Law, rounding: float) -> dict[str, Any]:
         "row_error": one.row_error + other.row_error + rounding,
         "ratio_error": ratio_error,
         "offset": one.offset + other.offset,
-        "ledger": ledger,
+        "wholes": wholes,
     }
 
 

@@ -21,17 +21,11 @@ from dp_accounting_ext.kernel import floats
 
 # Certified: the relative error of sums of thousands of products of a few numbers.
 SUM_ERROR = 256 * floats.UNIT_ROUNDOFF
-# A multiple of the relative amount by which profiles and sinks are raised.
-_RAISED = 1e-7
 # Tuning: finite masses of an upper pair that sum to more than one by so many times
 # their relative error, and by this besides, show no fault. The sinks hold more than was
 # cut off, as the errors of sums before and after are taken on the safe side, and a
 # sampled pair moves one of them to a finite loss.
 _SURPLUS_ERRORS, _SURPLUS = 32, 1e-5
-# The relative rounding error of a ledger and of the sinks that it is compared with.
-_LEDGER_ERROR = 1e-6
-# A law with more P-mass than this is a law of ratios.
-_MANY_RATIOS = 1.5
 
 
 class MassError(ArithmeticError, ValueError):
@@ -42,126 +36,36 @@ class MassError(ArithmeticError, ValueError):
     """
 
 
-class Side(NamedTuple):
-    """The sums that the masses of P, or of Q, must have.
-
-    Attributes:
-        whole: The sum of the masses if nothing were cut off. It is one up to rounding;
-            for P's masses of ratios, the number of terms. It is zero if no law is kept.
-        gone: The mass that was cut off.
-        underflow: The mass that may have been lost because products of masses
-            underflowed.
-    """
-
-    whole: float = 1.0
-    gone: float = 0.0
-    underflow: float = 0.0
-
-    def after(self, cut: float, underflow: float) -> "Side":
-        """Returns the sums after masses were cut off, or may have underflowed."""
-        return Side(self.whole, self.gone + cut, self.underflow + underflow)
-
-    def times(self, factor: float) -> "Side":
-        """Returns the sums of masses that are multiplied by a factor."""
-        return Side(self.whole * factor, self.gone * factor, self.underflow * factor)
-
-    def product(self, other: "Side") -> "Side":
-        """Returns the sums of the masses of two independent outputs."""
-        kept = max(self.whole - self.gone, 0.0)
-        gone = self.gone * other.whole + other.gone * kept
-        return Side(self.whole * other.whole, gone, self.underflow + other.underflow)
-
-
-class Ledger(NamedTuple):
-    """The sums that the masses of a law must have, recorded as the law is made.
-
-    Mass that is cut off is recorded here, separately from the sinks, so that a mass
-    that is missing in one of the two is noticed.
+class Wholes(NamedTuple):
+    """The sums that the masses of a law would have if nothing were cut off of it.
 
     Attributes:
         terms: How many independent terms were summed.
-        p: The sums of P's masses.
-        q: The sums of Q's masses.
+        p: The sum of P's masses. It is one up to rounding; for a law of ratios it is
+            the number of terms, and zero if the values are no ratios of two laws.
+        q: The sum of Q's masses, one up to rounding.
     """
 
     terms: int = 1
-    p: Side = Side()
-    q: Side = Side()
+    p: float = 1.0
+    q: float = 1.0
 
-    def with_cut(self, p: float, q: float) -> "Ledger":
-        """Returns the ledger after these masses of P and of Q were cut off."""
-        return self._replace(p=self.p.after(p, 0.0), q=self.q.after(q, 0.0))
+    def plus_losses(self, other: "Wholes") -> "Wholes":
+        """Returns the sums of a law of losses, which is finite if both terms are."""
+        return Wholes(self.terms + other.terms, self.p * other.p, self.q * other.q)
 
-    def with_underflow(self, p: float, q: float) -> "Ledger":
-        """Returns the ledger after these masses of P and of Q may have underflowed."""
-        return self._replace(p=self.p.after(0.0, p), q=self.q.after(0.0, q))
+    def plus_ratios(self, other: "Wholes") -> "Wholes":
+        """Returns the sums of a law of ratios, whose P-mass is the mean of the sum."""
+        p = self.p * other.q + other.p * self.q
+        return Wholes(self.terms + other.terms, p, self.q * other.q)
 
-    def with_ratios_times(self, factor: float) -> "Ledger":
-        """Returns the ledger of a law of ratios that are multiplied by a factor."""
-        return self._replace(p=self.p.times(factor))
-
-    def swapped(self) -> "Ledger":
-        """Returns the ledger with P and Q exchanged."""
+    def swapped(self) -> "Wholes":
+        """Returns the sums with P and Q exchanged."""
         return self._replace(p=self.q, q=self.p)
 
 
-# The ledger of a statistic that is not a ratio of two laws.
-OF_Q_ALONE = Ledger(p=Side(whole=0.0))
-
-
-def of_losses(one: Ledger, other: Ledger) -> Ledger:
-    """Returns the ledger of a sum of losses, which is finite if both terms are."""
-    p, q = one.p.product(other.p), one.q.product(other.q)
-    return Ledger(one.terms + other.terms, p, q)
-
-
-def of_ratios(one: Ledger, other: Ledger) -> Ledger:
-    """Returns the ledger of a sum of ratios, whose law is Q's.
-
-    P's mass of a sum is the mean of the sum, to which each term contributes its mean
-    where the other term is finite.
-    """
-    p = Side(0.0)
-    for term, rest in ((one, other), (other, one)):
-        mean = max(term.p.whole - term.p.gone, 0.0)
-        p = Side(
-            p.whole + term.p.whole * rest.q.whole,
-            p.gone + term.p.gone * rest.q.whole + rest.q.gone * mean,
-            p.underflow + term.p.underflow + rest.q.underflow * mean,
-        )
-    return Ledger(one.terms + other.terms, p, one.q.product(other.q))
-
-
-def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
-    """Checks that an upper law's sinks hold what was cut off.
-
-    Args:
-        infinity_mass: P's mass of an infinite loss.
-        zero_mass: Q's mass of an infinite loss if P and Q are exchanged.
-        ledger: The ledger, with the masses that were cut off.
-
-    Raises:
-        MassError: If they hold less.
-    """
-    p, q = ledger.p, ledger.q
-    if infinity_mass >= p.gone and zero_mass >= q.gone:
-        return  # One answer may need hundreds of laws, and this holds for most of them.
-    # If the masses of a term sum to more than one, the ledger multiplies what other
-    # terms cut off by this sum, while a sink is at most one. So the sinks may hold less
-    # by this excess. P's whole of a law of ratios is the number of its terms, so Q's is
-    # used there.
-    share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
-    p_whole = p.whole if p.whole < _MANY_RATIOS else q.whole
-    for name, sink, gone, whole in (
-        ("P", infinity_mass, p.gone, p_whole),
-        ("Q", zero_mass, min(q.gone, 1.0), q.whole),
-    ):
-        # Comparisons with NaN are false.
-        if not sink >= gone * max(share - max(whole - 1, 0.0), 0.0):
-            raise MassError(
-                f"An upper law must keep in its sink what was cut off of {name}. "
-                f"Found {sink} there, where {gone} was cut off."
-            )
+# The sums of a statistic that is not a ratio of two laws.
+OF_Q_ALONE = Wholes(p=0.0)
 
 
 def check_terms(found: int, terms: int) -> None:
@@ -178,7 +82,7 @@ def check_law(
     losses: FloatArray,
     masses: tuple[FloatArray, FloatArray],
     sinks: tuple[float, float] | None,
-    ledger: Ledger,
+    wholes: Wholes,
     error: float,
 ) -> None:
     """Checks the masses of a finished law: those of P, and those of Q.
@@ -188,14 +92,15 @@ def check_law(
     Args:
         losses: (n,) losses.
         masses: (n,) masses of P and of Q.
-        sinks: The masses of P and of Q in the sinks of an upper law; None for a lower
-            law.
-        ledger: The ledger, with the masses that were cut off.
+        sinks: The masses of P and of Q in the sinks of an upper law, which keeps all of
+            its mass; None for a lower law.
+        wholes: The sums of the masses if nothing were cut off.
         error: A bound on the relative error of the masses, including that of losses.
 
     Raises:
-        MassError: If masses sum to less than they must, so that some were lost, or to
-            more, so that some are at a wrong loss.
+        MassError: If the masses of an upper law sum to less than they must, so that
+            some were lost, or those of any law to more, so that some are at a wrong
+            loss.
     """
     p, q = masses
     with np.errstate(over="ignore", under="ignore"):
@@ -203,30 +108,21 @@ def check_law(
         ratios = np.exp(limits)
         other_p = np.where(q >= floats.RARE, q * ratios, p)
         other_q = np.where(p >= floats.RARE, p / ratios, q)
-    infinity_mass, zero_mass = sinks or (None, None)
-    for total in (p, other_p):
-        _check_sum("P", float(total.sum()), infinity_mass, ledger.p, error)
-    for total in (q, other_q):
-        _check_sum("Q", float(total.sum()), zero_mass, ledger.q, error)
-
-
-def _check_sum(
-    name: str, total: float, sink: float | None, side: Side, error: float
-) -> None:
-    """Checks a sum of finite masses against one side of a ledger."""
     allowed = math.expm1(min(error, 1.0)) + SUM_ERROR
-    least = side.whole * (1 - allowed)
-    found = total + side.gone + side.underflow
-    if sink is not None:
-        least, found = min(least, 1 - allowed), total + sink
-    # A product of many wholes may underflow where a sum does not.
-    most = side.whole * (1 + allowed) + floats.SMALLEST_MASS
-    if not (found >= least and total + min(side.gone, 1.0) <= most):
-        raise MassError(
-            f"The masses of {name} must sum to {side.whole:.12g} but for "
-            f"{allowed:.1e}. Found {total:.12g}, with {side.gone:.3g} cut off"
-            + ("." if sink is None else f" and {sink:.3g} in the sink.")
-        )
+    laws = ("P", wholes.p, (p, other_p)), ("Q", wholes.q, (q, other_q))
+    for (name, whole, computed), sink in zip(laws, sinks or (None, None), strict=True):
+        least = -math.inf if sink is None else min(whole, 1.0) * (1 - allowed) - sink
+        # A product of many wholes may underflow where a sum does not.
+        most = whole * (1 + allowed) + floats.SMALLEST_MASS
+        for each in computed:
+            total = float(each.sum())
+            # Comparisons with NaN are false.
+            if not least <= total <= most:
+                raise MassError(
+                    f"The masses of {name} must sum to {whole:.12g} but for "
+                    f"{allowed:.1e}. Found {total:.12g}"
+                    + ("." if sink is None else f" and {sink:.3g} in the sink.")
+                )
 
 
 def check_pair(
@@ -236,7 +132,7 @@ def check_pair(
     *,
     is_upper: bool,
 ) -> None:
-    """Checks the masses of a pair that has no ledger.
+    """Checks the masses of a pair, of which no wholes are known.
 
     Args:
         totals: The sums of P's and of Q's masses at finite losses.

@@ -105,41 +105,30 @@ class LatticeLaw(atom_laws.Law):
             last.append((start + masses.shape[1]) * width)
         return min(first, default=0.0), max(last, default=0.0)
 
-    def p_and_q_mass(self) -> tuple[float, float]:
-        """Returns the sums of P's and of Q's masses."""
-        return self.atoms().p_and_q_mass()
+    def q_mass(self) -> float:
+        """Returns the sum of Q's masses."""
+        return self.atoms().q_mass()
 
     def _with_underflow(
-        self, ends: tuple[float, float], before: Callable[[], tuple[float, float]]
+        self, ends: tuple[float, float], q_mass: Callable[[], float]
     ) -> "LatticeLaw":
-        """Returns the law with the masses that underflowed in its sinks.
+        """Returns an upper law with the masses that underflowed in its sinks.
 
         Args:
             ends: The first and the last value of the law before it was laid out here.
-            before: Returns the sums of P's and of Q's masses before.
+            q_mass: Returns the sum of Q's masses before.
         """
-        if not self.pieces:
+        if self.bound is Bound.LOWER or not self.pieces:
             return self
         # A node that moves up a level sends a share at most one cell down.
         width = 2 * math.ldexp(self.step, max(self.pieces))
         cells = sum(masses.shape[1] for _, masses in self.pieces.values())
         # The factor 2 is for the cells of the levels below.
-        lost_p, lost_q = atom_laws.underflown(
+        lost = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
-        moves_far = self.axis is Axis.LOSS and width > atom_laws.FURTHEST_MOVE
-        if self.bound is Bound.LOWER and moves_far:
-            # Masses that became too rare by moving far are left out.
-            lost_p, lost_q = (
-                atom_laws.missing(whole, left, self.mass_error)
-                for whole, left in zip(before(), self.p_and_q_mass(), strict=True)
-            )
-        fields = self.fields_after(
-            (0.0, 0.0),
-            (lost_p, lost_q),
-            lambda: (before()[1], self.p_and_q_mass()[1]),
-        )
-        return dataclasses.replace(self, **fields)
+        sinks = self.sinks_after(lost, lambda: (q_mass(), self.q_mass()))
+        return dataclasses.replace(self, **sinks)
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""
@@ -155,7 +144,7 @@ class LatticeLaw(atom_laws.Law):
             pieces=pieces,
             centre=self.centre // 2,
         )._rounded(_HALVING)
-        return law._with_underflow(self.ends(), self.p_and_q_mass)
+        return law._with_underflow(self.ends(), self.q_mass)
 
     def levelled(self) -> "LatticeLaw":
         """Returns the law with the two rows of a lower law of losses scaled to one sum.
@@ -228,11 +217,9 @@ class LatticeLaw(atom_laws.Law):
         law = dataclasses.replace(law, **fields)
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
 
-        def products() -> tuple[float, float]:
-            (p, q), (other_p, other_q) = self.p_and_q_mass(), other.p_and_q_mass()
-            return p * other_p, q * other_q
-
-        return _laid_out(law, found)._with_underflow((low, high), products)
+        return _laid_out(law, found)._with_underflow(
+            (low, high), lambda: self.q_mass() * other.q_mass()
+        )
 
     def _rounded(self, units: int) -> "LatticeLaw":
         """Returns the law with `units` more units of rounding in its masses."""

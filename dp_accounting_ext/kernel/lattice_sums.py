@@ -173,7 +173,7 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     )
     law = law._rounded(_SHARE)
     ends = float(atoms.values[0]), float(atoms.values[-1])
-    return law._with_underflow(ends, atoms.p_and_q_mass)
+    return law._with_underflow(ends, atoms.q_mass)
 
 
 def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
@@ -203,7 +203,6 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
         pieces=pieces,
         infinity_mass=atoms.infinity_mass,
         zero_mass=atoms.zero_mass,
-        ledger=atoms.ledger,
     )
     return law, atoms
 

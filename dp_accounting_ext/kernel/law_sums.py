@@ -59,11 +59,9 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
     infinity_mass, zero_mass = given.infinity_mass, given.zero_mass
-    sides = [
-        conservation.Side(float(masses.sum()) + sink, float(masses[~kept].sum()) + sink)
-        for masses, sink in ((p, infinity_mass), (q, zero_mass))
-    ]
-    ledger = conservation.Ledger(1, *sides)
+    wholes = conservation.Wholes(
+        1, float(p.sum()) + infinity_mass, float(q.sum()) + zero_mass
+    )
     if given.bound is Bound.UPPER and not kept.all():
         infinity_mass += float(p[~kept].sum()) * (1 + 1e-9)
         zero_mass += float(q[~kept].sum()) * (1 + 1e-9)
@@ -75,7 +73,6 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         values, rows = losses, np.array([p, p])
     else:
         if zero_mass:
-            ledger = ledger.with_cut(0.0, -zero_mass)
             ratios, q, zero_mass = np.append(0.0, ratios), np.append(zero_mass, q), 0.0
         ratio_error, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
     if given.bound is Bound.UPPER:
@@ -89,7 +86,7 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         zero_mass=zero_mass,
         mass_error=mass_error,
         ratio_error=ratio_error,
-        ledger=ledger,
+        wholes=wholes,
     )
 
 
@@ -113,7 +110,7 @@ def sum_of(
     """
     copies = sum(count for _, count in parts)
     found = _sum_of(parts, copies, bound, accuracy)
-    conservation.check_terms(found.ledger.terms, copies)
+    conservation.check_terms(found.wholes.terms, copies)
     return found
 
 
@@ -168,15 +165,15 @@ def _nothing(bound: Bound) -> Atoms:
     """Returns the law of the loss of a mechanism that releases nothing."""
     rows = 1 if bound is Bound.UPPER else 2
     masses = np.ones((rows, 1))
-    ledger = conservation.Ledger(terms=0)
-    return Atoms(Axis.LOSS, bound, np.zeros(1), masses, ledger=ledger)
+    wholes = conservation.Wholes(terms=0)
+    return Atoms(Axis.LOSS, bound, np.zeros(1), masses, wholes=wholes)
 
 
 def _without_values(atoms: Atoms, terms: int) -> Atoms:
     """Returns the law of a sum one term of which has no finite value."""
     sink = 1.0 if atoms.bound is Bound.UPPER else 0.0
-    ledger = atoms.ledger._replace(terms=terms)
-    return dataclasses.replace(atoms, infinity_mass=sink, zero_mass=sink, ledger=ledger)
+    wholes = atoms.wholes._replace(terms=terms)
+    return dataclasses.replace(atoms, infinity_mass=sink, zero_mass=sink, wholes=wholes)
 
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
@@ -203,8 +200,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     fields = atom_laws.fields_of_sum(one, other, rounding)
     fields["ratio_error"] += moved
     law = Atoms(values=values, masses=masses, **fields)
-    q_mass = one.p_and_q_mass()[1] * other.p_and_q_mass()[1]
-    return law.without(law.is_rare(), q_mass)
+    return law.without(law.is_rare(), one.q_mass() * other.q_mass())
 
 
 def _sum_of_spaced(
@@ -281,7 +277,7 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
     values, first, last = atoms.values, atoms.masses[0], atoms.masses[-1]
     p, q = atoms.p_and_q
     infinity_mass, zero_mass = atoms.infinity_mass, atoms.zero_mass
-    ratio_error, ledger = atoms.ratio_error, atoms.ledger
+    ratio_error, wholes = atoms.ratio_error, atoms.wholes
     if atoms.axis is Axis.LOSS:
         losses = values + atoms.offset
         if atoms.bound is Bound.LOWER:
@@ -292,8 +288,7 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
         above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
         ratios = values + above
         zero = ratios <= 0
-        ledger = ledger.with_cut(0.0, float(q[zero].sum()))
-        ledger = ledger.with_ratios_times(1 / count)
+        wholes = wholes._replace(p=wholes.p / count)
         zero_mass += float(q[zero].sum()) * (
             1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
         )
@@ -317,7 +312,7 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
         atoms.bound,
         mass_error,
         ratio_error,
-        ledger,
+        wholes,
     )
 
 
@@ -372,9 +367,8 @@ class ComposedLosses:
 
         found = self._sum(law_of)
         # Outputs were cut off, or underflowed, that are rare under P, but perhaps not
-        # under Q.
-        cut = max(found.zero_mass, found.ledger.q.gone)
-        cut -= sums.probability_of_any(sinks)
+        # under Q. (A lower law has no sink for them.)
+        cut = found.zero_mass - sums.probability_of_any(sinks)
         serves_both = (
             all(are_one)
             and cut <= _GIVEN * self.accuracy.tail_mass

@@ -98,7 +98,7 @@ def of_losses(pair: profile.LossPair) -> DominatingPair:
         infinity_mass += float((p_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
         zero_mass += float((q_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
         # Profiles are raised a little, and so the masses of many runs sum to more than
-        # one. A pair has no ledger that says so.
+        # one. No pair knows by how much.
         whole = max(float(p_masses[kept].sum()), float(q_masses[kept].sum()), 1.0)
         mass_error = max(mass_error, math.log(whole))
     return DominatingPair(

@@ -174,7 +174,7 @@ class LossPair:
         mass_error: Both masses are within a factor of e^±mass_error of those of a
             bound.
         ratio_error: Losses are within this many nats of those of a bound.
-        ledger: The sums that the masses must have.
+        wholes: The sums that the masses would have if nothing were cut off.
 
     Raises:
         MassError: If the masses do not sum to what they must, within the errors.
@@ -188,18 +188,16 @@ class LossPair:
     bound: Bound
     mass_error: float
     ratio_error: float
-    ledger: conservation.Ledger
+    wholes: conservation.Wholes
 
     def __post_init__(self) -> None:
         is_upper = self.bound is Bound.UPPER
         sinks = (self.infinity_mass, self.zero_mass) if is_upper else None
-        if is_upper:
-            conservation.check_sinks(self.infinity_mass, self.zero_mass, self.ledger)
         conservation.check_law(
             self.losses,
             (self.p_masses, self.q_masses),
             sinks,
-            self.ledger,
+            self.wholes,
             self.mass_error,
         )
 
@@ -228,7 +226,7 @@ class LossPair:
             q_masses=self.p_masses,
             infinity_mass=self.zero_mass,
             zero_mass=self.infinity_mass,
-            ledger=self.ledger.swapped(),
+            wholes=self.wholes.swapped(),
         )
 
     def distance(self) -> float:

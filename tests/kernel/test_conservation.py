@@ -29,8 +29,6 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
 
-Ledger = conservation.Ledger
-Side = conservation.Side
 MassError = conservation.MassError
 Gaussian = dp_accounting.GaussianDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -128,10 +126,6 @@ def overwritten(found, one, other):
     return start, masses
 
 
-def without_the_other(sink):
-    return lambda found, one, *_: found | {sink: getattr(one, sink)}
-
-
 def smaller_losses(found, given, axis):
     if axis is law_sums.Axis.RATIO:
         return found
@@ -184,14 +178,6 @@ FAULTS = {
     "what meets is overwritten": (lattice_law, "added", overwritten, SGD, EPOCHS),
     "sums of products a little too small": (sums, "convolve", fewer, SGD, EPOCHS),
     "the last product of a sum is lost": (sums, "convolve", without_last, SGD, EPOCHS),
-    "a sink of a sum without the other's": (
-        *(atom_laws, "fields_of_sum", without_the_other("infinity_mass")),
-        *(SGD, EPOCHS),
-    ),
-    "Q's sink of a sum without the other's": (
-        *(atom_laws, "fields_of_sum", without_the_other("zero_mass")),
-        *(SGD, EPOCHS),
-    ),
     "losses 1e-7 too small": (law_sums, "of_pair", smaller_losses, SGD, EPOCHS),
     "masses that are gathered lose digits": (sums, "gather", fewer, SGD, EPOCHS),
     "a half of a piece goes nowhere": (lattice_law, "halved", half, SGD, EPOCHS),
@@ -246,9 +232,8 @@ def test_a_law_of_other_terms_is_refused(monkeypatch):
 
     def once(self, other):
         """As if a binary digit of the count were passed over."""
-        return (
-            self if other.ledger.terms == 1 != self.ledger.terms else plus(self, other)
-        )
+        is_digit = other.wholes.terms == 1 != self.wholes.terms
+        return self if is_digit else plus(self, other)
 
     monkeypatch.setattr(lattice_law.LatticeLaw, "plus", once)
     accountant = ext.PLDAccountant().compose(Poisson(0.0124, Gaussian(1.02)), 1001)
@@ -259,36 +244,19 @@ def test_a_law_of_other_terms_is_refused(monkeypatch):
 masses = st.lists(st.integers(0, 6), min_size=2, max_size=4).filter(any)
 
 
-@given(masses, masses, st.integers(0, 3), st.integers(0, 3))
-def test_ledgers_of_sums(first, second, cut, other_cut):
-    """Of two laws on integers, the last values of which are cut off."""
-    laws, ledgers = [], []
-    for weights, gone in ((first, cut), (second, other_cut)):
-        law = [Fraction(w, sum(weights)) for w in weights]
-        mean = sum(i * p for i, p in enumerate(law)) or Fraction(1)
-        kept = len(law) - min(gone, len(law) - 1)
-        laws.append((law[:kept], law))
-        q_gone = float(sum(law[kept:]))
-        p_gone = float(sum(i * p for i, p in enumerate(law) if i >= kept))
-        ledgers.append(
-            (
-                Ledger(1, Side(1.0, q_gone), Side(1.0, q_gone)),
-                Ledger(1, Side(float(mean), p_gone), Side(1.0, q_gone)),
-            )
-        )
-    (kept, _), (other, _) = laws
-    both = conservation.of_losses(ledgers[0][0], ledgers[1][0])
-    finite = float(sum(kept) * sum(other))
-    assert both.terms == 2
-    assert both.q.whole - both.q.gone == pytest.approx(finite, abs=1e-12)
-    both = conservation.of_ratios(ledgers[0][1], ledgers[1][1])
-    mean = sum(
-        (i + j) * p * q
-        for (i, p), (j, q) in itertools.product(enumerate(kept), enumerate(other))
+@given(masses, masses)
+def test_wholes_of_sums(first, second):
+    """Of two laws on integers."""
+    laws = [[Fraction(w, sum(weights)) for w in weights] for weights in (first, second)]
+    one, other = (
+        conservation.Wholes(1, float(sum(i * p for i, p in enumerate(law))), 1.0)
+        for law in laws
     )
-    if all(any(law[1:]) for _, law in laws):
-        assert both.p.whole - both.p.gone == pytest.approx(float(mean), abs=1e-12)
-    assert both.q.whole - both.q.gone == pytest.approx(finite, abs=1e-12)
+    mean = sum(
+        (i + j) * p * q for (i, p), (j, q) in itertools.product(*map(enumerate, laws))
+    )
+    assert one.plus_ratios(other) == (2, pytest.approx(float(mean)), 1.0)
+    assert one.plus_losses(other) == (2, pytest.approx(one.p * other.p), 1.0)
 
 
 def test_losses_are_those_of_the_masses():
@@ -299,7 +267,15 @@ def test_losses_are_those_of_the_masses():
     p /= p.sum()
     with pytest.raises(MassError):
         profile.LossPair(
-            losses, p, p[::-1].copy(), 0.0, 0.0, Bound.UPPER, 0.0, 0.0, Ledger()
+            losses,
+            p,
+            p[::-1].copy(),
+            0.0,
+            0.0,
+            Bound.UPPER,
+            0.0,
+            0.0,
+            conservation.Wholes(),
         )
 
 
@@ -311,8 +287,8 @@ def test_no_answer_is_nan():
 def test_a_whole_that_is_too_small_for_floats_is_no_fault():
     """Ten lower laws each of which has next to nothing of Q left."""
     p, q = np.array([0.5, 0.25]), np.array([3e-305, 2e-305])
-    ledger = Ledger(10, Side(0.75), Side(0.0))
+    wholes = conservation.Wholes(10, 0.75, 0.0)
     losses = np.log(p / q)
-    conservation.check_law(losses, (p, q), None, ledger, 1e-9)
+    conservation.check_law(losses, (p, q), None, wholes, 1e-9)
     with pytest.raises(conservation.MassError, match="masses of Q"):
-        conservation.check_law(losses, (p, q * 1e6), None, ledger, 1e-9)
+        conservation.check_law(losses, (p, q * 1e6), None, wholes, 1e-9)

@@ -130,9 +130,6 @@ def test_samples_of_many_runs_whose_masses_are_raised():
     assert lower <= upper < 1.02 * lower
 
 
-Side = conservation.Side
-
-
 @pytest.mark.parametrize(
     ("bound", "sink", "epsilon"),
     [(Bound.UPPER, 1.0, math.inf), (Bound.LOWER, 0.2, 0.0)],
@@ -140,7 +137,7 @@ Side = conservation.Side
 def test_what_has_no_finite_loss(bound, sink, epsilon):
     """All that is asked of it is read off its sinks."""
     none = np.zeros(0)
-    nothing = conservation.Ledger(1, Side(1.0, 1.0), Side(1.0, 1.0))
+    nothing = conservation.Wholes()
     law = profile.LossPair(none, none, none, sink, sink, bound, 0.0, 0.0, nothing)
     for direction in Direction:
         found = law.profile(direction)
@@ -151,7 +148,7 @@ def test_what_has_no_finite_loss(bound, sink, epsilon):
     # Of a δ beyond all its mass nothing is known from below, however large a loss is.
     p = np.array([0.1])
     masses = p, p * math.exp(-99.0)
-    most = conservation.Ledger(1, Side(1.0, 0.9), Side(1.0, 1.0))
+    most = conservation.Wholes()
     rare = profile.LossPair(
         np.array([99.0]), *masses, 0.0, 0.0, Bound.LOWER, 0.0, 0.0, most
     )

@@ -1,7 +1,6 @@
 """Sums of laws, exact or on a lattice, against exact fractions."""
 
 from fractions import Fraction
-import functools
 import itertools
 import math
 
@@ -18,8 +17,6 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import atom_laws
-from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
@@ -353,46 +350,3 @@ def test_an_atom_at_the_middle_stays_there(axis, bound):
     atoms = lattice_law.Atoms(axis, bound, values, masses)
     law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0), 1e-9)
     assert max(law.pieces) <= 1
-
-
-Ledger = conservation.Ledger
-Side = conservation.Side
-
-
-MassError = conservation.MassError
-
-
-@pytest.mark.parametrize(
-    ("over", "ledger"),
-    [
-        (0.0, Ledger(1, Side(1.0, 1e-250))),
-        (1e-22, Ledger(1, Side(1.0, 1.1e-22))),
-        (float("nan"), Ledger()),
-    ],
-)
-def test_sinks_hold_what_was_cut_off(over, ledger):
-    with pytest.raises(MassError, match="keep in its sink"):
-        atom_laws.Atoms(
-            atom_laws.Axis.LOSS,
-            Bound.UPPER,
-            np.zeros(1),
-            np.ones((1, 1)),
-            infinity_mass=over,
-            ledger=ledger,
-        )
-
-
-def test_masses_above_one_are_no_lost_tails():
-    """A ledger multiplies what is cut off by masses that rounding made too large."""
-    ledger = Ledger(2, Side(1 + 4e-6, 1e-22 * (1 + 4e-6)))
-    atoms_of = functools.partial(
-        atom_laws.Atoms,
-        atom_laws.Axis.LOSS,
-        Bound.UPPER,
-        values=np.zeros(1),
-        masses=np.ones((1, 1)),
-        ledger=ledger,
-    )
-    atoms_of(infinity_mass=1e-22)
-    with pytest.raises(MassError, match="keep in its sink"):
-        atoms_of(infinity_mass=1e-22 * (1 - 3e-6))
