@@ -100,7 +100,7 @@ def upper_pair(
     steps = dataclasses.replace(steps, shift=shift)
     # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
-    exponents = step_laws.exponents_up_to(_EXPONENTS, rarest)
+    exponents = step_laws.exponents_up_to(rarest, _EXPONENTS)
     merged, most = (_MERGED, _FEW_PLACES) if is_rough else (1, None)
     found: list[Hinges] = [Hinges.of(known)]
     for exponent in exponents[1::2] if is_rough else exponents:

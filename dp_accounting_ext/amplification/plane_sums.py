@@ -26,8 +26,6 @@ _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
 _OUTSIDE, _DEVIATIONS = 16.0, 9.0
 # The width of a column of V, times the root of t, that is narrow enough.
 _WIDTH = 0.1
-# The tilt over that of the saddle point, if large ratios make a law wide there.
-_EASED = 0.75
 
 # Certified: the largest tilt of a coarse row, so that all of its fine rows fit a float.
 _STEEPEST_ROW = 50.0
@@ -86,7 +84,7 @@ class Grid:
                 largest value of the second sum that has a column.
             merged: The number of columns that are merged into one.
         """
-        tilt *= _EASED
+        tilt *= step_laws.EASED
         first, second = sums_of_step
         low, high, changes = step_laws.window(first, laws, tilt, _OUTSIDE)
         count = sum(count for _, count in laws)

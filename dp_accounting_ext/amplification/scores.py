@@ -50,11 +50,6 @@ _LOST = math.nextafter(floats.TINY, math.inf)
 _MOST_LIKELY = floats.lowered(1.0)
 
 # Tuning, all of these constants.
-# The values of −ln δ for which tests are made, up to that of the tail mass.
-_EXPONENTS = (0.0, 1.0, 3.0, 7.0, 11.0, 16.0, 28.0)
-# The tilt over that of the saddle point, if large ratios make a law wide there.
-_EASED = 0.75
-_RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
 _OUTSIDE = 45.0  # A window leaves out a probability of e^−45 at either end.
 _MARGIN = 1.05  # The size of the torus over that of the window.
 # The number of fine rows over the root of t, as the rounding of t steps grows with this
@@ -230,14 +225,14 @@ def lower_pair(
     # A probability that was raised is left out of a law that is bounded from below.
     likeliest = [way for way in likeliest if way[1] > floats.SMALLEST_MASS]
     tests = [np.zeros((2, 0))]
-    for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
+    for exponent in step_laws.exponents_up_to(tail_mass):
         tilt = steps.tilt(exponent)
         rate = steps.rate(tilt)
-        common, _ = steps.without_largest(math.exp(-exponent - _RARE))
+        common, _ = steps.without_largest(math.exp(-exponent - step_laws.RARE))
         drawn = [(common.with_record(numbers), weight) for numbers, weight in likeliest]
         losses = step_laws.scores(common.ratios, rate).losses
         absent: Mixture = [(common.absent, 1.0)]
-        tests.append(_tests_of_sum(losses, drawn, absent, _EASED * tilt))
+        tests.append(_tests_of_sum(losses, drawn, absent, step_laws.EASED * tilt))
     infinite = 0.0
     if len(kinds) == 1:
         infinite = sums.probability_of_any(
@@ -271,7 +266,7 @@ def _tests_when_added(
         ([(masses[::-1], count) for masses, count in laws], weight)
         for laws, weight in [(steps.absent, 1.0), *drawn]
     )
-    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
+    exponents = step_laws.exponents_up_to(tail_mass)
     return _best_tests(scores, [gained], spent, exponents)
 
 
@@ -285,7 +280,7 @@ def _best_tests(
     """Returns what `_tests_of_sum` does, at a tilt for each of several −ln δ."""
     found = [np.zeros((2, 1))]
     for tilt in _tilts(scores, gained[0][0], exponents):
-        eased = _EASED * tilt
+        eased = step_laws.EASED * tilt
         more = _more(scores, gained[0][0], spent[0][0], eased)
         found.append(_tests_of_sum(scores, gained, spent, eased, more, error))
     return np.concatenate(found, axis=1)
@@ -370,7 +365,7 @@ def replaced_pair(
     gained: Mixture = [([(old, num_selected), others], 1.0)]
     spent: Mixture = [([(new, num_selected), others], 1.0)]
     odds = num_selected / (num_steps - num_selected)
-    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
+    exponents = step_laws.exponents_up_to(tail_mass)
     error = 2 * num_steps * (cells.mass_error + _CHANCE * floats.UNIT_ROUNDOFF)
     found = []
     for share in _SHARES:
