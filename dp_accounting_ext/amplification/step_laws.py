@@ -34,7 +34,7 @@ Laws = list[tuple[FloatArray, int]]
 
 # Certified: the largest λ of k of t steps.
 HIGHEST_RATE = 0.98
-# Tuning, of all bounds by sums over the steps: the number of outputs by which parameters
+# Tuning, of bounds by sums over the steps: the number of outputs by which parameters
 # are chosen; values of −ln δ at which bounds are tight, up to that of the least δ; the
 # tilt over that of the saddle point, as large ratios make a law wide there; and the
 # logarithm of δ over the probability of ratios that are left out.

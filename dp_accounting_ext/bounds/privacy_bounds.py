@@ -247,25 +247,25 @@ class _Composed:
 
     def _profiles_at(self, level: int) -> Sequence[profile.Profile]:
         """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
-        return _PROFILES.get((self, level), functools.partial(self._made, level)).each
 
-    def _made(self, level: int) -> "_Profiles":
-        composed = composition_of(
-            self.parts, self.bound, Accuracy.of_level(level, self.cells)
-        )
-        return _Profiles([composed.losses(way).profile(way) for way in self.directions])
+        def make() -> _Profiles:
+            composed = composition_of(
+                self.parts, self.bound, Accuracy.of_level(level, self.cells)
+            )
+            return _Profiles(
+                composed.losses(way).profile(way) for way in self.directions
+            )
+
+        return _PROFILES.get((self, level), make)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Profiles:
+class _Profiles(tuple[profile.Profile, ...]):
     """The profiles of a composition, one for each direction."""
-
-    each: Sequence[profile.Profile]
 
     @property
     def nbytes(self) -> int:
         """The memory of the profiles, in bytes."""
-        return sum(each.nbytes for each in self.each)
+        return sum(each.nbytes for each in self)
 
 
 _PROFILES: memory.Memory[_Profiles] = memory.Memory(MOST_KEPT)

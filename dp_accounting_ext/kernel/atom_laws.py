@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import enum
 import functools
@@ -86,21 +87,24 @@ class Law(abc.ABC):
     wholes: conservation.Wholes = conservation.OF_Q_ALONE
 
     @abc.abstractmethod
-    def mean(self) -> float:
-        """Returns Σ mass · value over the positive values."""
+    def atoms(self) -> "Atoms":
+        """Returns the law as that of its atoms."""
 
     def sinks_after(
-        self, lost: Masses, q_masses: Callable[[], Masses]
-    ) -> dict[str, float]:
+        self, lost: Masses, after: "Law", before: Sequence["Law"]
+    ) -> dict[str, Any]:
         """Returns the sinks of an upper law, by name, after masses were lost.
 
         Args:
             lost: The masses of P and of Q that were cut off, or may have underflowed.
-            q_masses: Returns the sums of Q's masses before and after.
+            after: The law without these masses.
+            before: The law before, or the laws of the terms of a sum.
         """
         lost_p, lost_q = map(floats.raised, lost)
         if lost_q > _MUCH and self.axis is Axis.LOSS:
-            lost_q = min(lost_q, missing(*q_masses(), self.mass_error))
+            whole = math.prod(each.atoms().q_mass() for each in before)
+            left = after.atoms().q_mass()
+            lost_q = min(lost_q, missing(whole, left, self.mass_error))
         return {
             "infinity_mass": self.infinity_mass + lost_p,
             "zero_mass": min(self.zero_mass + lost_q, 1.0),
@@ -216,7 +220,11 @@ class Atoms(Law):
                 rare |= row < floats.TINY
         return np.asarray(rare)
 
+    def atoms(self) -> "Atoms":
+        return self
+
     def mean(self) -> float:
+        """Returns Σ mass · value over the positive values."""
         return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
 
     def in_tails(self, tail_mass: float) -> BoolArray:
@@ -235,7 +243,7 @@ class Atoms(Law):
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
 
-    def without(self, gone: BoolArray, q_mass: float | None = None) -> "Atoms":
+    def without(self, gone: BoolArray, *before: Law) -> "Atoms":
         """Returns the law of a sum without some atoms, which go to the sinks.
 
         The sinks also get an allowance for products of masses that underflowed, as
@@ -243,8 +251,7 @@ class Atoms(Law):
 
         Args:
             gone: (n,) which atoms go.
-            q_mass: The sum of Q's finite masses before anything was lost, if it is not
-                the sum of the masses here.
+            *before: The laws of the terms of the sum, if anything was lost since.
         """
         kept = dataclasses.replace(
             self, values=self.values[~gone], masses=self.masses[:, ~gone]
@@ -258,8 +265,7 @@ class Atoms(Law):
             float(p[gone].sum()) + underflow[0],
             float(q[gone].sum()) + underflow[1],
         )
-        before = self.q_mass() if q_mass is None else q_mass
-        sinks = self.sinks_after(lost, lambda: (before, kept.q_mass()))
+        sinks = self.sinks_after(lost, kept, before or [self])
         return dataclasses.replace(kept, **sinks)
 
     def q_mass(self) -> float:
@@ -315,7 +321,8 @@ def fields_of_sum(one: Law, other: Law, rounding: float) -> dict[str, Any]:
         infinity_mass = one.infinity_mass + other.infinity_mass
         zero_mass = one.zero_mass + other.zero_mass
         if zero_mass:
-            infinity_mass += one.zero_mass * other.mean() + other.zero_mass * one.mean()
+            infinity_mass += one.zero_mass * other.atoms().mean()
+            infinity_mass += other.zero_mass * one.atoms().mean()
         ratio_error = max(one.ratio_error, other.ratio_error)
         wholes = one.wholes.plus_ratios(other.wholes)
     return one.common | {

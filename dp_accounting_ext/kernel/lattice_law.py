@@ -21,10 +21,10 @@ A *lower* law merges. All outputs in one cell become one output, with both of th
 masses: this is a function of the outputs. Leaving out a cell lowers every divergence.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import math
+from typing import overload
 
 import numpy as np
 from scipy import special
@@ -74,27 +74,17 @@ class LatticeLaw(atom_laws.Law):
 
     def atoms_and_places(self) -> tuple[Atoms, IntArray]:
         """Returns the nodes that have mass, and their (n,) indices among all cells."""
-        nodes, masses = self._cells()
+        rows = 1 if self.bound is Bound.UPPER else len(self.row_degrees)
+        places, pieces = [np.zeros(0)], [np.zeros((rows, 0))]
+        for level, (start, piece) in self.pieces.items():
+            width = math.ldexp(self.step, level)
+            places.append(width * np.arange(start, start + piece.shape[1], dtype=float))
+            pieces.append(piece)
+        nodes, masses = np.concatenate(places), np.concatenate(pieces, axis=1)
         (kept,) = np.nonzero(masses[0])
         kept = kept[np.argsort(nodes[kept], kind="stable")]
         atoms = Atoms(values=nodes[kept], masses=masses[:, kept], **self.common)
         return atoms, kept
-
-    def _cells(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the (n,) nodes of all pieces, and their (rows, n) masses."""
-        if not self.pieces:
-            rows = 1 if self.bound is Bound.UPPER else len(self.row_degrees)
-            return np.zeros(0), np.zeros((rows, 0))
-        nodes = [
-            (start + np.arange(masses.shape[1])) * math.ldexp(self.step, level)
-            for level, (start, masses) in self.pieces.items()
-        ]
-        masses = [each for _, each in self.pieces.values()]
-        return np.concatenate(nodes), np.concatenate(masses, axis=1)
-
-    def mean(self) -> float:
-        nodes, masses = self._cells()
-        return Atoms(values=nodes, masses=masses, **self.common).mean()
 
     def ends(self) -> tuple[float, float]:
         """Returns the first and the last node, whether they have mass or not."""
@@ -105,18 +95,14 @@ class LatticeLaw(atom_laws.Law):
             last.append((start + masses.shape[1]) * width)
         return min(first, default=0.0), max(last, default=0.0)
 
-    def q_mass(self) -> float:
-        """Returns the sum of Q's masses."""
-        return self.atoms().q_mass()
-
     def _with_underflow(
-        self, ends: tuple[float, float], q_mass: Callable[[], float]
+        self, ends: tuple[float, float], *before: atom_laws.Law
     ) -> "LatticeLaw":
         """Returns an upper law with the masses that underflowed in its sinks.
 
         Args:
             ends: The first and the last value of the law before it was laid out here.
-            q_mass: Returns the sum of Q's masses before.
+            *before: The law before, or the laws of the terms of a sum.
         """
         if self.bound is Bound.LOWER or not self.pieces:
             return self
@@ -127,8 +113,7 @@ class LatticeLaw(atom_laws.Law):
         lost = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
-        sinks = self.sinks_after(lost, lambda: (q_mass(), self.q_mass()))
-        return dataclasses.replace(self, **sinks)
+        return dataclasses.replace(self, **self.sinks_after(lost, self, before))
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""
@@ -144,7 +129,7 @@ class LatticeLaw(atom_laws.Law):
             pieces=pieces,
             centre=self.centre // 2,
         )._rounded(_HALVING)
-        return law._with_underflow(self.ends(), self.q_mass)
+        return law._with_underflow(self.ends(), self)
 
     def levelled(self) -> "LatticeLaw":
         """Returns the law with the two rows of a lower law of losses scaled to one sum.
@@ -200,26 +185,24 @@ class LatticeLaw(atom_laws.Law):
             if same:
                 # Either of the two laws may be the one of the higher level.
                 twice = mine and (mine[0], 2 * mine[1])
-                jobs = [(x, joined(x, twice))]
-                mine = joined(mine, x)
+                jobs = [(x, added(x, twice))]
             else:
-                jobs = [(x, joined(y, theirs)), (mine, y)]
-                mine = joined(mine, x)
-                theirs = joined(theirs, y)
+                jobs = [(x, added(y, theirs)), (mine, y)]
+                theirs = added(theirs, y)
+            mine = added(mine, x)
             for one, two in jobs:
                 if one is not None and two is not None:
                     terms = max(terms, min(one[1].shape[1], two[1].shape[1]))
-                    met = convolved(one, two, law)
-                    found[level] = added(found.get(level), met)
+                    met = law.products(one[1], two[1], sums.convolve)
+                    both = added(found.get(level), (one[0] + two[0], met))
+                    found[level] = both
         units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
         rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
         fields = atom_laws.fields_of_sum(self, other, rounding)
         law = dataclasses.replace(law, **fields)
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
 
-        return _laid_out(law, found)._with_underflow(
-            (low, high), lambda: self.q_mass() * other.q_mass()
-        )
+        return _laid_out(law, found)._with_underflow((low, high), self, other)
 
     def _rounded(self, units: int) -> "LatticeLaw":
         """Returns the law with `units` more units of rounding in its masses."""
@@ -292,16 +275,18 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
     return start >> 1, out
 
 
-def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
-    """Returns the law of the sum of two pieces of one level, of laws of one kind."""
-    (start, x), (begin, y) = one, other
-    return start + begin, law.products(x, y, sums.convolve)
+@overload
+def added(one: Piece | None, other: Piece) -> Piece: ...
 
 
-def added(one: Piece | None, other: Piece) -> Piece:
-    """Returns the masses of two pieces of one level added up; the first may be None."""
-    if one is None:
-        return other
+@overload
+def added(one: Piece | None, other: Piece | None) -> Piece | None: ...
+
+
+def added(one: Piece | None, other: Piece | None) -> Piece | None:
+    """Returns the masses of two pieces of one level added up; either may be None."""
+    if one is None or other is None:
+        return one or other
     (start, x), (begin, y) = one, other
     first = min(start, begin)
     last = max(start + x.shape[1], begin + y.shape[1])
@@ -309,8 +294,3 @@ def added(one: Piece | None, other: Piece) -> Piece:
     out[:, start - first : start - first + x.shape[1]] = x
     out[:, begin - first : begin - first + y.shape[1]] += y
     return first, out
-
-
-def joined(one: Piece | None, other: Piece | None) -> Piece | None:
-    """Returns the masses of two pieces of one level added up; either may be None."""
-    return one if other is None else added(one, other)

@@ -78,7 +78,12 @@ def shape_of(atoms: Atoms, lowest: float) -> Shape:
             return Shape(middle, scale)
         if atoms.values[0] < 0:
             return Shape(0.0, _scale_at_zero(atoms, scale))
-        return Shape(0.0, min(scale, 2 * _quantile(atoms, lowest)))
+        # The least positive ratio up to which Q has a share `lowest` of its mass.
+        cumulated = np.cumsum(atoms.masses[0])
+        place = np.searchsorted(cumulated, lowest * cumulated[-1])
+        first = np.searchsorted(atoms.values, 0.0, side="right")
+        place = min(max(place, first), atoms.values.size - 1)
+        return Shape(0.0, min(scale, 2 * float(atoms.values[place])))
     _, other, _ = sums.quantiles(atoms.values, atoms.p_and_q[1])
     if abs(middle - other) > FURTHEST * scale:
         return Shape(middle, scale)
@@ -102,15 +107,6 @@ def _scale_at_zero(atoms: Atoms, scale: float) -> float:
         if zero - low > _STEEP * (zero - half):
             found = width / 2
     return found
-
-
-def _quantile(atoms: Atoms, share: float) -> float:
-    """Returns the least positive ratio up to which Q has a share of its mass."""
-    cumulated = np.cumsum(atoms.masses[0])
-    place = np.searchsorted(cumulated, share * cumulated[-1])
-    first = np.searchsorted(atoms.values, 0.0, side="right")
-    place = min(max(place, first), atoms.values.size - 1)
-    return float(atoms.values[place])
 
 
 def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
@@ -173,17 +169,20 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     )
     law = law._rounded(_SHARE)
     ends = float(atoms.values[0]), float(atoms.values[-1])
-    return law._with_underflow(ends, atoms.q_mass)
+    return law._with_underflow(ends, atoms)
 
 
-def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
-    """Returns a law without tails and tiny masses, and its atoms.
+def settled(law: LatticeLaw, tail_mass: float) -> LatticeLaw:
+    """Returns a law without tails and tiny masses, on cells as its scale allows.
 
     Args:
         law: The law.
         tail_mass: The largest mass of P in the upper tail, and of either law in the
             lower one.
     """
+    if not law.pieces:
+        return law
+    law = law.levelled()
     atoms, places = law.atoms_and_places()
     gone = atoms.in_tails(tail_mass) | atoms.is_rare()
     cells = sum(masses.shape[1] for _, masses in law.pieces.values())
@@ -204,15 +203,7 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
         infinity_mass=atoms.infinity_mass,
         zero_mass=atoms.zero_mass,
     )
-    return law, atoms
-
-
-def settled(law: LatticeLaw, tail_mass: float) -> LatticeLaw:
-    """Returns a law without tails, on cells as wide as its scale allows."""
-    if not law.pieces:
-        return law
-    law, atoms = trimmed(law.levelled(), tail_mass)
-    if not law.pieces:
+    if not pieces:
         # All finite masses underflowed. The sinks hold them.
         return law
     shape = shape_of(atoms, law.lowest)

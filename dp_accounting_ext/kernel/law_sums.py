@@ -109,20 +109,9 @@ def sum_of(
             off in all.
     """
     copies = sum(count for _, count in parts)
-    found = _sum_of(parts, copies, bound, accuracy)
-    conservation.check_terms(found.wholes.terms, copies)
-    return found
-
-
-def _sum_of(
-    parts: Sequence[tuple[Callable[[], Atoms], int]],
-    copies: int,
-    bound: Bound,
-    accuracy: Accuracy,
-) -> Atoms:
-    """Returns what `sum_of` does; `copies` is the sum of all multiplicities."""
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]()
+    if copies == 1:
+        (make,) = (make for make, count in parts if count)
+        return make()
     # A sum of ratios is small only if all terms are: if each is so with probability
     # `lowest`, the sum is so with probability `tail_mass`.
     lowest = accuracy.tail_mass ** (1 / max(copies, 1))
@@ -151,14 +140,14 @@ def _sum_of(
         waiting[law.step] = law
     if exact is not None and not exact.values.size:
         return _without_values(exact, copies)
-    if exact is not None and not waiting:
-        return exact
-    laws = list(waiting.values())
-    if exact is not None:
-        laws.append(lattice_sums.on_lattice(exact, accuracy, lowest**summed))
-    if not laws:
-        return _nothing(bound)
-    return lattice_sums.sum_of(laws, tail_mass).atoms()
+    found = exact or _nothing(bound)
+    if waiting:
+        laws = list(waiting.values())
+        if exact is not None:
+            laws.append(lattice_sums.on_lattice(exact, accuracy, lowest**summed))
+        found = lattice_sums.sum_of(laws, tail_mass).atoms()
+    conservation.check_terms(found.wholes.terms, copies)
+    return found
 
 
 def _nothing(bound: Bound) -> Atoms:
@@ -200,7 +189,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     fields = atom_laws.fields_of_sum(one, other, rounding)
     fields["ratio_error"] += moved
     law = Atoms(values=values, masses=masses, **fields)
-    return law.without(law.is_rare(), one.q_mass() * other.q_mass())
+    return law.without(law.is_rare(), one, other)
 
 
 def _sum_of_spaced(

@@ -117,7 +117,7 @@ def swapped_shares(found, atoms, *_):
 
 def overwritten(found, one, other):
     """As if what meets in a cell were not added."""
-    if one is None:
+    if one is None or other is None:
         return found
     start, masses = found
     masses = masses.copy()
