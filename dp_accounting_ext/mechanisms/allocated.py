@@ -46,9 +46,6 @@ _LITTLE = 0.02
 _MOST_WAYS = 128
 # Tuning: powers of a mean have larger tails, so that this share of the tails is cut.
 _MEANS = 1000
-# Tuning: where sums and single steps reveal the same but for this share of the mean
-# loss, sums are taken, as their law has a closed form.
-_NEGLIGIBLE = 1e-3
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
@@ -78,7 +75,7 @@ def sum_reveals_more(members: float, precision: float, rarity: float) -> bool:
     if precision > floats.LARGEST_EXPONENT:
         return True  # The ratios of single steps fit no float.
     single = min(math.expm1(precision) / precision, rarity)
-    return members**2 >= single * (1 - _NEGLIGIBLE)
+    return members**2 >= single
 
 
 @dataclasses.dataclass(frozen=True)

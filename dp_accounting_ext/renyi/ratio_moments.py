@@ -19,6 +19,8 @@ HIGHEST_ORDER = 4096.0
 # Above this order the divergence of order inf is used, which is no smaller: floats
 # cannot represent α − 1 there, nor differences of losses of about 1/α.
 LARGEST_ORDER = 1e12
+# Tuning: orders at which bounds are tried where any order gives one.
+SOME_ORDERS = (1.1, 1.25, *(x * 2.0**n for n in range(10) for x in (1.5, 2.0)))
 # The power series is used if |α log Z| is at most this.
 _SMALL = 0.25
 
