@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import enum
 import functools
@@ -29,15 +28,9 @@ _UNDERFLOW = 1e-316
 # no mass that may be moved is larger than this, so that all of them fit a float. Masses
 # that move further down are left out if they become too rare.
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
-# Tuning: if more than this mass of Q may be lost, the bound is computed from the sums
-# of Q's masses before and after, which is smaller.
-_MUCH = 1e-25
 # Tuning: an atom is heavy if it has half of the largest mass. The last atom is also
-# heavy if it has this share of the largest mass, and this many times the mass of the
-# atom before it, as under sampling the largest loss is rarer than the smallest one.
-# (For three runs of Laplace noise, sampled with probability 0.2, δ is 1.82e-8 at an ε
-# 5e-6 below the largest loss. Without this rule the bound was 1.8e-6.)
-_HEAVY, _OUTSTANDING = 2.0**-10, 16.0
+# heavy if it has this share of the largest mass.
+_HEAVY = 2.0**-10
 
 
 class Axis(enum.Enum):
@@ -90,21 +83,13 @@ class Law(abc.ABC):
     def atoms(self) -> "Atoms":
         """Returns the law as that of its atoms."""
 
-    def sinks_after(
-        self, lost: Masses, after: "Law", before: Sequence["Law"]
-    ) -> dict[str, Any]:
+    def sinks_after(self, lost: Masses) -> dict[str, Any]:
         """Returns the sinks of an upper law, by name, after masses were lost.
 
         Args:
             lost: The masses of P and of Q that were cut off, or may have underflowed.
-            after: The law without these masses.
-            before: The law before, or the laws of the terms of a sum.
         """
         lost_p, lost_q = map(floats.raised, lost)
-        if lost_q > _MUCH and self.axis is Axis.LOSS:
-            whole = math.prod(each.atoms().q_mass() for each in before)
-            left = after.atoms().q_mass()
-            lost_q = min(lost_q, missing(whole, left, self.mass_error))
         return {
             "infinity_mass": self.infinity_mass + lost_p,
             "zero_mass": min(self.zero_mass + lost_q, 1.0),
@@ -195,8 +180,7 @@ class Atoms(Law):
         """Returns the same losses, shifted so that the last heavy atom is at zero."""
         masses = self.masses[0]
         heavy = masses >= masses.max() / 2
-        least = max(_HEAVY * masses.max(), _OUTSTANDING * masses[-2:][0])
-        heavy[-1] |= masses[-1] >= least
+        heavy[-1] |= masses[-1] >= _HEAVY * masses.max()
         middle = float(self.values[heavy][-1])
         rounding = 4 * floats.UNIT_ROUNDOFF * float(np.abs(self.values[[0, -1]]).max())
         return dataclasses.replace(
@@ -243,7 +227,7 @@ class Atoms(Law):
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
 
-    def without(self, gone: BoolArray, *before: Law) -> "Atoms":
+    def without(self, gone: BoolArray) -> "Atoms":
         """Returns the law of a sum without some atoms, which go to the sinks.
 
         The sinks also get an allowance for products of masses that underflowed, as
@@ -251,7 +235,6 @@ class Atoms(Law):
 
         Args:
             gone: (n,) which atoms go.
-            *before: The laws of the terms of the sum, if anything was lost since.
         """
         kept = dataclasses.replace(
             self, values=self.values[~gone], masses=self.masses[:, ~gone]
@@ -265,18 +248,7 @@ class Atoms(Law):
             float(p[gone].sum()) + underflow[0],
             float(q[gone].sum()) + underflow[1],
         )
-        sinks = self.sinks_after(lost, kept, before or [self])
-        return dataclasses.replace(kept, **sinks)
-
-    def q_mass(self) -> float:
-        """Returns the sum of Q's masses."""
-        return float(self.p_and_q[1].sum())
-
-
-def missing(before: float, after: float, mass_error: float) -> float:
-    """Returns an upper bound on the mass lost between two sums of masses."""
-    most, least = floats.raised(before), floats.lowered(after)
-    return max(most * (1 + 4 * mass_error) - least * (1 - 4 * mass_error), 0.0)
+        return dataclasses.replace(kept, **self.sinks_after(lost))
 
 
 def underflown(law: Law, cells: int, low: float, high: float) -> Masses:

@@ -95,14 +95,11 @@ class LatticeLaw(atom_laws.Law):
             last.append((start + masses.shape[1]) * width)
         return min(first, default=0.0), max(last, default=0.0)
 
-    def _with_underflow(
-        self, ends: tuple[float, float], *before: atom_laws.Law
-    ) -> "LatticeLaw":
+    def _with_underflow(self, ends: tuple[float, float]) -> "LatticeLaw":
         """Returns an upper law with the masses that underflowed in its sinks.
 
         Args:
             ends: The first and the last value of the law before it was laid out here.
-            *before: The law before, or the laws of the terms of a sum.
         """
         if self.bound is Bound.LOWER or not self.pieces:
             return self
@@ -113,7 +110,7 @@ class LatticeLaw(atom_laws.Law):
         lost = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
-        return dataclasses.replace(self, **self.sinks_after(lost, self, before))
+        return dataclasses.replace(self, **self.sinks_after(lost))
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""
@@ -129,7 +126,7 @@ class LatticeLaw(atom_laws.Law):
             pieces=pieces,
             centre=self.centre // 2,
         )._rounded(_HALVING)
-        return law._with_underflow(self.ends(), self)
+        return law._with_underflow(self.ends())
 
     def levelled(self) -> "LatticeLaw":
         """Returns the law with the two rows of a lower law of losses scaled to one sum.
@@ -202,7 +199,7 @@ class LatticeLaw(atom_laws.Law):
         law = dataclasses.replace(law, **fields)
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
 
-        return _laid_out(law, found)._with_underflow((low, high), self, other)
+        return _laid_out(law, found)._with_underflow((low, high))
 
     def _rounded(self, units: int) -> "LatticeLaw":
         """Returns the law with `units` more units of rounding in its masses."""

@@ -169,7 +169,7 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     )
     law = law._rounded(_SHARE)
     ends = float(atoms.values[0]), float(atoms.values[-1])
-    return law._with_underflow(ends, atoms)
+    return law._with_underflow(ends)
 
 
 def settled(law: LatticeLaw, tail_mass: float) -> LatticeLaw:

@@ -10,7 +10,6 @@ import numpy as np
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
@@ -177,64 +176,13 @@ def _power(atoms: Atoms, count: int) -> Atoms | None:
 
 
 def _plus(one: Atoms, other: Atoms) -> Atoms | None:
-    """Returns the exact sum of two laws, or None if it has many atoms."""
+    """Returns the exact sum of two laws, or None if it has many atoms.
+
+    Sums that are equal up to rounding are merged.
+    """
     if not (one.values.size and other.values.size):
         none = other if one.values.size else one
         return dataclasses.replace(none, **atom_laws.fields_of_sum(one, other, 0.0))
-    found = _sum_of_spaced(one, other) or _sum_of_products(one, other)
-    if found is None:
-        return None
-    values, masses, moved, rounding = found
-    rounding += (4 + len(masses)) * floats.UNIT_ROUNDOFF
-    fields = atom_laws.fields_of_sum(one, other, rounding)
-    fields["ratio_error"] += moved
-    law = Atoms(values=values, masses=masses, **fields)
-    return law.without(law.is_rare(), one, other)
-
-
-def _sum_of_spaced(
-    one: Atoms, other: Atoms
-) -> tuple[FloatArray, FloatArray, float, float] | None:
-    """Returns the sum of two laws on one grid of values, by adding indices.
-
-    Returns:
-        The (n,) values, the (rows, n) masses, and bounds on the errors of the values
-        and of the masses. None if there is no such grid, or if n is large.
-    """
-    last = one.values.size + other.values.size - 2
-    if not 1 <= last < _MOST_ATOMS:
-        return None
-    if one.axis is Axis.RATIO and min(one.values[0], other.values[0]) < 0:
-        return None  # Sums of both signs may be small, and errors are relative.
-    longer = max(one.values, other.values, key=len)
-    width = (float(longer[-1]) - float(longer[0])) / (longer.size - 1)
-    size = sum(float(np.abs(each.values).max()) for each in (one, other))
-    moved = 8 * floats.UNIT_ROUNDOFF * (size if one.axis is Axis.LOSS else 1.0)
-    for each in (one.values, other.values):
-        off = np.abs(each[0] + width * np.arange(each.size) - each)
-        # The distance from the grid: absolute for losses, relative for ratios.
-        if one.axis is Axis.LOSS:
-            allowed = _SAME * float(np.abs(each).max())
-        else:
-            allowed = _SAME
-            with np.errstate(over="ignore"):
-                off = off / np.maximum(each, floats.TINY)
-        if (off > allowed).any():
-            return None
-        moved += float(off.max())
-    values = float(one.values[0]) + float(other.values[0]) + width * np.arange(last + 1)
-    masses = one.products(one.masses, other.masses, sums.convolve)
-    rounding = sums.convolution_error(min(one.values.size, other.values.size))
-    return np.asarray(values, dtype=np.float64), masses, moved, rounding
-
-
-def _sum_of_products(
-    one: Atoms, other: Atoms
-) -> tuple[FloatArray, FloatArray, float, float] | None:
-    """Returns what `_sum_of_spaced` does, by sorting the sums of all pairs of values.
-
-    It is None if there are many of them.
-    """
     if one.values.size * other.values.size > _MOST_PRODUCTS:
         return None
     values = np.add.outer(one.values, other.values).ravel()
@@ -250,10 +198,14 @@ def _sum_of_products(
         return None
     rows = np.add.reduceat(rows, starts, axis=1)
     most = int(np.diff(np.append(starts, values.size)).max())
+    rounding = (most + 4 + len(rows)) * floats.UNIT_ROUNDOFF
+    fields = atom_laws.fields_of_sum(one, other, rounding)
     # Merged values span at most this many steps between adjacent ones; each sum was
     # rounded, too.
     moved = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (largest if is_loss else 1.0)
-    return values[starts], rows, moved, most * floats.UNIT_ROUNDOFF
+    fields["ratio_error"] += moved
+    law = Atoms(values=values[starts], masses=rows, **fields)
+    return law.without(law.is_rare())
 
 
 def read(atoms: Atoms, count: int = 1) -> LossPair:
