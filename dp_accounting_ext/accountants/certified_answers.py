@@ -147,10 +147,9 @@ class CertifiedAnswers:
             question: The function that gives one array, or a lower and an upper one.
         """
         asked = asked & (not self.composed.is_non_private())
-        nothing = [privacy_bounds.PrivacyBounds({}, 1.0)]
-        privacy = privacy_bounds.WorstPrivacyBounds(nothing)
+        privacy = self._privacy if asked.any() else _NOTHING
         with self._explained():
-            found = question(self._privacy if asked.any() else privacy, values[asked])
+            found = question(privacy, values[asked])
         answers = [np.full(values.shape, trivial) for _ in found]
         for answer, each in zip(answers, found, strict=True):
             answer[asked] = each
@@ -231,6 +230,10 @@ class CertifiedAnswers:
             ]
             self._trade_offs[least] = trade_off_bounds.WorstTradeOffBounds(of_each)
         return self._trade_offs[least]
+
+
+# The bounds of what has composed nothing.
+_NOTHING = privacy_bounds.WorstPrivacyBounds([privacy_bounds.PrivacyBounds({}, 1.0)])
 
 
 def _as_given(values: FloatArray) -> Any:

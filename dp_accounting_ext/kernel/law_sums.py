@@ -17,7 +17,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
-from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 
@@ -257,6 +256,35 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
     )
 
 
+def pair_of(pair: LossPair) -> DominatingPair:
+    """Returns the pair of ratios of a pair of losses, as far as ratios fit a float."""
+    order = np.argsort(pair.losses, kind="stable")
+    losses = pair.losses[order]
+    p_masses, q_masses = pair.p_masses[order], pair.q_masses[order]
+    kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (p_masses >= floats.RARE)
+    kept &= q_masses >= floats.RARE
+    infinity_mass, zero_mass = pair.infinity_mass, pair.zero_mass
+    if not kept.any():
+        return dominating_pair.trivial_pair(pair.bound)
+    mass_error = pair.mass_error
+    if pair.bound is Bound.UPPER:
+        infinity_mass += float((p_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
+        zero_mass += float((q_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
+        # Profiles are raised a little, and so the masses of many runs sum to more than
+        # one. No pair knows by how much.
+        whole = max(float(p_masses[kept].sum()), float(q_masses[kept].sum()), 1.0)
+        mass_error = max(mass_error, math.log(whole))
+    return DominatingPair(
+        np.exp(losses[kept]),
+        q_masses[kept],
+        min(infinity_mass, 1.0),
+        min(zero_mass, 1.0),
+        pair.bound,
+        mass_error,
+        pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
+    )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ComposedLosses:
     """The pairs of losses of a composition, each accurate in the tail of its direction.
@@ -286,10 +314,10 @@ class ComposedLosses:
     def pairs(self) -> DirectedPairs:
         """Returns the pairs by their ratios, for a composition that is subsampled."""
         removed, serves_both = self._removed
-        remove = output_pairs.of_losses(removed)
+        remove = pair_of(removed)
         if serves_both:
             return DirectedPairs.same(remove)
-        return DirectedPairs(remove, output_pairs.of_losses(self._added))
+        return DirectedPairs(remove, pair_of(self._added))
 
     @functools.cached_property
     def _removed(self) -> tuple[LossPair, bool]:

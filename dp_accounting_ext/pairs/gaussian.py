@@ -116,8 +116,8 @@ def of_mixtures(
     ratio_error += of_weights
 
     edges, masses, excess, span = _cells(p, q, noise)
-    q_low, p_low = _below(q, low), _below(p, low)
-    q_high, p_high = _above(q, high), _above(p, high)
+    q_low, p_low = _tail(q, low, -1), _tail(p, low, -1)
+    q_high, p_high = _tail(q, high, 1), _tail(p, high, 1)
     if bound is Bound.LOWER:
         if max(p_high, q_low) > 1e-2:
             # A lower pair drops these tails: no divergence would be left.
@@ -140,10 +140,14 @@ def of_mixtures(
     # The tails from the second node on either side must be held by the pair.
     p_masses, slack = edges * masses, 4 * (mass_error + ratio_error)
     for law, tail, held in (
-        ("P, above", _above(p, noise[-2]), infinity_mass + float(p_masses[-2:].sum())),
-        ("Q, above", _above(q, noise[-2]), float(masses[-2:].sum())),
-        ("P, below", _below(p, noise[1]), float(p_masses[:2].sum())),
-        ("Q, below", _below(q, noise[1]), zero_mass + float(masses[:2].sum())),
+        (
+            "P, above",
+            _tail(p, noise[-2], 1),
+            infinity_mass + float(p_masses[-2:].sum()),
+        ),
+        ("Q, above", _tail(q, noise[-2], 1), float(masses[-2:].sum())),
+        ("P, below", _tail(p, noise[1], -1), float(p_masses[:2].sum())),
+        ("Q, below", _tail(q, noise[1], -1), zero_mass + float(masses[:2].sum())),
     ):
         # Floats have fewer digits below the smallest mass.
         conservation.check_total(
@@ -187,14 +191,9 @@ def _ends(p: Shifts, q: Shifts, tail: float) -> tuple[float, float]:
     return (float(within[0]), float(within[-1])) if within.size else (math.nan, 0.0)
 
 
-def _below(law: Shifts, point: float) -> float:
-    """Returns the probability of noise below a point."""
-    return sum(w * float(special.ndtr(point - s)) for s, w in law)
-
-
-def _above(law: Shifts, point: float) -> float:
-    """Returns the probability of noise above a point."""
-    return sum(w * float(special.ndtr(s - point)) for s, w in law)
+def _tail(law: Shifts, point: float, sign: int) -> float:
+    """Returns the probability of noise above a point (sign 1), or below it (−1)."""
+    return sum(w * float(special.ndtr(sign * (s - point))) for s, w in law)
 
 
 def _log_densities(
