@@ -85,9 +85,9 @@ FAULTS = [
     ),
     Fault(
         "kernel: Q's sink of a sum of ratios without the other's",
-        "        if zero_mass:\n            infinity_mass += one.zero_mass"
-        " * other.mean() + other.zero_mass * one.mean()\n",
-        "",
+        "            infinity_mass += one.zero_mass * other.atoms().mean()\n"
+        "            infinity_mass += other.zero_mass * one.atoms().mean()\n",
+        "            pass\n",
     ),
     Fault(
         "kernel: equal values of a sum overwritten",

@@ -147,8 +147,8 @@ class CertifiedAnswers:
             question: The function that gives one array, or a lower and an upper one.
         """
         asked = asked & (not self.composed.is_non_private())
-        privacy = self._privacy if asked.any() else _NOTHING
         with self._explained():
+            privacy = self._privacy if asked.any() else _NOTHING
             found = question(privacy, values[asked])
         answers = [np.full(values.shape, trivial) for _ in found]
         for answer, each in zip(answers, found, strict=True):
