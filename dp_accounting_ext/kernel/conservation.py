@@ -21,7 +21,7 @@ from dp_accounting_ext.kernel import floats
 
 # Certified: the relative error of sums of thousands of products of a few numbers.
 SUM_ERROR = 256 * floats.UNIT_ROUNDOFF
-# Tuning: finite masses of an upper pair that sum to more than one by so many times
+# A tolerance: finite masses of an upper pair that sum to more than one by so many times
 # their relative error, and by this besides, show no fault. The sinks hold more than was
 # cut off, as the errors of sums before and after are taken on the safe side, and a
 # sampled pair moves one of them to a finite loss.
