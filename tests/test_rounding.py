@@ -722,7 +722,7 @@ USED = {
     numbers_of_members: 0.3,
     probabilities_of_numbers: 0.035,
     bessel: 0.16,
-    two_of_t: 2e-3,
+    two_of_t: 2e-4,
     gram_matrices: 0.07,
     moves_of_chains: 2e-2,
     ratios_of_chains: 0.17,

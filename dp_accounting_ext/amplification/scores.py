@@ -224,14 +224,15 @@ def lower_pair(
         return dominating_pair.dual(found)
     # A probability that was raised is left out of a law that is bounded from below.
     likeliest = [way for way in likeliest if way[1] > floats.SMALLEST_MASS]
-    tests = [np.zeros((2, 0))]
+    absent: Mixture = [(steps.absent, 1.0)]
+    tests = [_tests_of_largest(drawn[: len(likeliest)], absent)]
     for exponent in step_laws.exponents_up_to(tail_mass):
         tilt = steps.tilt(exponent)
         rate = steps.rate(tilt)
         common, _ = steps.without_largest(math.exp(-exponent - step_laws.RARE))
         drawn = [(common.with_record(numbers), weight) for numbers, weight in likeliest]
         losses = step_laws.scores(common.ratios, rate).losses
-        absent: Mixture = [(common.absent, 1.0)]
+        absent = [(common.absent, 1.0)]
         tests.append(_tests_of_sum(losses, drawn, absent, step_laws.EASED * tilt))
     infinite = 0.0
     if len(kinds) == 1:
@@ -244,6 +245,52 @@ def lower_pair(
         mass_error=mass_error,
         ratio_error=ratio_error,
     )
+
+
+def _tests_of_largest(
+    gained: Mixture, spent: Mixture, error: float = 0.0
+) -> FloatArray:
+    """Returns tests of whether any step's output is large, as `tests_of` does.
+
+    Test j is whether the output of at least one step is the j-th or a later one. In the
+    far tail a single step dominates the sum, and no tilt can reach it there. The
+    probability that at least one of some independent events happens is a concave
+    function of a common factor of their probabilities. So its relative error is no
+    larger than theirs.
+
+    Args:
+        gained: (n,) masses of steps under the law that is bounded from below. Outputs
+            are in the order of their evidence for this law.
+        spent: The same under the law that is bounded from above.
+        error: A further relative error of the quotient of the two probabilities.
+    """
+    p, q = (
+        sum(weight * _probabilities_of_any(laws) for laws, weight in each)
+        for each in (gained, spent)
+    )
+    steps = sum(count for _, count in gained[0][0])
+    terms = np.size(p) + 2 * steps + len(gained) + 1024
+    error += 4 * terms * floats.UNIT_ROUNDOFF
+    p = np.asarray(p) * math.exp(-error)
+    q = np.maximum(np.asarray(q), floats.TINY) * math.exp(error)
+    return np.array([p, q])[:, (p > floats.TINY) & (q <= _MOST_LIKELY)]
+
+
+def _probabilities_of_any(laws: Laws) -> FloatArray:
+    """Returns (n,) probabilities that some step's output is the j-th or later.
+
+    If the masses of a step sum to less than one, outputs without a mass do not count.
+    """
+    log_all, log_none = 0.0, np.zeros(laws[0][0].size)
+    for masses, count in laws:
+        tails = np.cumsum(masses[::-1])[::-1]
+        # The error of the total mass is multiplied by the number of steps.
+        whole = math.fsum(masses.tolist())
+        log_all += count * math.log(whole)
+        with np.errstate(divide="ignore"):
+            log_none += count * np.log1p(-np.minimum(tails / whole, 1.0))
+    found: FloatArray = -np.expm1(log_none) * math.exp(log_all)
+    return found
 
 
 def _tests_when_added(
@@ -367,7 +414,7 @@ def replaced_pair(
     odds = num_selected / (num_steps - num_selected)
     exponents = step_laws.exponents_up_to(tail_mass)
     error = 2 * num_steps * (cells.mass_error + _CHANCE * floats.UNIT_ROUNDOFF)
-    found = []
+    found = [_tests_of_largest(gained, spent, error)]
     for share in _SHARES:
         score = np.log1p(share * odds * ratios)
         scores = np.maximum.accumulate(score - score[::-1])
