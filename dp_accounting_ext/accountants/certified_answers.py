@@ -149,10 +149,10 @@ class CertifiedAnswers:
         asked = asked & (not self.composed.is_non_private())
         with self._explained():
             privacy = self._privacy if asked.any() else _NOTHING
-            found = question(privacy, values[asked])
-        answers = [np.full(values.shape, trivial) for _ in found]
-        for answer, each in zip(answers, found, strict=True):
-            answer[asked] = each
+            bounds = question(privacy, values[asked])
+        answers = [np.full(values.shape, trivial) for _ in bounds]
+        for answer, bound in zip(answers, bounds, strict=True):
+            answer[asked] = bound
         return [_as_given(answer) for answer in answers]
 
     def basis(self, delta: float) -> tuple[str, str]:

@@ -79,7 +79,8 @@ def log_mean_excesses(
         for n in range(3, 16):
             series.append(order * (1 / math.factorial(n) + series[-1] / n))
         total = float(powers @ series)
-        # For Z < 1, Z (Z^{α−1} − 1)/(α − 1) − (Z − 1), all terms of which are below 1.
+        # What ratios Z < 1 contribute, as Z (Z^{α−1} − 1)/(α − 1) − (Z − 1). Written
+        # so, no two nearly equal numbers are subtracted, and no term is above one.
         with np.errstate(over="ignore", invalid="ignore"):
             excess = (1 + less_one) * np.expm1(slope * costs) / slope - less_one
         total += float((costing * excess).sum())
