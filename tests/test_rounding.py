@@ -27,12 +27,12 @@ from scipy import special
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.amplification import counts
-from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import group_counts
 from dp_accounting_ext.amplification import group_scores
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification import step_laws
+from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.correlated import schedules
@@ -549,7 +549,7 @@ def two_of_t():
     """Splits keep the masses of both laws."""
     coin = np.array([0.6, 1.4]), np.array([0.5, 0.5])
     pair = dominating_pair.DominatingPair(*coin, 0.0, 0.0, Bound.UPPER)
-    found = few_out_of_t.few_out_of_t(pair, 2, 13, tail_mass=1e-30)
+    found = two_out_of_t.two_out_of_t(pair, 13, tail_mass=1e-30)
     p = abs(math.fsum(found.p_masses) + found.infinity_mass - 1)
     q = abs(math.fsum(found.masses) + found.zero_mass - 1)
     yield q / found.mass_error

@@ -218,7 +218,7 @@ TAKEN = [
     [Allocation(LAPLACE, 2, 3), ext.ScheduledAllocationEvent([GAUSSIAN], [1], 3)],
     [Without(4, 2, GAUSSIAN), With(4, 2, LAPLACE)],
     [Without(4, 2, Sampled(0.5, GAUSSIAN))],
-    [TRUNCATED],
+    [TRUNCATED, Group(2, TRUNCATED)],
     [
         ext.MatrixAllocationEvent(STRATEGY, 1.0, 2, 1),
         ext.WindowedAllocationEvent(STRATEGY, 1.0, 3, 2, 2),
@@ -243,7 +243,11 @@ REFUSED = [
         )
     ],
     [Without(4, 2, event) for event in KNOWN_BOUNDS],
-    [Group(2, TRUNCATED), Group(2, Sampled(0.5, Without(4, 2, GAUSSIAN)))],
+    [
+        Group(2, Sampled(0.5, Without(4, 2, GAUSSIAN))),
+        Group(2, Sampled(0.5, TRUNCATED)),
+        Group(17, stock.TruncatedSubsampledGaussianDpEvent(99, 0.1, 2, 1.0)),
+    ],
     [Sampled(0.5, Group(2, GAUSSIAN)), Group(2, Group(2, GAUSSIAN))],
 ]
 

@@ -49,7 +49,7 @@ __dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Tuning: the limit of the search for runs.
+# A limit of time: more runs are not tried.
 MOST_RUNS = 10**7
 # Tuning: few orders, as each has its share of δ.
 _ODOMETER_ORDERS = tuple(1 + 2.0**power for power in range(-1, 8))

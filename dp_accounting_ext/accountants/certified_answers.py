@@ -25,10 +25,9 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import group_events
+from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.validation import fields
 
-# Tuning: the orders by which a lower bound on ρ is found.
-_ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0)
 # Certified: above the relative error of a quotient.
 _ROUNDING = 2.0**-52
 # The most characters of a description of what was composed, in a message.
@@ -148,13 +147,12 @@ class CertifiedAnswers:
             question: The function that gives one array, or a lower and an upper one.
         """
         asked = asked & (not self.composed.is_non_private())
-        nothing = [privacy_bounds.PrivacyBounds({}, 1.0)]
-        privacy = privacy_bounds.WorstPrivacyBounds(nothing)
         with self._explained():
-            found = question(self._privacy if asked.any() else privacy, values[asked])
-        answers = [np.full(values.shape, trivial) for _ in found]
-        for answer, each in zip(answers, found, strict=True):
-            answer[asked] = each
+            privacy = self._privacy if asked.any() else _NOTHING
+            bounds = question(privacy, values[asked])
+        answers = [np.full(values.shape, trivial) for _ in bounds]
+        for answer, bound in zip(answers, bounds, strict=True):
+            answer[asked] = bound
         return [_as_given(answer) for answer in answers]
 
     def basis(self, delta: float) -> tuple[str, str]:
@@ -200,8 +198,9 @@ class CertifiedAnswers:
         with self._explained():
             for each in self.scenarios:
                 whole = compositions.compose(each)
-                both = renyi_curves.divergences(whole, _ORDERS, Bound.LOWER)
-                least = float(np.max(np.maximum(*both) / _ORDERS)) * (1 - _ROUNDING)
+                orders = ratio_moments.SOME_ORDERS
+                both = renyi_curves.divergences(whole, orders, Bound.LOWER)
+                least = float(np.max(np.maximum(*both) / orders)) * (1 - _ROUNDING)
                 lower = max(lower, least)
                 upper = max(upper, interface.claims_of(each).rho)
         privacy_bounds.in_order(np.array([lower]), np.array([upper]))
@@ -231,6 +230,10 @@ class CertifiedAnswers:
             ]
             self._trade_offs[least] = trade_off_bounds.WorstTradeOffBounds(of_each)
         return self._trade_offs[least]
+
+
+# The bounds of what has composed nothing.
+_NOTHING = privacy_bounds.WorstPrivacyBounds([privacy_bounds.PrivacyBounds({}, 1.0)])
 
 
 def _as_given(values: FloatArray) -> Any:

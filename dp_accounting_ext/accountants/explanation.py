@@ -8,7 +8,7 @@ import textwrap
 from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
 
-# Tuning: a bracket with a smaller relative width counts as tight.
+# A bracket with a smaller relative width is called tight.
 TIGHT = 1e-3
 # The most characters of an event in the table, and of a line below the table.
 _LONGEST, _WIDTH = 42, 79

@@ -51,14 +51,8 @@ _MOST_MASS = math.exp(-_LEAST_LOSS)
 # Certified: a relative gap that is far above all rounding errors of ratios.
 _GAP = 1e-6
 
-# Tuning, all of these constants: the number of nodes of each bound; ratios are left out
-# whose probability is below e^−14 of δ; and the values of −ln δ at which upper bounds
-# are tight, for a δ of one run from 1 to 1e-12. A negative value stands for losses
-# below the mean that are as rare as those above the mean for the positive value. They
-# matter in a composition: for 10 runs of 5 of 391 steps, σ = 0.55 and δ = 1e-5, ε is
-# 21.93 without them and 21.86 with them.
-_NODES, _RARE = 2048, 14.0
-_EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
+# Tuning: the number of nodes of each bound.
+_NODES = 2048
 
 
 def log_reciprocal(variance: FloatArray) -> FloatArray:
@@ -209,7 +203,7 @@ def upper_pair(
     found = [Hinges.of(each) for each in known]
     if steps.is_informative(1e-6):
         infinity_mass = _infinity_mass(kinds, num_selected)
-        for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
+        for exponent in step_laws.exponents_up_to(tail_mass):
             bound = _bound(steps, exponent, infinity_mass)
             if bound is not None:
                 found.append(bound)
@@ -240,16 +234,12 @@ def _bound(
 
     Args:
         steps: The steps.
-        exponent: −ln δ where the bound is to be tight. A negative value −x stands for
-            losses below the mean that are as rare as those above it are for x.
+        exponent: −ln δ where the bound is to be tight.
         infinity_mass: P's mass of infinite ratios.
     """
-    tilt = math.copysign(steps.tilt(abs(exponent)), exponent)
+    tilt = steps.tilt(exponent)
     rate = steps.rate(tilt)
-    # For losses below the mean only λ is chosen differently. The window is that of the
-    # whole law.
-    exponent, tilt = max(exponent, 0.0), max(tilt, 0.0)
-    steps, lost = steps.without_largest(math.exp(-exponent - _RARE))
+    steps, lost = steps.without_largest(math.exp(-exponent - step_laws.RARE))
     few, total, drawn = steps.few, steps.num_steps, [steps.num_selected]
     terms, few_terms = (step_laws.scores(each.ratios, rate) for each in (steps, few))
     is_of_p = len(steps.absent) == 1

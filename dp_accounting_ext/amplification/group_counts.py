@@ -64,9 +64,6 @@ _RARE = 7.0  # Noise is left out whose probability is below e^−7 of δ.
 # The number of nodes of the noise by which λ is chosen. The λ for a given −ln δ is the
 # best one for a value that is smaller by the second number.
 _PLACES, _EARLIER = 160, 1.5
-# The number of columns that are merged, and that of places of each bound, if a bound
-# may be rough.
-_MERGED, _FEW_PLACES = 4, 512
 
 
 def upper_pair(
@@ -85,8 +82,7 @@ def upper_pair(
         known: An upper bound on H(P‖Q).
         accuracy: The accuracy of the result. Losses that matter only for a much smaller
             δ may count as infinite.
-        is_rough: Whether a bound that is about 1 % above suffices, in a third of the
-            time.
+        is_rough: Whether a bound that is about 1 % above suffices, in half of the time.
 
     Guarantees:
         H(P‖Q) of the result is at least that of any group of this size, whatever its
@@ -100,18 +96,17 @@ def upper_pair(
     steps = dataclasses.replace(steps, shift=shift)
     # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
-    exponents = step_laws.exponents_up_to(_EXPONENTS, rarest)
-    merged, most = (_MERGED, _FEW_PLACES) if is_rough else (1, None)
+    exponents = step_laws.exponents_up_to(rarest, _EXPONENTS)
     found: list[Hinges] = [Hinges.of(known)]
     for exponent in exponents[1::2] if is_rough else exponents:
         noise = _Noise.of(steps, allocation.null_probability, members, exponent)
         for bound in (
-            _by_moments(noise, exponent, merged),
-            _by_counts(noise, exponent, merged),
+            _by_moments(noise, exponent),
+            _by_counts(noise, exponent),
         ):
             if bound is not None:
                 found.append(bound)
-    return profile_pairs.least(found, most=most)
+    return profile_pairs.least(found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,13 +168,12 @@ class _Noise:
         return masses
 
 
-def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
+def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     """Returns the bound by S and A², accurate around one δ.
 
     Args:
         noise: The noise of a step.
         exponent: −ln δ.
-        merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
     exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
@@ -213,7 +207,6 @@ def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
         laws,
         _tilt_of_moments(noise, first, exponent),
         most=curved * float(first[-1]) ** 2 + usual,
-        merged=merged,
     )
     window = plane_sums.Window.of(grid, (first, second), laws)
     if window is None or noise.null_probability + window.rows[-1] <= 0:
@@ -264,13 +257,12 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     return found
 
 
-def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
+def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     """Returns the bound by L and V for one λ, accurate around one δ.
 
     Args:
         noise: The noise of a step.
         exponent: −ln δ.
-        merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
     rate, tilt = rate_and_tilt(steps, noise.null_probability, g, exponent - _EARLIER)
@@ -292,7 +284,7 @@ def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     # the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     laws: step_laws.Laws = [(noise.at_ends(share) * np.exp(terms.losses), steps.count)]
-    grid = plane_sums.Grid.of(both, laws, tilt, merged=merged)
+    grid = plane_sums.Grid.of(both, laws, tilt)
     window = plane_sums.Window.of(grid, both, laws)
     if window is None:
         return None

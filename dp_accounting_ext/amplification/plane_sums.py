@@ -26,8 +26,6 @@ _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
 _OUTSIDE, _DEVIATIONS = 16.0, 9.0
 # The width of a column of V, times the root of t, that is narrow enough.
 _WIDTH = 0.1
-# The tilt over that of the saddle point, if large ratios make a law wide there.
-_EASED = 0.75
 
 # Certified: the largest tilt of a coarse row, so that all of its fine rows fit a float.
 _STEEPEST_ROW = 50.0
@@ -74,7 +72,6 @@ class Grid:
         tilt: float,
         *,
         most: float = 0.0,
-        merged: int = 1,
     ) -> "Grid":
         """Returns a grid for a law, tilted a little less than to its saddle point.
 
@@ -84,15 +81,14 @@ class Grid:
             tilt: The tilt of the saddle point.
             most: If positive, splits keep the mean of the first sum, and this is the
                 largest value of the second sum that has a column.
-            merged: The number of columns that are merged into one.
         """
-        tilt *= _EASED
+        tilt *= step_laws.EASED
         first, second = sums_of_step
         low, high, changes = step_laws.window(first, laws, tilt, _OUTSIDE)
         count = sum(count for _, count in laws)
         height = math.ceil(_ROWS_PER_ROOT * math.sqrt(count) / _COARSE_ROWS)
         rows = min(height * _COARSE_ROWS, _MOST_ROWS)
-        columns = min(_MOST_COLUMNS, _MOST_CELLS // rows) // merged
+        columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
         whole = most
         if not most:
             _, here = step_laws.tilted_laws(laws, tilt * first)

@@ -5,9 +5,8 @@ composition is not a lower bound on the mechanism. By data processing, the law o
 statistic of the outputs gives a lower bound. The statistic here is the sum over the t
 steps of ln(1 − λ + λX_i), where X_i is the likelihood ratio of step i. It would be the
 privacy loss if the record took part in each step independently with probability λ. Each
-term is rounded to a lattice. If there are few steps, a second sum joins the statistic,
-which distinguishes a few large ratios from many. For a replaced record the statistic is
-the difference of the two records' losses.
+term is rounded to a lattice. For a replaced record the statistic is the difference of
+the two records' losses.
 
 Which steps hold the record is unknown, so all steps are rounded in the same way, to one
 lattice. The best λ depends on δ. So for each of several δ there is a λ, and a lattice
@@ -17,7 +16,6 @@ the most powerful of all tests is used.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 import math
 
 import numpy as np
@@ -27,7 +25,6 @@ from dp_accounting_ext.amplification import step_laws
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -53,20 +50,11 @@ _LOST = math.nextafter(floats.TINY, math.inf)
 _MOST_LIKELY = floats.lowered(1.0)
 
 # Tuning, all of these constants.
-# The values of −ln δ for which tests are made, up to that of the tail mass.
-_EXPONENTS = (0.0, 1.0, 3.0, 7.0, 11.0, 16.0, 28.0)
-# The tilt over that of the saddle point, if large ratios make a law wide there.
-_EASED = 0.75
-_RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
 _OUTSIDE = 45.0  # A window leaves out a probability of e^−45 at either end.
 _MARGIN = 1.05  # The size of the torus over that of the window.
 # The number of fine rows over the root of t, as the rounding of t steps grows with this
 # root; the least and the largest number of fine rows; and the number of blocks of rows.
 _ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 17, 1 << 12
-# For two sums: the numbers of rows and columns; and the largest number of steps, up to
-# which rounding to so few rows costs less than the second sum gains.
-_ROWS_OF_TWO, _COLUMNS, _MOST_STEPS_OF_TWO = 1 << 11, 64, 128
-_ODDS_OF_SECOND = 3.0  # Odds of a step in the second sum, over those in the first.
 # The odds θ that are tried in the statistics for a replaced record, over k / (t − k).
 # The best one is larger if the noise is larger.
 _SHARES = 0.06, 0.3, 0.6, 1.0
@@ -100,7 +88,6 @@ def _tests_of_sum(
     tilt: float,
     more: float = 1.0,
     error: float = 0.0,
-    second: FloatArray | None = None,
 ) -> FloatArray:
     """Returns tests of a sum of scores over the steps, as `tests_of` does.
 
@@ -113,7 +100,6 @@ def _tests_of_sum(
         more: The further tilt of the second law. If the sum is a privacy loss, the
             second law with a further tilt of one is the first law.
         error: A further relative error of the masses of the sum.
-        second: (n,) terms of a step's outputs in a second sum, if there is one.
     """
     typical, _ = gained[0]
     few, laws = _few(scores, typical)
@@ -122,16 +108,11 @@ def _tests_of_sum(
     count = sum(count for _, count in typical)
     for of_steps, _ in [*gained, *spent]:
         conservation.check_terms(sum(number for _, number in of_steps), count)
-    if second is None:
-        spread = math.sqrt(step_laws.variance(about, few))
-        wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
-        number = 1 << math.ceil(math.log2(min(max(wanted, _FEWEST_ROWS), _MOST_ROWS)))
-        shape, height = (number, 1), number // _BLOCKS
-        columns = np.zeros(scores.size, dtype=np.int64)
-    else:
-        shape, height = (_ROWS_OF_TWO, _COLUMNS), 1
-        columns = _columns(second, typical, tilt * scores, count)
-    step = _MARGIN * (high - low) / shape[0]
+    spread = math.sqrt(step_laws.variance(about, few))
+    wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
+    number = 1 << math.ceil(math.log2(min(max(wanted, _FEWEST_ROWS), _MOST_ROWS)))
+    height = number // _BLOCKS
+    step = _MARGIN * (high - low) / number
     # With smaller steps, indices would not fit an integer.
     if not step > 1e-13 * float(np.abs(scores).max()):
         return np.zeros((2, 0))
@@ -150,8 +131,11 @@ def _tests_of_sum(
         for masses, copies in laws:
             kept = masses >= least
             some = np.maximum(masses[kept], floats.SMALLEST_MASS)
-            factors.append(tilted_sums.Factor(rows[kept], columns[kept], some, copies))
-        return tilted_sums.TiltedSum(factors, min(tilt, _STEEPEST / height), shape)
+            columns = np.zeros_like(rows[kept])
+            factors.append(tilted_sums.Factor(rows[kept], columns, some, copies))
+        return tilted_sums.TiltedSum(
+            factors, min(tilt, _STEEPEST / height), (number, 1)
+        )
 
     # Only the law that is bounded from below may have lost masses.
     gains = [(sum_of(laws, tilt * step, _LOST), weight) for laws, weight in gained]
@@ -170,23 +154,6 @@ def _tests_of_sum(
     error += sum(max(law.mass_error for law, _ in each) for each in (gains, costs))
     error += 4 * (len(gains) + len(costs)) * floats.UNIT_ROUNDOFF
     return tests_of(np.ravel(p), np.ravel(q), error)
-
-
-def _columns(
-    second: FloatArray, laws: Laws, exponents: FloatArray, count: int
-) -> IntArray:
-    """Returns (n,) terms of a second sum over so many steps, rounded to few columns.
-
-    Args:
-        second: (n,) terms of a step's outputs in the second sum.
-        laws: (n,) masses of steps, with counts.
-        exponents: (n,) logarithms of the factors by which masses are tilted.
-        count: The number of steps.
-    """
-    _, tilted = step_laws.tilted_laws(laws, exponents)
-    width = 18 * math.sqrt(step_laws.variance(tilted, second))
-    width = max(min(width, count * float(np.ptp(second))), 1e-9)
-    return np.rint(second * (_COLUMNS / width)).astype(np.int64)
 
 
 def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
@@ -257,13 +224,16 @@ def lower_pair(
         return dominating_pair.dual(found)
     # A probability that was raised is left out of a law that is bounded from below.
     likeliest = [way for way in likeliest if way[1] > floats.SMALLEST_MASS]
-    tests = [_tests_of_largest(drawn[: len(likeliest)], [(steps.absent, 1.0)])]
-    for exponent in step_laws.exponents_up_to(_EXPONENTS, tail_mass):
+    absent: Mixture = [(steps.absent, 1.0)]
+    tests = [_tests_of_largest(drawn[: len(likeliest)], absent)]
+    for exponent in step_laws.exponents_up_to(tail_mass):
         tilt = steps.tilt(exponent)
         rate = steps.rate(tilt)
-        common, _ = steps.without_largest(math.exp(-exponent - _RARE))
+        common, _ = steps.without_largest(math.exp(-exponent - step_laws.RARE))
         drawn = [(common.with_record(numbers), weight) for numbers, weight in likeliest]
-        tests.append(_tests_at_rate(common, drawn, rate, tilt))
+        losses = step_laws.scores(common.ratios, rate).losses
+        absent = [(common.absent, 1.0)]
+        tests.append(_tests_of_sum(losses, drawn, absent, step_laws.EASED * tilt))
     infinite = 0.0
     if len(kinds) == 1:
         infinite = sums.probability_of_any(
@@ -323,31 +293,6 @@ def _probabilities_of_any(laws: Laws) -> FloatArray:
     return found
 
 
-def _tests_at_rate(
-    steps: step_laws.Steps, drawn: Mixture, rate: float, tilt: float
-) -> FloatArray:
-    """Returns tests by one λ if a record is removed, as `tests_of` does.
-
-    Args:
-        steps: The steps.
-        drawn: Laws of the steps with the record.
-        rate: λ.
-        tilt: The tilt of the saddle point, per nat.
-    """
-    tests_at = functools.partial(
-        _tests_of_sum,
-        step_laws.scores(steps.ratios, rate).losses,
-        drawn,
-        [(steps.absent, 1.0)],
-        _EASED * tilt,
-    )
-    tests = [tests_at()]
-    if steps.num_steps <= _MOST_STEPS_OF_TWO:
-        odds = _ODDS_OF_SECOND * rate * steps.ratios
-        tests.append(tests_at(second=(odds / (1 - rate + odds)) ** 2))
-    return np.concatenate(tests, axis=1)
-
-
 def _tests_when_added(
     steps: step_laws.Steps, drawn: Mixture, tail_mass: float
 ) -> FloatArray:
@@ -368,7 +313,7 @@ def _tests_when_added(
         ([(masses[::-1], count) for masses, count in laws], weight)
         for laws, weight in [(steps.absent, 1.0), *drawn]
     )
-    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
+    exponents = step_laws.exponents_up_to(tail_mass)
     return _best_tests(scores, [gained], spent, exponents)
 
 
@@ -382,7 +327,7 @@ def _best_tests(
     """Returns what `_tests_of_sum` does, at a tilt for each of several −ln δ."""
     found = [np.zeros((2, 1))]
     for tilt in _tilts(scores, gained[0][0], exponents):
-        eased = _EASED * tilt
+        eased = step_laws.EASED * tilt
         more = _more(scores, gained[0][0], spent[0][0], eased)
         found.append(_tests_of_sum(scores, gained, spent, eased, more, error))
     return np.concatenate(found, axis=1)
@@ -467,7 +412,7 @@ def replaced_pair(
     gained: Mixture = [([(old, num_selected), others], 1.0)]
     spent: Mixture = [([(new, num_selected), others], 1.0)]
     odds = num_selected / (num_steps - num_selected)
-    exponents = step_laws.exponents_up_to(_EXPONENTS, tail_mass)
+    exponents = step_laws.exponents_up_to(tail_mass)
     error = 2 * num_steps * (cells.mass_error + _CHANCE * floats.UNIT_ROUNDOFF)
     found = [_tests_of_largest(gained, spent, error)]
     for share in _SHARES:

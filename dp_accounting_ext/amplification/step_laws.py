@@ -34,8 +34,13 @@ Laws = list[tuple[FloatArray, int]]
 
 # Certified: the largest λ of k of t steps.
 HIGHEST_RATE = 0.98
-# Tuning: the number of outputs by which parameters are chosen.
+# Tuning, of bounds by sums over the steps: the number of outputs by which parameters
+# are chosen; values of −ln δ at which bounds are tight, up to that of the least δ; the
+# tilt over that of the saddle point, as large ratios make a law wide there; and the
+# logarithm of δ over the probability of ratios that are left out.
 _PLACES = 256
+_EXPONENTS = (0.0, 1.0, 3.0, 7.0, 11.0, 16.0, 28.0)
+EASED, RARE = 0.75, 14.0
 
 
 class Terms(NamedTuple):
@@ -257,8 +262,8 @@ def places_of(size: int) -> IntArray:
     return np.unique(np.linspace(0, size - 1, _PLACES).astype(np.int64))
 
 
-def exponents_up_to(first: Sequence[float], least: float) -> list[float]:
-    """Returns values of −ln δ: the given ones, continued to nearly −ln(least)."""
+def exponents_up_to(least: float, first: Sequence[float] = _EXPONENTS) -> list[float]:
+    """Returns values of −ln δ: the first ones, continued to nearly −ln(least)."""
     last = -math.log(least) - 6.0
     exponents = list(first)
     while exponents[-1] * 1.5 < last:

@@ -73,8 +73,8 @@ class PrivacyBounds:
             self._directions = [Direction.REMOVE]
         # Whether no run has an infinite loss.
         self._is_finite = all(
-            min(known.gaussian_precision, known.largest_loss) < math.inf
-            for known in (part.claims() for part in counts)
+            min(claim.gaussian_precision, claim.largest_loss) < math.inf
+            for claim in (part.claims() for part in counts)
         )
         self._known: dict[Bound, list[_Composed]] = {}
         # Ratios may be too large for a float: then samples gain nothing.
@@ -95,16 +95,18 @@ class PrivacyBounds:
 
     def upper_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats."""
-        found = np.where(deltas >= self._probability_of_more, self._largest, math.inf)
-        open_ = np.flatnonzero((deltas > 0) & (found > 0))
+        epsilons = np.where(
+            deltas >= self._probability_of_more, self._largest, math.inf
+        )
+        open_ = np.flatnonzero((deltas > 0) & (epsilons > 0))
         if open_.size:
             asked = deltas[open_]
             for composed in self._composed(Bound.UPPER):
-                found[open_] = np.minimum(found[open_], composed.epsilons(asked))
-            found[open_] = self._at_most_gaussian(asked, found[open_])
-        if found.max(initial=0.0) > _HUGE and self._unsampled is not None:
-            found = np.minimum(found, self._unsampled.upper_epsilons(deltas))
-        return found
+                epsilons[open_] = np.minimum(epsilons[open_], composed.epsilons(asked))
+            epsilons[open_] = self._at_most_gaussian(asked, epsilons[open_])
+        if epsilons.max(initial=0.0) > _HUGE and self._unsampled is not None:
+            epsilons = np.minimum(epsilons, self._unsampled.upper_epsilons(deltas))
+        return epsilons
 
     @functools.cached_property
     def _unsampled(self) -> "PrivacyBounds | None":
@@ -127,22 +129,22 @@ class PrivacyBounds:
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε, in nats, which may be infinite."""
-        found = self._gaussian_deltas(epsilons)
+        deltas = self._gaussian_deltas(epsilons)
         if self._is_finite:
-            found[epsilons == math.inf] = 0.0
+            deltas[epsilons == math.inf] = 0.0
         if math.isfinite(self._largest):
             known = np.where(epsilons >= self._largest, self._probability_of_more, 1.0)
-            found = np.minimum(found, known)
-        is_asked = (found >= accuracy.LEVELS[-1][0]) & (epsilons < math.inf)
-        is_asked |= np.isinf(epsilons) & (found == 1)
-        open_ = np.flatnonzero(is_asked & (found > 0))
+            deltas = np.minimum(deltas, known)
+        is_asked = (deltas >= accuracy.LEVELS[-1][0]) & (epsilons < math.inf)
+        is_asked |= np.isinf(epsilons) & (deltas == 1)
+        open_ = np.flatnonzero(is_asked & (deltas > 0))
         if open_.size:
             for composed in self._composed(Bound.UPPER):
                 known = composed.deltas(epsilons[open_])
-                found[open_] = np.minimum(found[open_], known)
+                deltas[open_] = np.minimum(deltas[open_], known)
         if epsilons.max(initial=0.0) > _HUGE and self._unsampled is not None:
-            found = np.minimum(found, self._unsampled.upper_deltas(epsilons))
-        return found
+            deltas = np.minimum(deltas, self._unsampled.upper_deltas(epsilons))
+        return deltas
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
@@ -247,25 +249,25 @@ class _Composed:
 
     def _profiles_at(self, level: int) -> Sequence[profile.Profile]:
         """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
-        return _PROFILES.get((self, level), functools.partial(self._made, level)).each
 
-    def _made(self, level: int) -> "_Profiles":
-        composed = composition_of(
-            self.parts, self.bound, Accuracy.of_level(level, self.cells)
-        )
-        return _Profiles([composed.losses(way).profile(way) for way in self.directions])
+        def make() -> _Profiles:
+            composed = composition_of(
+                self.parts, self.bound, Accuracy.of_level(level, self.cells)
+            )
+            return _Profiles(
+                composed.losses(way).profile(way) for way in self.directions
+            )
+
+        return _PROFILES.get((self, level), make)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Profiles:
+class _Profiles(tuple[profile.Profile, ...]):
     """The profiles of a composition, one for each direction."""
-
-    each: Sequence[profile.Profile]
 
     @property
     def nbytes(self) -> int:
         """The memory of the profiles, in bytes."""
-        return sum(each.nbytes for each in self.each)
+        return sum(each.nbytes for each in self)
 
 
 _PROFILES: memory.Memory[_Profiles] = memory.Memory(MOST_KEPT)

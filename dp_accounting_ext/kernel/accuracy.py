@@ -35,10 +35,6 @@ TAIL_SHARE = 1e-7
 # The same share of the least false positive rate of a trade-off curve, and of the δ of
 # the direction ADD in brackets by sampling.
 COARSE_TAIL_SHARE = 1e-6
-# A part that is itself a composition of more different mechanisms than this has fewer
-# cells, in proportion to a power of their number. So the bracket of a schedule of
-# 1,000 noises is 2e-4 of ε wider, and takes half of the time.
-_FEW_PARTS, _POWER = 32, 1.5
 # A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
 # The δ for which bounds are tuned that are tight at one δ only, over the least δ.
@@ -109,14 +105,6 @@ class Accuracy:
     def with_tails(self, tail_mass: float) -> "Accuracy":
         """Returns the same with tails of another mass."""
         return dataclasses.replace(self, tail_mass=tail_mass)
-
-    def of_many(self, parts: int) -> "Accuracy":
-        """Returns the accuracy of a part that is a composition of some mechanisms.
-
-        Each mechanism costs a pair and a sum, so that many have fewer cells.
-        """
-        share = min(_FEW_PARTS / max(parts, 1), 1.0) ** _POWER
-        return self.with_cells(max(round(self.cells * share), FEWEST_CELLS))
 
     def with_cells(self, cells: int) -> "Accuracy":
         """Returns the same with another number of cells in a scale."""

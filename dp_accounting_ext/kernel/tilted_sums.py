@@ -295,7 +295,9 @@ class TiltedSum:
         found = fft.irfft(grid, coarse, axis=0)
         found = np.roll(found, -(first % coarse), axis=0)
         noise = floats.raised(noise * float(kernel.sum()))
-        # The tilted law has mass one; each fine row has this weight in all coarse ones.
+        # A fine row is counted in several coarse rows. `shared` is the total weight
+        # with which it is counted. As the tilted law has mass one, the coarse masses
+        # sum to between the least and the largest of these weights.
         shared = kernel.reshape(-1, height).sum(axis=0)
         conservation.check_total(
             "tilted masses",

@@ -22,9 +22,6 @@ DominatingPair = dominating_pair.DominatingPair
 Shifts = shifts.Shifts
 
 UNSHIFTED = shifts.UNSHIFTED
-# Tuning: at least as many cells as for Gaussian noise, a hundredth of a nat wide at
-# most.
-_CELLS = 1 << 14
 # Tuning: for mixtures with more shifts, Rényi divergences are computed from pairs. This
 # is as quick as quadrature.
 _MOST_SHIFTS = 16
@@ -191,7 +188,8 @@ class LaplaceMixture(_ShiftMixture):
         low, high = min(q)[0], max(p)[0]
         if high - low > floats.LARGEST_EXPONENT:
             return dominating_pair.trivial_pair(bound)
-        number = math.ceil(max(_CELLS, 100 * (high - low)))
+        # Each cell is at most a hundredth of a nat wide.
+        number = math.ceil(max(shifts.CELLS, 100 * (high - low)))
         kinks = [shift for shift, _ in p + q]
         places = np.union1d(np.linspace(low, high, number + 1), kinks)
         (p_densities, p_masses), (q_densities, q_masses) = (

@@ -10,10 +10,10 @@ import math
 import numpy as np
 
 from dp_accounting_ext.amplification import counts
-from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.amplification import step_laws
+from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
@@ -36,22 +36,14 @@ Mechanism = interface.Mechanism
 # few products and sums.
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
-# Tuning: the bounds on k of t steps that are computed besides blocks of one draw. Let v
-# be the variance of a step's ratio, so that v k/t is about that of the mean ratio in a
-# block. What blocks lose is about this, times k/10 if k is larger than ten, plus the
-# share by which unequal sizes of blocks raise the variance of the loss: if that is at
-# most `_LITTLE`, other bounds lose more by their lattices. The theorem is tried if
-# v k²/t times ln(1/δ) is above `_FEW`; without this, 4 of 56 steps take four times as
-# long for the same bound. Blocks of a few draws are tried unless blocks have three
-# steps or more, and v k³/t is above `_MANY`; without this, 51 of 619 steps take 2.5
-# times as long for the same bound.
-_LITTLE, _FEW, _MANY = 0.02, 3.0, 200.0
-# Tuning: blocks are of one size if their last one then differs by at most this share.
-_UNEVEN = 0.05
+# Tuning: whether k of t steps have other bounds than blocks of one draw. Let v be the
+# variance of a step's ratio, so that v k/t is about that of the mean ratio in a block.
+# What blocks lose is about this, times k/10 if k is larger than ten, plus the share by
+# which unequal sizes of blocks raise the variance of the loss: if that is at most
+# `_LITTLE`, other bounds lose more by their lattices.
+_LITTLE = 0.02
 # A limit: the ways in which k steps may be divided among kinds of steps.
 _MOST_WAYS = 128
-# Tuning: powers of a mean have larger tails, so that this share of the tails is cut.
-_MEANS = 1000
 # Tuning: where sums and single steps reveal the same but for this share of the mean
 # loss, sums are taken, as their law has a closed form.
 _NEGLIGIBLE = 1e-3
@@ -133,17 +125,13 @@ class RandomAllocation(Mechanism):
         uneven = inverses * steps / draws**2 - 1
         if in_block * max(1.0, draws / 10) + uneven <= _LITTLE:
             return blocks
-        known = [blocks]
-        if steps < 3 * draws or draws**2 * in_block <= _MANY:
-            known.append(self.in_few().pairs(Bound.UPPER, accuracy))
-        removed = [pairs.remove for pairs in known]
-        if draws * in_block * -math.log(accuracy.frequent_delta) > _FEW:
-            kinds = [step_laws.Kind(step.remove, steps)]
-            remove = counts.upper_pair(
-                kinds, draws, removed, tail_mass=accuracy.tail_mass
-            )
-        else:
-            remove = profile_pairs.least([Hinges.of(pair) for pair in removed])
+        known = [blocks, self.in_twos().pairs(Bound.UPPER, accuracy)]
+        remove = counts.upper_pair(
+            [step_laws.Kind(step.remove, steps)],
+            draws,
+            [pairs.remove for pairs in known],
+            tail_mass=accuracy.tail_mass,
+        )
         added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
         return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
 
@@ -194,7 +182,7 @@ class RandomAllocation(Mechanism):
             return f"the mean of the steps' likelihood ratios, each step by {inner}"
         if bound is Bound.UPPER:
             return (
-                "the smallest of blocks with one draw each, blocks with a few draws "
+                "the smallest of blocks with one draw each, blocks with two draws "
                 f"each, and a bound by counts, each step by {inner}"
             )
         return f"a sum of scores, one for each step, each step by {inner}"
@@ -240,35 +228,24 @@ class RandomAllocation(Mechanism):
         blocks = [(size, self.num_selected - longer), (size + 1, longer)]
         return [(steps, number) for steps, number in blocks if number]
 
-    def in_few(self) -> compositions.Composition:
-        """Returns allocations of a few draws whose composition dominates one run.
+    def in_twos(self) -> compositions.Composition:
+        """Returns allocations of two draws whose composition dominates one run.
 
-        The steps are divided into blocks of a few draws each. The number of steps in a
-        block is about in proportion to its draws. A block has 3 draws if k = 3 or if
-        more than seven tenths of the steps are drawn, and 2 draws otherwise. The last
-        block has the draws that are left over. Up to the error of its computation, this
-        composition is dominated by that of blocks of one draw.
+        The steps are divided into blocks of two draws each, and a last block of one
+        draw if k is odd. The number of steps in a block is about in proportion to its
+        draws. Up to the error of its computation, this composition is dominated by that
+        of blocks of one draw.
         """
-        draws, steps = self.num_selected, self.num_steps
-        usual = 3 if draws == 3 or 10 * draws > 7 * steps else 2
-        number, rest = divmod(draws, usual)
-        taken = round(rest * steps / draws)
-        # Blocks of one size take half as long as blocks of two sizes.
-        even = steps - number * round((steps - taken) / number)
-        if abs(even - taken) <= _UNEVEN * taken:
-            taken = even
-        size, longer = divmod(steps - taken, number)
-        blocks = [
-            (usual, size, number - longer),
-            (usual, size + 1, longer),
-            (rest, taken, min(rest, 1)),
-        ]
+        number, rest = divmod(self.num_selected, 2)
+        taken = round(rest * self.num_steps / self.num_selected)
+        size, longer = divmod(self.num_steps - taken, number)
+        blocks = [(2, size, number - longer), (2, size + 1, longer), (1, taken, rest)]
         return compositions.Composition(
             tuple(
                 (
                     allocate(self.inner, drawn, length)
                     if drawn in (1, length)
-                    else FewOutOfSteps(self.inner, drawn, length),
+                    else TwoOutOfSteps(self.inner, length),
                     count,
                 )
                 for drawn, length, count in blocks
@@ -281,17 +258,15 @@ class RandomAllocation(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class FewOutOfSteps(Mechanism):
-    """2- or 3-out-of-t allocation, bounded by means over groups of steps.
+class TwoOutOfSteps(Mechanism):
+    """2-out-of-t allocation, bounded by means over groups of steps.
 
     Attributes:
         inner: The mechanism of one step.
-        num_selected: The number k of steps with a record, 2 or 3.
-        num_steps: The number t of steps, t > k.
+        num_steps: The number t of steps, t > 2.
     """
 
     inner: Mechanism
-    num_selected: int
     num_steps: int
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
@@ -299,8 +274,8 @@ class FewOutOfSteps(Mechanism):
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         step = _pairs_of_step(self.inner, bound, accuracy, self.num_steps)
         return step.map(
-            lambda pair: few_out_of_t.few_out_of_t(
-                pair, self.num_selected, self.num_steps, tail_mass=accuracy.tail_mass
+            lambda pair: two_out_of_t.two_out_of_t(
+                pair, self.num_steps, tail_mass=accuracy.tail_mass
             )
         )
 
@@ -470,8 +445,8 @@ class SeveralOfSchedule(Mechanism):
                 for pairs, (_, count) in zip(each, self.items, strict=True)
             ]
 
-        ways = self._ways()
         if bound is Bound.LOWER:
+            ways = self._ways()
             if not ways:
                 return DirectedPairs.same(dominating_pair.trivial_pair(bound))
             remove, add = (
@@ -485,43 +460,16 @@ class SeveralOfSchedule(Mechanism):
                 for direction in Direction
             )
             return DirectedPairs(remove, add)
-        known = [self._shrunk().pairs(Bound.UPPER, accuracy)]
-        if ways:
-            known.append(self._released(ways, accuracy))
+        known = self._shrunk().pairs(Bound.UPPER, accuracy)
         one = allocate_to_schedule(dict(self.items), steps)
         remove = counts.upper_pair(
             kinds(Direction.REMOVE),
             self.num_selected,
-            [pairs.remove for pairs in known],
-            mean=one.pairs(Bound.UPPER, accuracy.shared(_MEANS)).remove,
+            [known.remove],
+            mean=one.pairs(Bound.UPPER, accuracy).remove,
             tail_mass=accuracy.tail_mass,
         )
-        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
-        add = dominating_pair.dual(profile_pairs.least(added))
-        return DirectedPairs.same(profile_pairs.joined(remove, add))
-
-    def _released(
-        self, ways: Sequence[tuple[tuple[int, ...], float]], accuracy: Accuracy
-    ) -> DirectedPairs:
-        """Returns upper pairs if the number of steps of each kind were released.
-
-        Given these numbers, a record is in a uniformly random set of steps of each
-        kind, which is bounded by blocks of one draw.
-        """
-        parts = []
-        for numbers, _ in ways:
-            counts: collections.Counter[Mechanism] = collections.Counter()
-            for (kind, count), number in zip(self.items, numbers, strict=True):
-                if number:
-                    found = allocate(kind, number, count)
-                    if isinstance(found, RandomAllocation):
-                        found = found.blocks()
-                    counts[found] += 1
-            parts.append(compositions.compose(counts).pairs(Bound.UPPER, accuracy))
-        weights = [weight for _, weight in ways]
-        return DirectedPairs.combined(
-            parts, lambda pairs: dominating_pair.mixture(pairs, weights)
-        )
+        return DirectedPairs.same(profile_pairs.joined(remove, known.add))
 
     def _shrunk(self) -> Mechanism:
         """Returns allocations with smaller losses, a bound if a record is added.

@@ -31,9 +31,8 @@ DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 Allocation = replaced_allocation.Allocation
 
-# Tuning: the number of atoms of bounds that need not be tight; and by how many times
-# the tail mass a chain's sink may grow, as in `chained`.
-_FEW_ATOMS, _MOST_GROWN = 1 << 12, 100.0
+# Tuning: the number of atoms of bounds that need not be tight.
+_FEW_ATOMS = 1 << 12
 
 
 def replaced(mechanism: Mechanism) -> Mechanism:
@@ -195,21 +194,16 @@ class LeaveAndJoin(Mechanism):
             leaving = AllocatedGroup(self.inner, leave, self.allocation, is_rough=True)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
         first = chained_pairs.reduced(first, _FEW_ATOMS)
-        finer, before = accuracy.tail_mass, math.inf
-        while True:
-            fine = accuracy.with_tails(finer)
+
+        def chain_of(fine: Accuracy) -> tuple[DominatingPair, float, float]:
             one = interface.pairs_of_part(self.inner, Bound.UPPER, fine).add
-            known = one.zero_mass
             joining = chained_pairs.powers(
                 dominating_pair.dual(one), join, most_atoms=_FEW_ATOMS
             )
-            found = chained_pairs.chain_one_way(first, joining, most_atoms=_FEW_ATOMS)
-            grown = found.infinity_mass - first.infinity_mass
-            if grown <= _MOST_GROWN * accuracy.tail_mass or known >= before:
-                return found
-            if finer <= floats.RARE:
-                return found
-            finer, before = max(finer**2, floats.RARE), known
+            chain = chained_pairs.chain_one_way(first, joining, most_atoms=_FEW_ATOMS)
+            return chain, one.zero_mass, chain.infinity_mass - first.infinity_mass
+
+        return chained.with_small_tails(accuracy, chain_of)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:

@@ -1,10 +1,12 @@
 """Bounds for several records that leave or join, chained from one to the next."""
 
 import collections
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
+from typing import TypeVar
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
@@ -20,6 +22,7 @@ DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 # A mechanism, how often it follows in a chain, and whether its datasets are swapped.
 Link = tuple[Mechanism, int, bool]
+Chain = TypeVar("Chain")
 
 # Tuning: a chain multiplies the tail mass of its links by about e^ε. So its pairs are
 # recomputed with the square of the tail mass, until the chain's tail mass is at most
@@ -171,29 +174,44 @@ class InARow(Mechanism):
         )
 
 
-def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
-    """Returns the pairs of a chain, whose tails are about the accuracy's tail mass."""
+def with_small_tails(
+    accuracy: Accuracy, chain_of: Callable[[Accuracy], tuple[Chain, float, float]]
+) -> Chain:
+    """Returns a chain of pairs whose tails are about the accuracy's tail mass.
+
+    Args:
+        accuracy: What the chain is for.
+        chain_of: The function from the accuracy of the links to the chain; the largest
+            sink of a link; and by how much the chain increases it.
+    """
     finer, before = accuracy.tail_mass, math.inf
     while True:
-        fine = accuracy.with_tails(finer)
+        chained, sink, grown = chain_of(accuracy.with_tails(finer))
+        is_small = grown <= _MOST_GROWN * accuracy.tail_mass
+        if is_small or sink >= before or finer <= floats.RARE:
+            return chained
+        before, finer = sink, max(finer**2, floats.RARE)
+
+
+def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
+    """Returns the pairs of a chain, whose tails are about the accuracy's tail mass."""
+
+    def chain_of(fine: Accuracy) -> tuple[DirectedPairs, float, float]:
         pairs = [
             (interface.pairs_of_part(part, Bound.UPPER, fine), number, is_swapped)
             for part, number, is_swapped in links
             if number
         ]
-        known = max(
-            max(each.remove.infinity_mass, each.add.zero_mass) for each, *_ in pairs
-        )
         chained = _joined(
             [(each.swapped() if swap else each, number) for each, number, swap in pairs]
         )
-        grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
-        if grown <= _MOST_GROWN * accuracy.tail_mass or known >= before:
-            return chained
-        if finer <= floats.RARE:
-            return chained
-        before = known
-        finer = max(finer**2, floats.RARE)
+        sinks = [
+            max(each.remove.infinity_mass, each.add.zero_mass)
+            for each in (chained, *(each for each, *_ in pairs))
+        ]
+        return chained, max(sinks[1:]), sinks[0]
+
+    return with_small_tails(accuracy, chain_of)
 
 
 def _joined(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:

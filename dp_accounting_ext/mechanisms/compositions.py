@@ -39,12 +39,12 @@ class Composition(Mechanism):
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
 
-        share = accuracy.shared(copies).of_many(len(parts))
+        share = accuracy.shared(copies)
         made = [
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        whole = accuracy.with_cells(_WHOLE_CELLS).of_many(len(parts))
+        whole = accuracy.with_cells(_WHOLE_CELLS)
         return law_sums.ComposedLosses(made, bound, whole).pairs()
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:

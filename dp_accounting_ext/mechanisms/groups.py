@@ -212,7 +212,14 @@ class GroupedByChain(Grouped):
         inserted: int,
         leave: allocated_replacements.AllocatedGroup | None,
     ) -> list[Mechanism]:
-        """Returns mechanisms that dominate a split, given that of members who leave."""
+        """Returns upper bounds for one split; the last of them takes the least time.
+
+        Args:
+            removed: The number of members who leave.
+            inserted: The number of members who join.
+            leave: The bound for those who leave together, or None if there is no other
+                than a chain.
+        """
         if self.has_one_split():
             return [self._any_split()]
         if leave is None:

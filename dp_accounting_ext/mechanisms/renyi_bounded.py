@@ -23,9 +23,8 @@ from dp_accounting_ext.renyi import conversion
 
 Accuracy = interface.Accuracy
 # Tuning: the orders, a factor of 1.023 apart, so that δ = 1e-25 is at most 1 % too
-# large; and the number of δ between which the profile is a line.
+# large.
 ORDERS = tuple(float(1 + x) for x in np.geomspace(1e-3, 1e9, 1201))
-_POINTS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +161,7 @@ def dominating_pair_of(
         return dominating_pair.trivial_pair(Bound.UPPER)
     if not values.any():
         return dominating_pair.identity_pair(Bound.UPPER)
-    deltas = np.geomspace(1.0, tail_mass, _POINTS)
+    deltas = np.geomspace(1.0, tail_mass, conversion.POINTS)
     # A few at a time, with all orders.
     epsilons = np.concatenate(
         [

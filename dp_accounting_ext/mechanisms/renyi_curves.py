@@ -39,8 +39,7 @@ DominatingPair = dominating_pair.DominatingPair
 _LEVELS = np.append(
     np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
 )
-# Tuning: at a high order the largest ratios determine the divergence, however rare they
-# are. With even smaller tails, each direction would need a pair of its own.
+# At a high order the largest ratios determine the divergence, however rare they are.
 _ACCURACY = accuracy.FOR_DIVERGENCES
 # Certified (docs/rounding.md): a bound on the relative error of a mean of excesses, and
 # on the error of the logarithm of a normal tail.

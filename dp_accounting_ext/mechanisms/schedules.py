@@ -159,7 +159,7 @@ def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
     shifts = np.array(sorted(runs, reverse=True))
     ends = np.cumsum([runs[shift] for shift in shifts.tolist()])
     total = int(ends[-1])
-    # Tuning: what a bin loses is about the slope of a run's Rényi divergences, times
+    # What a bin loses is about the slope of a run's Rényi divergences, times
     # the number of runs, times the width. Widths make the sum of this least.
     places = np.linspace(0, total - 1, _PLACES + 1)
     found = shifts[np.searchsorted(ends, places, side="right")]

@@ -16,6 +16,7 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
+from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import selection
 
@@ -23,9 +24,6 @@ Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Tuning: with this number of cells, splitting moves ε of a composition by a relative
-# 1e-7.
-_CELLS = 1 << 12
 # Tuning: the larger losses of two outcomes over ε, for bounds from below. The last one
 # is for few runs.
 _SHARES = (0.5, 0.625, 0.75, 0.875, 1 - 2.0**-10)
@@ -59,7 +57,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         if bound is Bound.LOWER:
             return _TwoOutcomes(self.epsilon, 0.5).pair(bound, accuracy)
         # Each cell is at most a hundredth of a nat wide.
-        number = max(_CELLS, math.ceil(200 * self.epsilon))
+        number = max(shifts.CELLS, math.ceil(200 * self.epsilon))
         losses = np.linspace(-self.epsilon, self.epsilon, number + 1)
         width = 2 * self.epsilon / number
         cells = np.exp(-(losses[:-1] + self.epsilon) / 2)

@@ -25,11 +25,9 @@ Shifts = shifts.Shifts
 _QUADRATURE = 5e-7
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 
-# Tuning. With half or twice as many points, brackets change by less than 5 % of their
-# width, except for one or two runs, whose brackets are about 1e-6 wide. Where there
-# would be more than `_MANY_POINTS`, they are up to 1.5 times as far apart. Brackets of
-# δ are still less than 1e-4 of it wide at δ = 1e-290.
-_POINTS, _MANY_POINTS = 10_000, 60_000
+# Tuning: where there would be more points than this, they are up to 1.5 times as far
+# apart. Brackets of δ are still less than 1e-4 of it wide at δ = 1e-290.
+_MANY_POINTS = 60_000
 # A limit of time and memory: shifts further apart have the trivial pair.
 _LONGEST_REACH = 200.0
 
@@ -105,7 +103,7 @@ def of_mixtures(
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
     grown = (high - low) * size
-    points = max(_POINTS, min(24 * grown, _MANY_POINTS), 16 * grown)
+    points = max(shifts.CELLS, min(24 * grown, _MANY_POINTS), 16 * grown)
     points *= min(cells / accuracy.CELLS, 1.0)
     noise = np.linspace(low, high, math.ceil(points) + 1)
     terms = len(p) + len(q)
@@ -118,8 +116,8 @@ def of_mixtures(
     ratio_error += of_weights
 
     edges, masses, excess, span = _cells(p, q, noise)
-    q_low, p_low = _below(q, low), _below(p, low)
-    q_high, p_high = _above(q, high), _above(p, high)
+    q_low, p_low = _tail(q, low, -1), _tail(p, low, -1)
+    q_high, p_high = _tail(q, high, 1), _tail(p, high, 1)
     if bound is Bound.LOWER:
         if max(p_high, q_low) > 1e-2:
             # A lower pair drops these tails: no divergence would be left.
@@ -142,10 +140,14 @@ def of_mixtures(
     # The tails from the second node on either side must be held by the pair.
     p_masses, slack = edges * masses, 4 * (mass_error + ratio_error)
     for law, tail, held in (
-        ("P, above", _above(p, noise[-2]), infinity_mass + float(p_masses[-2:].sum())),
-        ("Q, above", _above(q, noise[-2]), float(masses[-2:].sum())),
-        ("P, below", _below(p, noise[1]), float(p_masses[:2].sum())),
-        ("Q, below", _below(q, noise[1]), zero_mass + float(masses[:2].sum())),
+        (
+            "P, above",
+            _tail(p, noise[-2], 1),
+            infinity_mass + float(p_masses[-2:].sum()),
+        ),
+        ("Q, above", _tail(q, noise[-2], 1), float(masses[-2:].sum())),
+        ("P, below", _tail(p, noise[1], -1), float(p_masses[:2].sum())),
+        ("Q, below", _tail(q, noise[1], -1), zero_mass + float(masses[:2].sum())),
     ):
         # Floats have fewer digits below the smallest mass.
         conservation.check_total(
@@ -189,14 +191,9 @@ def _ends(p: Shifts, q: Shifts, tail: float) -> tuple[float, float]:
     return (float(within[0]), float(within[-1])) if within.size else (math.nan, 0.0)
 
 
-def _below(law: Shifts, point: float) -> float:
-    """Returns the probability of noise below a point."""
-    return sum(w * float(special.ndtr(point - s)) for s, w in law)
-
-
-def _above(law: Shifts, point: float) -> float:
-    """Returns the probability of noise above a point."""
-    return sum(w * float(special.ndtr(s - point)) for s, w in law)
+def _tail(law: Shifts, point: float, sign: int) -> float:
+    """Returns the probability of noise above a point (sign 1), or below it (−1)."""
+    return sum(w * float(special.ndtr(sign * (s - point))) for s, w in law)
 
 
 def _log_densities(

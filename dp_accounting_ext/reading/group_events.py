@@ -26,7 +26,7 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 _Answers = stock.RandomizedResponseDpEvent | sampling_event.PrivateSamplingEvent
 
-# Tuning: a larger group has too many splits.
+# A limit of time: a larger group has too many splits.
 _LARGEST_GROUP = 1024
 # The sampling scheme of an event that draws no records, so that no group affects it.
 _NOBODY = sampling.Poisson(0.0)

@@ -23,6 +23,9 @@ from dp_accounting_ext.kernel import floats
 
 # Certified: the rounding error of a conversion, relative to the sizes of its terms.
 _ROUNDING = 64 * floats.UNIT_ROUNDOFF
+# Tuning: the number of δ between which the profile that follows from divergences is
+# taken to be a line, or a step.
+POINTS = 1000
 # Halvings after which ln δ has all its digits.
 _HALVINGS = 64
 

@@ -19,6 +19,8 @@ HIGHEST_ORDER = 4096.0
 # Above this order the divergence of order inf is used, which is no smaller: floats
 # cannot represent α − 1 there, nor differences of losses of about 1/α.
 LARGEST_ORDER = 1e12
+# Tuning: orders at which bounds are tried where any order gives one.
+SOME_ORDERS = (1.1, 1.25, *(x * 2.0**n for n in range(10) for x in (1.5, 2.0)))
 # The power series is used if |α log Z| is at most this.
 _SMALL = 0.25
 
@@ -77,7 +79,8 @@ def log_mean_excesses(
         for n in range(3, 16):
             series.append(order * (1 / math.factorial(n) + series[-1] / n))
         total = float(powers @ series)
-        # For Z < 1, Z (Z^{α−1} − 1)/(α − 1) − (Z − 1), all terms of which are below 1.
+        # What ratios Z < 1 contribute, as Z (Z^{α−1} − 1)/(α − 1) − (Z − 1). Written
+        # so, no two nearly equal numbers are subtracted, and no term is above one.
         with np.errstate(over="ignore", invalid="ignore"):
             excess = (1 + less_one) * np.expm1(slope * costs) / slope - less_one
         total += float((costing * excess).sum())

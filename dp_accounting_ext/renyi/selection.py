@@ -9,13 +9,12 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import conversion
+from dp_accounting_ext.renyi import ratio_moments
 
 Curve = Callable[[Sequence[float]], FloatArray]
 
-# Tuning: orders at which the auxiliary bounds are tried, besides those of the caller.
-_TRIED = (1.1, 1.25, *(x * 2.0**n for n in range(10) for x in (1.5, 2)), math.inf)
-# Tuning: the δ of one run that are told apart.
-_DELTAS = np.geomspace(1.0, 1e-40, 1000)
+# The δ of one run that are told apart.
+_DELTAS = np.geomspace(1.0, 1e-40, conversion.POINTS)
 
 
 def selection_rdp(
@@ -39,7 +38,7 @@ def selection_rdp(
     Source:
         https://arxiv.org/abs/2110.03620, Theorems 2 and 6.
     """
-    tried = sorted({*orders, *_TRIED} - {1.0})
+    tried = sorted({*orders, *ratio_moments.SOME_ORDERS, math.inf} - {1.0})
     single = curve(tried)
     slopes = np.array(tried) - 1
     # This is log(E K) / (α − 1).

@@ -10,7 +10,7 @@ from dp_accounting_ext.validation import fields
 MOST_EVENTS = 300_000
 DEEPEST = 200
 MOST_SAMPLINGS = 16
-# Tuning: a description that can be read at a glance.
+# The most lines of a description, and the most characters of a line.
 _MOST_LINES, _LONGEST_LINE = 10, 300
 
 

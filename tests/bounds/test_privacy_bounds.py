@@ -30,7 +30,8 @@ Poisson = dp_accounting.PoissonSampledDpEvent
 
 def splits(size):
     noise, scheme = batch_mechanisms.Noise(3.0, is_laplace=False), sampling.Poisson(0.1)
-    group = groups.on_batches(noise, scheme, size, is_replaced=False)
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    group = groups.on_batches(noise, scheme, size, relation)
     return groups.scenarios({group: 1})
 
 

@@ -123,7 +123,6 @@ def kill(paths, rows, chance):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @posix
 def test_killed_and_interrupted_and_resumed(capsys, monkeypatch, paths, tmp_path):
     """A terminal's Ctrl-C goes to the workers, too; `kill -INT` does not."""
@@ -143,7 +142,6 @@ def test_killed_and_interrupted_and_resumed(capsys, monkeypatch, paths, tmp_path
     assert table(paths[1]) == expected
 
 
-@pytest.mark.slow
 @posix
 def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
     monkeypatch.setattr(sweep, "bound_row", sweep_oracles.deadly_row)
@@ -265,7 +263,6 @@ def cluster():
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @posix
 def test_a_sweep_ends_though_a_worker_is_killed(tmp_path, cluster, capsys, monkeypatch):
     """The cluster computes one row truly, and then many with bounds that take no time.

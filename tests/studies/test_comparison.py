@@ -94,7 +94,6 @@ def check_least(row, setting, epsilon):
     assert accountant_at(row, setting, less).get_epsilon(setting.delta) > epsilon
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
     [(2.0, 1e-6), *nights.at_night((1e-3, 1e-15), (100.0, 1e-15), (2.0, 0.1))],

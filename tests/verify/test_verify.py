@@ -65,7 +65,6 @@ def verified(event, count=1, delta=1e-6):
     return verify.verify_epsilon(ext.PLDAccountant().compose(event, count), delta)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("event", "count"),

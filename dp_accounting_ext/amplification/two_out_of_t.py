@@ -1,4 +1,4 @@
-"""Upper bounds for 2- or 3-out-of-t random allocation, tighter than those by blocks.
+"""Upper bounds for 2-out-of-t random allocation, tighter than those by blocks.
 
 Divide the steps at random into groups of n_1, …, n_m steps, and draw two steps from
 different groups at random. These are two steps drawn at random from all. So the
@@ -10,8 +10,7 @@ group i. Let H be the mean of all ratios. For the union of two sets of groups,
 
 which is linear in the vector (H₁, E₁) of one set, given that of the other. So a vector
 may be split into several ones with the same mean: the result then increases in the
-convex order. For three draws, two are in one half of the groups and one is in the
-other, with the ratio d E₁ H₂ + (1 − d) H₁ E₂.
+convex order.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.amplification import group_laws
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
@@ -31,33 +29,70 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
 DominatingPair = dominating_pair.DominatingPair
-GroupLaw = group_laws.GroupLaw
 
-# Certified: the largest loss, in nats, so that products of three ratios fit a float;
-# and a bound on the sum of all products of masses that underflow.
+# Certified: the largest loss, in nats, so that products of ratios fit a float; and a
+# bound on the sum of all products of masses that underflow.
 _LARGEST_LOSS, _UNDERFLOW = 200.0, 1e-290
+# Certified, in units of rounding: how much each step of the sum adds to the relative
+# error of a vector or of a share.
+_ROUNDING = 64.0
 
-# Tuning: the number of groups, which are combined from two laws of half as many; and
-# the number of values of E / H². (ε of 2 of 10 steps, σ = 1, δ = 1e-6: 4.158; with 32
-# values of E / H² 4.163.)
-_GROUPS, _SHARES = 6, 48
-# Tuning: the number of ratios of the result.
-_FINAL_NODES = 4096
+# Tuning: the number of groups, which are combined from two laws of half as many; the
+# numbers of values of H, and of E / H², in a law; the number of ratios of the result;
+# and that of the bins of the histogram by which values of H are chosen. (ε of 2 of 10
+# steps, σ = 1, δ = 1e-6: 4.170; with 48 values of E / H² 4.158, in up to twice the
+# time.)
+_GROUPS, _NODES, _SHARES, _FINAL_NODES, _BINS = 6, 256, 24, 4096, 4095
 
 
-def few_out_of_t(
-    pair: DominatingPair, num_selected: int, num_steps: int, *, tail_mass: float
+@dataclasses.dataclass(frozen=True)
+class GroupLaw:
+    """The law of (H, E) for several groups of steps without the record, in (a,) atoms.
+
+    Attributes:
+        means: (n,) values of H, at least 0 and increasing.
+        rows: (a,) for each atom the index of its value of H, increasing.
+        products: (a,) values of E. For a single group they are 0.
+        masses: (a,) probabilities of the atoms.
+        sizes: Numbers of steps in the groups.
+        top: An upper bound on E / H² in all atoms.
+        mass_error: Bound on the relative error of a mass.
+        place_error: Bound on the relative error of H, and of E.
+    """
+
+    means: FloatArray
+    rows: IntArray
+    products: FloatArray
+    masses: FloatArray
+    sizes: tuple[int, ...]
+    top: float
+    mass_error: float
+    place_error: float
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs of steps in different groups."""
+        squares = sum(size**2 for size in self.sizes)
+        return (sum(self.sizes) ** 2 - squares) // 2
+
+    @property
+    def starts(self) -> IntArray:
+        """(n + 1,) index of the first atom of each row, and the number of atoms."""
+        return np.searchsorted(self.rows, np.arange(self.means.size + 1))
+
+
+def two_out_of_t(
+    pair: DominatingPair, num_steps: int, *, tail_mass: float
 ) -> DominatingPair:
-    """Returns a pair that dominates 2- or 3-out-of-t allocation, in both directions.
+    """Returns a pair that dominates 2-out-of-t allocation, in both directions.
 
     Args:
         pair: An upper bound of one step, n atoms.
-        num_selected: Number of steps with the record, k = 2 or 3.
-        num_steps: Number of steps, t > k.
+        num_steps: Number of steps, t > 2.
         tail_mass: Probability that may be moved to the sinks.
 
     Source:
-        docs/mathematics.md, "k out of t, in twos and threes".
+        docs/mathematics.md, "k out of t, in twos".
     """
     pair = _moderate(pair)
     if not pair.p_masses.any():
@@ -71,20 +106,20 @@ def few_out_of_t(
             pair, size, accuracy.Accuracy(tail_mass / groups / 2)
         )
         mean = dominating_pair.without_tails(mean, tail_mass / groups / 2)
-        laws[size,] = group_laws.of_one_group(mean, size)
+        laws[size,] = _of_one_group(mean, size)
         sink = max(sink, mean.infinity_mass)
     if not all(law.means.any() for law in laws.values()):
         # The masses of all positive ratios have underflowed.
         return dominating_pair.trivial_pair(pair.bound)
-    both = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws), num_selected)
-    # The ratio of a lost output is at most the product of k ratios.
-    lost = _UNDERFLOW * float(pair.ratios.max()) ** num_selected
-    sink = floats.raised(sums.probability_of_any([(sink, num_selected)]) + lost)
+    both = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws))
+    # The ratio of a lost output is at most the product of two ratios.
+    lost = _UNDERFLOW * float(pair.ratios.max()) ** 2
+    sink = floats.raised(sums.probability_of_any([(sink, 2)]) + lost)
     return _pair_of(both, min(sink, 1.0))
 
 
 def _moderate(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair with ratios whose cubes overflow split into 0 and infinity."""
+    """Returns the pair with ratios beyond e^±200 split into 0 and infinity."""
     gone = np.abs(np.log(pair.ratios)) > _LARGEST_LOSS
     if not gone.any():
         return pair
@@ -111,40 +146,100 @@ def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], GroupLaw]) -> Grou
     return known[sizes]
 
 
+def _of_one_group(mean: dominating_pair.DominatingPair, size: int) -> GroupLaw:
+    """Returns the law of the mean of one group's ratios, with its values at nodes."""
+    nodes = _nodes_for(mean.ratios, mean.masses)
+    cells, lower, upper = _split_between(nodes, mean.ratios)
+    masses = sums.gather(cells, mean.masses * lower, nodes.size)
+    masses += sums.gather(cells + 1, mean.masses * upper, nodes.size)
+    masses[0] += mean.zero_mass
+    kept = masses > 0
+    count = int(kept.sum())
+    return GroupLaw(
+        means=nodes[kept],
+        rows=np.arange(count),
+        products=np.zeros(count),
+        masses=masses[kept],
+        sizes=(size,),
+        top=0.0,
+        mass_error=mean.mass_error + _ROUNDING * floats.UNIT_ROUNDOFF,
+        place_error=mean.ratio_error + _ROUNDING * floats.UNIT_ROUNDOFF,
+    )
+
+
+def _nodes_for(values: FloatArray, masses: FloatArray) -> FloatArray:
+    """Returns nodes from 0 to above the largest value, dense where masses are.
+
+    Args:
+        values: (n,) values, at least 0. At least one is positive.
+        masses: (n,) their probabilities.
+    """
+    seen = values > 0
+    logs = np.log(values[seen])
+    low, high = float(logs.min()), floats.raised(float(values.max()))
+    ends = np.linspace(low, math.log(high), _BINS + 1)
+    p = masses * values
+    # If all masses of a law underflow, this law has no influence on the nodes.
+    wholes = [max(float(law.sum()), floats.SMALLEST_MASS) for law in (masses, p)]
+    found = masses[seen] / wholes[0] + p[seen] / wholes[1]
+    # Splits cost least if the density of nodes is proportional to the third root of the
+    # density of mass. A constant is added for rare values.
+    wanted = np.cbrt(np.histogram(logs, ends, weights=found)[0])
+    wanted += 0.25 * wanted.max()
+    known = np.append(0.0, np.cumsum(wanted))
+    nodes = np.exp(np.interp(np.linspace(0.0, known[-1], _NODES), known, ends))
+    return np.unique(np.concatenate([[0.0], nodes[nodes < high], [high]]))
+
+
+def _gathered(
+    cells: IntArray, lower: FloatArray, upper: FloatArray, size: int
+) -> FloatArray:
+    """Returns (size,) sums of masses: `lower` in cells, `upper` in the cells after."""
+    cells = cells.ravel()
+    found = sums.gather_quickly(cells, lower.ravel(), size)
+    return found + sums.gather_quickly(cells + 1, upper.ravel(), size)
+
+
+def _split_between(
+    nodes: FloatArray, values: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Returns the index of the node below each value, and the shares of two nodes.
+
+    A value is the mean of the node below it and the next one, with these shares.
+    """
+    cells = np.searchsorted(nodes, values, side="right") - 1
+    np.minimum(cells, nodes.size - 2, out=cells)
+    below, above = nodes[cells], nodes[cells + 1]
+    gaps = above - below
+    return cells, (above - values) / gaps, (values - below) / gaps
+
+
 class _Sum:
     """The law of (H, E) for the union of two independent sets of groups.
 
     Args:
         first: The law of the first set.
         second: The law of the second set, which may be the same object.
-        draws: The number of draws whose likelihood ratio is E, 2 or 3.
     """
 
-    def __init__(self, first: GroupLaw, second: GroupLaw, draws: int = 2) -> None:
+    def __init__(self, first: GroupLaw, second: GroupLaw) -> None:
         self._laws = first, second
-        self._versions = [law.versions(draws) for law in self._laws]
         self.sizes = first.sizes + second.sizes
         one, other = sum(first.sizes), sum(second.sizes)
         self._of_means = one / (one + other), other / (one + other)
         pairs = first.pairs + one * other + second.pairs
-        # The weight of H₁ H₂, and those of E₁ and E₂. For 3 draws, the latter are those
-        # of E₁ H₂ and E₂ H₁.
-        self._of_both, self._draws = one * other / pairs, draws
+        # The weight of H₁ H₂, and those of E₁ and E₂.
+        self._of_both = one * other / pairs
         self._of_products = first.pairs / pairs, second.pairs / pairs
-        if draws > 2:
-            ways = first.pairs * other, one * second.pairs
-            self._of_products = ways[0] / sum(ways), ways[1] / sum(ways)
         # A mass is a sum over all cells of a row, and over all rows.
         widest = int(np.bincount(first.rows).max())
         terms = second.masses.size * widest + first.means.size
         self.errors = {
-            "mass_error": floats.raised(
-                sum(each[-1].law.mass_error for each in self._versions)
-            )
-            + (4 * terms + group_laws.ROUNDING) * floats.UNIT_ROUNDOFF,
+            "mass_error": floats.raised(first.mass_error + second.mass_error)
+            + (4 * terms + _ROUNDING) * floats.UNIT_ROUNDOFF,
             "place_error": first.place_error
             + second.place_error
-            + group_laws.ROUNDING * floats.UNIT_ROUNDOFF,
+            + _ROUNDING * floats.UNIT_ROUNDOFF,
         }
 
     def means(self) -> tuple[FloatArray, FloatArray]:
@@ -162,20 +257,20 @@ class _Sum:
     ) -> FloatArray:
         """Returns E of the union from H and E of both sets."""
         mine, theirs = self._of_products
-        if self._draws > 2:
-            return products[0] * (mine * means[1]) + (theirs * means[0]) * products[1]
         rest = self._of_both * means[0] * means[1] + theirs * products[1]
         return mine * products[0] + rest
 
     def ends(self) -> tuple[float, float]:
         """Returns about the smallest positive E, and an upper bound on the largest."""
         first, second = self._laws
-        least = (float(law.means[law.means > 0][0]) for law in self._laws)
+        least = (
+            float(law.means[law.means > 0].min(initial=math.inf)) for law in self._laws
+        )
         most = self._ratios(
             (first.means[-1:], second.means[-1:]),
             (first.products.max(keepdims=True), second.products.max(keepdims=True)),
         )
-        return math.prod(least) ** (self._draws / 2) / 8, floats.raised(float(most[0]))
+        return math.prod(least) / 8, floats.raised(float(most[0]))
 
     def tops(self) -> tuple[float, float]:
         """Returns two bounds on E / H².
@@ -198,50 +293,35 @@ class _Sum:
         return limit, 2 * most
 
     def parts(self) -> Iterator[tuple[int, IntArray, FloatArray, FloatArray]]:
-        """Yields each row of the first law with some rows of the second.
+        """Yields each row of the first law with the atoms of the second.
 
-        Of two rows, the one with the smaller H is taken from a version with fewer
-        values of E. If both laws are the same object, each pair of different rows comes
-        once, with twice its mass.
+        If both laws are the same object, each pair of different rows comes once, with
+        twice its mass.
 
         Yields:
             The row of the first law, with a atoms; (b,) rows of the second, one for
             each atom; (a, b) values of E; and (a, b) probabilities.
         """
         first, second = self._laws
-        mine, theirs = self._versions
-        factors = [1 / law.least for law in theirs[:0:-1]]
-        factors += [law.least for law in mine[1:]]
-        means = np.multiply.outer(first.means, factors)
-        ends = np.searchsorted(second.means, means)
+        starts, others_start = first.starts, second.starts
         for index, mean in enumerate(first.means.tolist()):
-            start = index if first is second else 0
-            for part, end in enumerate([*ends[index].tolist(), second.means.size]):
-                if end <= start:
-                    continue
-                one = mine[max(part - len(theirs) + 1, 0)]
-                other = theirs[max(len(theirs) - 1 - part, 0)]
-                own = slice(*one.starts[[index, index + 1]])
-                others = slice(*other.starts[[start, end]])
-                rows, masses = other.law.rows[others], other.law.masses[others]
-                if first is second:
-                    masses = np.where(rows > index, 2 * masses, masses)
-                ratios = self._ratios(
-                    (mean, second.means[rows]),
-                    (
-                        one.law.products[own, np.newaxis],
-                        other.law.products[others],
-                    ),
-                )
-                yield index, rows, ratios, one.law.masses[own, np.newaxis] * masses
-                start = end
+            own = slice(*starts[[index, index + 1]])
+            others = slice(others_start[index] if first is second else 0, None)
+            rows, masses = second.rows[others], second.masses[others]
+            if first is second:
+                masses = np.where(rows > index, 2 * masses, masses)
+            ratios = self._ratios(
+                (mean, second.means[rows]),
+                (first.products[own, np.newaxis], second.products[others]),
+            )
+            yield index, rows, ratios, first.masses[own, np.newaxis] * masses
 
 
 def _split_sum(both: _Sum) -> GroupLaw:
     """Returns the law of the sum, split onto fewer vectors with its means kept."""
     means, weights = both.means()
-    nodes = group_laws.nodes_for(means.ravel(), weights.ravel())
-    cells, lower, upper = group_laws.split_between(nodes, means)
+    nodes = _nodes_for(means.ravel(), weights.ravel())
+    cells, lower, upper = _split_between(nodes, means)
     squares = lower * nodes[cells] ** 2 + upper * nodes[cells + 1] ** 2
     squares = np.maximum(squares, floats.SMALLEST_MASS)
     limit, top = both.tops()
@@ -251,13 +331,11 @@ def _split_sum(both: _Sum) -> GroupLaw:
     shares = np.concatenate([[0.0], limit * np.exp(-depths[::-1]), [top]])
     found = np.zeros(nodes.size * shares.size)
     for row, rows, products, masses in both.parts():
-        columns, low, high = group_laws.split_between(
-            shares, products / squares[row, rows]
-        )
+        columns, low, high = _split_between(shares, products / squares[row, rows])
         columns += cells[row, rows] * shares.size
         for weight in (lower, upper):
             own = masses * weight[row, rows]
-            found += group_laws.gathered(columns, own * low, own * high, found.size)
+            found += _gathered(columns, own * low, own * high, found.size)
             columns += shares.size
     kept = np.flatnonzero(found)
     rows, columns = np.divmod(kept, shares.size)
@@ -281,8 +359,8 @@ def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
     nodes = np.append(0.0, np.geomspace(least, most, _FINAL_NODES))
     found = np.zeros(nodes.size)
     for _, _, products, masses in both.parts():
-        cells, lower, upper = group_laws.split_between(nodes, products)
-        found += group_laws.gathered(cells, masses * lower, masses * upper, found.size)
+        cells, lower, upper = _split_between(nodes, products)
+        found += _gathered(cells, masses * lower, masses * upper, found.size)
     kept = found[1:] > 0
     return DominatingPair(
         nodes[1:][kept],

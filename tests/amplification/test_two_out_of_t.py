@@ -17,9 +17,8 @@ import pytest
 import strategies
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.amplification import few_out_of_t
-from dp_accounting_ext.amplification import group_laws
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
@@ -37,24 +36,24 @@ def test_losses_whose_masses_fit_no_float_are_no_warning():
     fine = accuracy.Accuracy(1e-288)
     noise = additive_noise.laplace(0.0029756591)
     step = interface.pairs_of(noise, Bound.UPPER, fine).remove
-    found = few_out_of_t.few_out_of_t(step, 2, 10, tail_mass=1e-24)
+    found = two_out_of_t.two_out_of_t(step, 10, tail_mass=1e-24)
     assert found.delta(600.0, REMOVE) > 0.1
 
 
 def test_ratios_that_all_underflow_are_none():
-    """The masses of all atoms whose E is positive may underflow."""
-    law = group_laws.GroupLaw(
-        means=np.array([0.0, 0.5]),
-        rows=np.array([0, 1]),
-        products=np.zeros(2),
-        masses=np.array([0.5, 0.5]),
+    """The masses of all atoms whose H is positive may underflow."""
+    law = two_out_of_t.GroupLaw(
+        means=np.zeros(1),
+        rows=np.zeros(1, dtype=np.int64),
+        products=np.zeros(1),
+        masses=np.ones(1),
         sizes=(2, 2),
         top=0.0,
         mass_error=0.0,
         place_error=0.0,
     )
-    both = few_out_of_t._Sum(law, law, 3)
-    found = few_out_of_t._pair_of(both, 0.0)
+    both = two_out_of_t._Sum(law, law)
+    found = two_out_of_t._pair_of(both, 0.0)
     assert (found.infinity_mass, found.zero_mass) == (1.0, 1.0)
 
 
