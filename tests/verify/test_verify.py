@@ -54,7 +54,7 @@ BRACKET = each_once(COMPUTED)
 def few_cells(request, monkeypatch):
     """Brackets of half a percent are enough where nobody asks for their width."""
     monkeypatch.setitem(verify.verify_epsilon.__kwdefaults__, "seconds", SECONDS)
-    if "slow" not in request.keywords:
+    if "nightly" not in request.keywords:
         monkeypatch.setattr(brackets, "_CELLS", 150)
         monkeypatch.setattr(brackets, "_OUTPUTS", 120)
         monkeypatch.setattr(brackets, "brackets", BRACKET)
