@@ -128,7 +128,8 @@ class Bins(interface.Mechanism):
             pair.epsilon(delta, Direction.REMOVE) for pair in (plain.remove, *pairs)
         )
         shifts = self.shifts() * (1 - error)
-        pairs += filtered_bins.lower_pairs(shifts, delta=delta, epsilon=epsilon)
+        filtered = filtered_bins.lower_pair(shifts, delta=delta, epsilon=epsilon)
+        pairs += [] if filtered is None else [filtered]
         return projected.largest([plain, *map(DirectedPairs.same, pairs)])
 
     def shifts(self) -> FloatArray:

@@ -15,6 +15,7 @@ from scipy import special
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import markov_chain
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 
 Grids = markov_chain.Grids
@@ -28,6 +29,8 @@ LARGEST_CELL, NARROW_CELL = 0.5, 0.2
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
 _NODES, _FEW_NODES = 12, 6
+# Certified: more than what the rounding of states and of quadrature loses of a move.
+_LACKING = 1e-9
 # The number of places of a sum whose additions are computed as one product.
 _SLICE = 256
 
@@ -128,6 +131,9 @@ def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
         grids: The chain with its grids.
         means: (m,) The means of the next x.
         spread: Its standard deviation.
+
+    Raises:
+        MassError: If a move has lost mass.
     """
     states, scale = grids.states, grids.scale
     matrix = hats(states, means, spread)
@@ -137,6 +143,8 @@ def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
     moved = means + scale * spread**2
     growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
     ratio_above = growth * _ndtr((moved - states[-1]) / spread)
+    least = float((matrix.sum(axis=1) + above).min())
+    conservation.check_total("moves of a state", least, 1.0, _LACKING, more=math.inf)
     return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
 
 

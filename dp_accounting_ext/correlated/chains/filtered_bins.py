@@ -25,7 +25,6 @@ import numpy as np
 from scipy import signal
 from scipy import special
 
-from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.correlated.chains import blocks_below
@@ -34,19 +33,18 @@ from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the widths of cells of x, in standard deviations of the filter's innovation,
-# and the numbers of values of S, of a first and a second pass; and the share, and the
-# nats, by which losses may exceed the ε that is known before, and still be told apart.
-# The last value of S stands for all larger ones. There is no second pass if the first
-# one's ε, over what is known, is less than _WORTH.
-_PASSES, _WORTH = ((0.5, 500, 0.6, 0.8), (0.25, 1000, 0.4, 0.5)), 0.975
+# Tuning: the width of a cell of x, in standard deviations of the filter's innovation;
+# the number of values of S, the last of which stands for all larger ones; and the
+# share, and the nats, by which losses may exceed the ε that is known before, and still
+# be told apart.
+_CELL, _PLACES, _FURTHER, _NATS = 0.3, 700, 0.6, 0.8
 # Tuning: the lowest x; below 0, and so many deviations above the a by which a record
 # moves x, cells are twice as wide; and the highest x is as far above as this power of δ
 # requires. All that is further away is one cell.
 _LOWEST, _HIGH, _RARER = -2.0, 4.0, 5 / 3
-# A limit of time: the number of products, which take a few seconds. There are fewer
-# values of S, but at least so many, and then the last entries of columns are left out.
-_MOST_WORK, _FEWEST_PLACES = 8e10, 800
+# A limit of time: the number of products, which take a few seconds. Beyond it, the last
+# entries of columns are left out.
+_MOST_WORK = 8e10
 # Tuning: masses of x and S under P are dropped if they are smaller than this number
 # times δ, once in so many steps. In these steps S is taken to move by no more than what
 # likely states add, whose mass is more than so many times that of what is dropped.
@@ -75,10 +73,10 @@ class Statistic:
     places: int
 
 
-def lower_pairs(
+def lower_pair(
     shifts: FloatArray, *, delta: float, epsilon: float
-) -> list[dominating_pair.DominatingPair]:
-    """Returns pairs that are dominated by the run, in both directions.
+) -> dominating_pair.DominatingPair | None:
+    """Returns a pair that is dominated by the run, in both directions.
 
     Args:
         shifts: (b + p − 1, p) how far y_t moves if t is the j-th step of a record,
@@ -87,45 +85,18 @@ def lower_pairs(
         epsilon: A lower bound on ε at this δ.
 
     Returns:
-        At most two pairs, none if the filter would have a lower ε, or if it would take
-        too long.
+        The pair, or None if it would take too long.
 
     Guarantees:
-        H(P‖Q) and H(Q‖P) of each pair are at most those of the run, at every κ ≥ 0.
+        H(P‖Q) and H(Q‖P) are at most those of the run, at every κ ≥ 0.
 
     Source:
         docs/matrix.md: smaller inner products of bins have smaller divergences. Data
         processing, for the function S of the outputs.
     """
-    pairs: list[dominating_pair.DominatingPair] = []
-    for cell, places, further, nats in _PASSES:
-        highest = epsilon + min(further * epsilon, nats)
-        pair = _passed(shifts, cell, places, delta, highest)
-        if pair is None:
-            break
-        pairs.append(pair)
-        reached = pair.epsilon(delta, Direction.REMOVE)
-        if reached < _WORTH * epsilon or reached == 0:
-            break
-        epsilon = max(epsilon, reached)
-    return pairs
-
-
-def _passed(
-    shifts: FloatArray, cell: float, places: int, delta: float, epsilon: float
-) -> dominating_pair.DominatingPair | None:
-    """Returns the pair of one filter, or None.
-
-    Args:
-        shifts: As in `lower_pairs`, as is `delta`.
-        cell: The width of a cell of x, in standard deviations of the innovation.
-        places: The largest number of values of S.
-        delta: δ.
-        epsilon: Larger losses are not told apart.
-    """
     bins = len(shifts) - shifts.shape[1] + 1
     scale, correlation = _filter(shifts[shifts.shape[1] - 1 : bins].mean(axis=0), bins)
-    cell *= math.sqrt((1 - correlation) * (1 + correlation))
+    cell = _CELL * math.sqrt((1 - correlation) * (1 + correlation))
     high = scale - float(special.ndtri(max(delta**_RARER, floats.TINY)))
     middle = min(scale + _HIGH, high)
     states = np.concatenate(
@@ -135,17 +106,17 @@ def _passed(
             np.arange(middle, high + cell, 2 * cell),
         ]
     )
-    rows = _MOST_WORK / (2.0 * states.size**2 * bins)
-    places = min(places, max(int(rows / (shifts.shape[1] + 2)), _FEWEST_PLACES))
-    most_bands = int(rows / places) - 2
+    most_bands = int(_MOST_WORK / (2.0 * states.size**2 * bins * _PLACES)) - 2
     if most_bands < 1:
         return None
     bands = min(most_bands, shifts.shape[1])
     shifts = shifts[: bins + bands - 1, :bands]
     ratios = np.exp(scale * states - scale**2 / 2)
-    unit = math.exp(min(epsilon, floats.LARGEST_EXPONENT)) * bins / places
-    added = np.rint(np.minimum(ratios / unit, float(places)))
-    statistic = Statistic(states, correlation, added.astype(np.intp), places)
+    # Larger losses are not told apart.
+    largest = epsilon + min(_FURTHER * epsilon, _NATS)
+    unit = math.exp(min(largest, floats.LARGEST_EXPONENT)) * bins / _PLACES
+    added = np.rint(np.minimum(ratios / unit, float(_PLACES)))
+    statistic = Statistic(states, correlation, added.astype(np.intp), _PLACES)
     p_masses, q_masses, error = laws(statistic, shifts, least=_LEFT_OUT * delta)
     ratios = p_masses / q_masses
     order = np.argsort(ratios, kind="stable")
