@@ -37,7 +37,7 @@ from dp_accounting_ext.kernel import floats
 # the number of values of S, the last of which stands for all larger ones; and the
 # share, and the nats, by which losses may exceed the ε that is known before, and still
 # be told apart.
-_CELL, _PLACES, _FURTHER, _NATS = 0.3, 700, 0.6, 0.8
+_CELL, _PLACES, _FURTHER, _NATS = 0.25, 800, 0.6, 0.8
 # Tuning: the lowest x; below 0, and so many deviations above the a by which a record
 # moves x, cells are twice as wide; and the highest x is as far above as this power of δ
 # requires. All that is further away is one cell.
