@@ -205,8 +205,8 @@ FAULTS = [
     ),
     Fault(
         "amplification: k of t, a window that begins a row too low",
-        "np.roll(found, -(first % coarse), axis=0)\n",
-        "np.roll(found, -(first % coarse) - 1, axis=0)\n",
+        "np.roll(masses, -(first % coarse), axis=0)\n",
+        "np.roll(masses, -(first % coarse) - 1, axis=0)\n",
     ),
     Fault(
         "amplification: k of t, cells shared between two nodes lose one",

@@ -67,8 +67,8 @@ class Side(NamedTuple):
 
     def product(self, other: "Side") -> "Side":
         """Returns the sums of the masses of two independent outputs."""
-        kept = max(self.whole - self.gone, 0.0)
-        gone = self.gone * other.whole + other.gone * kept
+        finite = max(self.whole - self.gone, 0.0)
+        gone = self.gone * other.whole + other.gone * finite
         return Side(self.whole * other.whole, gone, self.underflow + other.underflow)
 
 
@@ -164,14 +164,16 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
             )
 
 
-def check_terms(found: int, terms: int) -> None:
+def check_terms(terms_of_law: int, terms: int) -> None:
     """Checks that a law is the sum of a given number of terms.
 
     Raises:
         MassError: If it has another number of terms.
     """
-    if found != terms:
-        raise MassError(f"A law must be that of {terms} terms. Found one of {found}.")
+    if terms_of_law != terms:
+        raise MassError(
+            f"A law must be that of {terms} terms. Found one of {terms_of_law}."
+        )
 
 
 def check_law(
@@ -215,13 +217,13 @@ def _check_sum(
 ) -> None:
     """Checks a sum of finite masses against one side of a ledger."""
     allowed = math.expm1(min(error, 1.0)) + SUM_ERROR
-    least = side.whole * (1 - allowed)
-    found = total + side.gone + side.underflow
+    lower = side.whole * (1 - allowed)
+    accounted = total + side.gone + side.underflow
     if sink is not None:
-        least, found = min(least, 1 - allowed), total + sink
+        lower, accounted = min(lower, 1 - allowed), total + sink
     # A product of many wholes may underflow where a sum does not.
-    most = side.whole * (1 + allowed) + floats.SMALLEST_MASS
-    if not (found >= least and total + min(side.gone, 1.0) <= most):
+    upper = side.whole * (1 + allowed) + floats.SMALLEST_MASS
+    if not (accounted >= lower and total + min(side.gone, 1.0) <= upper):
         raise MassError(
             f"The masses of {name} must sum to {side.whole:.12g} but for "
             f"{allowed:.1e}. Found {total:.12g}, with {side.gone:.3g} cut off"
@@ -256,14 +258,14 @@ def check_pair(
     for name, total, sink, error in zip(names, totals, sinks, errors, strict=True):
         allowed = math.expm1(min(1.01 * error, 1.0)) + SUM_ERROR
         if is_upper:
-            most = 1 + _SURPLUS_ERRORS * allowed + _SURPLUS
-            is_whole = total + sink >= 1 - allowed and total <= most
+            limit = 1 + _SURPLUS_ERRORS * allowed + _SURPLUS
+            is_valid = total + sink >= 1 - allowed and total <= limit
         else:
-            is_whole = total + sink <= 1 + allowed
-        if not is_whole:
-            least = "one" if is_upper else "at most one"
+            is_valid = total + sink <= 1 + allowed
+        if not is_valid:
+            wanted = "one" if is_upper else "at most one"
             raise MassError(
-                f"{name} must sum to {least}, within the pair's errors of "
+                f"{name} must sum to {wanted}, within the pair's errors of "
                 f"{allowed:.1e}. Found {total:.12g} and {sink:.3g}."
             )
 

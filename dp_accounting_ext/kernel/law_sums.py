@@ -112,9 +112,9 @@ def sum_of(
             off in all.
     """
     copies = sum(count for _, count in parts)
-    found = _sum_of(parts, copies, bound, accuracy)
-    conservation.check_terms(found.ledger.terms, copies)
-    return found
+    law = _sum_of(parts, copies, bound, accuracy)
+    conservation.check_terms(law.ledger.terms, copies)
+    return law
 
 
 def _sum_of(
@@ -181,13 +181,13 @@ def _without_values(atoms: Atoms, terms: int) -> Atoms:
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
     """Returns the exact sum of independent copies, or None if it has many atoms."""
-    found = atoms if atoms.values.size <= _MOST_ATOMS else None
+    total = atoms if atoms.values.size <= _MOST_ATOMS else None
     for digit in bin(count)[3:]:
-        for term in (found, atoms) if digit == "1" else (found,):
-            if found is None or term is None:
+        for term in (total, atoms) if digit == "1" else (total,):
+            if total is None or term is None:
                 return None
-            found = _plus(found, term)
-    return found
+            total = _plus(total, term)
+    return total
 
 
 def _plus(one: Atoms, other: Atoms) -> Atoms | None:
