@@ -95,14 +95,14 @@ class _ShiftMixture(interface.OnePairMechanism):
         return p, q, (p_lost, q_lost)
 
     def sampled_from(self) -> tuple[float, interface.Mechanism] | None:
-        moved = [(shift, weight) for shift, weight in self.p if shift]
-        if self.q != UNSHIFTED or not 0 < len(moved) < len(self.p):
+        shifted = [(shift, weight) for shift, weight in self.p if shift]
+        if self.q != UNSHIFTED or not 0 < len(shifted) < len(self.p):
             return None
-        rate = math.fsum(weight for _, weight in moved)
-        given = tuple((shift, weight / rate) for shift, weight in moved)
+        rate = math.fsum(weight for _, weight in shifted)
+        if_sampled = tuple((shift, weight / rate) for shift, weight in shifted)
         # Ratios increase with the output, so more weight of a shift is an upper bound.
-        raised = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
-        return raised, dataclasses.replace(self, p=given)
+        rounded_up = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
+        return rounded_up, dataclasses.replace(self, p=if_sampled)
 
     def on_a_sample(self, rate: float) -> interface.Mechanism | None:
         """Returns the mixture, with a shift of zero if the record is not sampled."""

@@ -358,7 +358,12 @@ class ScheduledAllocation(Mechanism):
     def _diluted(
         self, mean: dominating_pair.DominatingPair, share: float
     ) -> dominating_pair.DominatingPair:
-        """Returns the pair with the steps that reveal nothing, or everything."""
+        """Returns the pair of all t steps, whose ratio is the mean of theirs.
+
+        Args:
+            mean: The pair of an allocation over the steps of `items` alone.
+            share: The probability that the record's step is one of these.
+        """
         ratios, masses = self.null_probability + share * mean.ratios, mean.masses
         zero_mass = mean.zero_mass
         if self.null_probability and zero_mass:

@@ -104,19 +104,19 @@ class AllocatedGroup(Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return group_scores.lower_pairs(self.allocation, self.members, accuracy)
-        known = DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        chain = DirectedPairs.same(dominating_pair.trivial_pair(bound))
         if not self.is_rough:
-            known = interface.pairs_of(self._chain, bound, accuracy)
+            chain = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
-            return known
+            return chain
         remove = group_counts.upper_pair(
             self.allocation,
             self.members,
-            known.remove,
+            chain.remove,
             accuracy,
             is_rough=self.is_rough,
         )
-        return DirectedPairs(remove, known.add)
+        return DirectedPairs(remove, chain.add)
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
         revealed = self._revealed_sum() if bound is Bound.LOWER else None
@@ -216,9 +216,11 @@ class LeaveAndJoin(Mechanism):
 
 
 def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
-    """Returns the bound for members who leave Gaussian steps, else None.
+    """Returns the mechanism in which members leave together, or None.
 
-    None is returned if nothing is known but a chain.
+    None is returned if only a chain is known: for a single member, if the mechanism is
+    no allocation of Gaussian steps, or if a step reveals everything or shifts its noise
+    by too much.
 
     Args:
         mechanism: The mechanism with one member, against that without it.

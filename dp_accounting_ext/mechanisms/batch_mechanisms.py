@@ -169,13 +169,21 @@ class Answer(batches.Base):
 
 @dataclasses.dataclass(frozen=True)
 class _Answered(Mechanism):
-    """Randomized answers to the question whether the batch holds a member."""
+    """Randomized answers to the question whether the batch holds a member.
+
+    Attributes:
+        noise_parameter: As in `Answer`.
+        removed: The probabilities that a batch of the first dataset holds a member who
+            leaves, and that it holds none.
+        inserted: The same for the second dataset and members who join.
+    """
 
     noise_parameter: float
     removed: interface.Probabilities
     inserted: interface.Probabilities
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        # Each dataset's answers against those of a batch that never holds a member.
         without = self._answers(known_bounds.NEVER)
         sides = []
         if self.removed[0]:
@@ -183,15 +191,15 @@ class _Answered(Mechanism):
         if self.inserted[0]:
             sides.append((without, self._answers(self.inserted)))
         error = discrete_outputs.FEW_ERROR + batches.WEIGHT_ERROR
-        each = [
+        pairs = [
             output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
         ]
-        if len(each) == 1:
-            return DirectedPairs.same(each[0])
-        if bound is Bound.LOWER or not each:
+        if len(pairs) == 1:
+            return DirectedPairs.same(pairs[0])
+        if bound is Bound.LOWER or not pairs:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
         # Neither side dominates the other, and a composition can attain both.
-        return profile_pairs.maximum([DirectedPairs.same(side) for side in each])
+        return profile_pairs.maximum([DirectedPairs.same(side) for side in pairs])
 
     def _answers(self, probabilities: interface.Probabilities) -> tuple[float, float]:
         """Returns the probabilities of yes and of no, neither of them a difference."""

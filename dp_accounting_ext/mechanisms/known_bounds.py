@@ -64,8 +64,8 @@ class Bracket(interface.Mechanism):
         return [{part: 1} for part in self._side(bound)] or super().routes(bound)
 
     def claims(self) -> interface.Claims:
-        known = [part.claims() for bound in Bound for part in self._side(bound)]
-        is_symmetric = all(each.is_symmetric for each in known)
+        claims = [part.claims() for bound in Bound for part in self._side(bound)]
+        is_symmetric = all(each.is_symmetric for each in claims)
         return dataclasses.replace(self.above[0].claims(), is_symmetric=is_symmetric)
 
     def basis(self, bound: Bound) -> str:
@@ -126,8 +126,8 @@ class NonPrivate(interface.OnePairMechanism):
         (probability, rest), (other, other_rest) = self.record, self.other
         if min(rest, other_rest) < floats.SMALLEST_MASS:
             everything = dominating_pair.trivial_pair(Bound.UPPER)
-            known = bound is Bound.UPPER or interface.is_certain(self)
-            if known:
+            is_bound = bound is Bound.UPPER or interface.is_certain(self)
+            if is_bound:
                 return dataclasses.replace(everything, bound=bound)
             return dominating_pair.trivial_pair(bound)
         return dominating_pair.DominatingPair(

@@ -392,9 +392,20 @@ def _parts(
 def _coupled(
     members: Shifts, size: int, removed: int, inserted: int, probability: float
 ) -> Coupled:
-    """Returns coupled batches, from the probabilities of each number of members."""
-    total = math.fsum(each for _, each in members)
-    law = tuple((number, each / total) for number, each in members)
+    """Returns one part of coupled batches, in which `members` is the same law for both.
+
+    If all members leave and all join, they are replaced. Otherwise those who leave, and
+    those who join, are any of the members in the batch.
+
+    Args:
+        members: The joint probability of this part and of each number of members.
+        size: The number of members.
+        removed: The number of members who leave.
+        inserted: The number of members who join.
+        probability: The probability of the part.
+    """
+    total = math.fsum(weight for _, weight in members)
+    law = tuple((number, weight / total) for number, weight in members)
     if removed == inserted == size:
         return Coupled(law, law, probability)
     leave, join = (_of_these(these, size, law) for these in (removed, inserted))

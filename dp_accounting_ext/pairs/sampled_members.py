@@ -54,20 +54,20 @@ def without_replacement(members: int, dataset_size: int, sample_size: int) -> Sh
     Source:
         https://arxiv.org/abs/2403.04867, Appendix M (hypergeometric weights).
     """
-    least = max(0, members + sample_size - dataset_size)
-    most = min(members, sample_size)
+    fewest = max(0, members + sample_size - dataset_size)
+    largest = min(members, sample_size)
     others = dataset_size - members - sample_size
-    if most == least + 1:
+    if largest == fewest + 1:
         return _two(
-            least,
-            (least + 1) * (others + least + 1),
-            (members - least) * (sample_size - least),
+            fewest,
+            (fewest + 1) * (others + fewest + 1),
+            (members - fewest) * (sample_size - fewest),
         )
     mode = (members + 1) * (sample_size + 1) // (dataset_size + 2)
     return _around(
         lambda i: (members - i) * (sample_size - i) / ((i + 1) * (others + i + 1)),
-        least,
-        most,
+        fewest,
+        largest,
         mode,
     )
 
@@ -117,13 +117,13 @@ def total(laws: Sequence[Shifts]) -> Shifts:
     Args:
         laws: At least one law. Their sum must take at least three values.
     """
-    found = {0.0: 1.0}
+    summed = {0.0: 1.0}
     for law in laws:
         longer: dict[float, float] = {}
-        for (number, mass), (more, weight) in itertools.product(found.items(), law):
+        for (number, mass), (more, weight) in itertools.product(summed.items(), law):
             longer[number + more] = longer.get(number + more, 0.0) + mass * weight
-        found = longer
-    return tuple(sorted(found.items()))
+        summed = longer
+    return tuple(sorted(summed.items()))
 
 
 def _two(least: int, weight: int, next_weight: int) -> Shifts:

@@ -106,16 +106,16 @@ def of_outcomes(
     with np.errstate(divide="ignore"):
         log_masses = np.log(np.asarray(masses, dtype=np.float64))
     largest = rounded_up(float(losses[log_masses > -np.inf].max()))
-    found = np.full(len(orders), largest)
+    divergences = np.full(len(orders), largest)
     finite = np.isfinite(orders)
     above = np.maximum(np.array(orders)[finite], LOWEST_ORDER).tolist()
-    found[finite] = [
+    divergences[finite] = [
         rdp_from_excess(excess, order)
         for excess, order in zip(
             log_mean_excesses(above, log_masses, losses), above, strict=True
         )
     ]
-    return found
+    return divergences
 
 
 def rdp_from_excess(log_mean_excess: float, order: float) -> float:
@@ -151,23 +151,26 @@ def by_chords(
         moments: The function from a set of integer orders, at least 2, to log Ψ.
     """
     within = [max(order, LOWEST_ORDER) for order in orders if order <= HIGHEST_ORDER]
-    needed = {near for x in within for near in (math.floor(x), math.ceil(x))} - {1}
-    known = moments(needed) | {1: 0.0}
-    found = plain.copy()
-    for place, asked in enumerate(orders):
-        if asked > HIGHEST_ORDER:
+    integers = {near for x in within for near in (math.floor(x), math.ceil(x))} - {1}
+    log_moments = moments(integers) | {1: 0.0}
+    bounds = plain.copy()
+    for place, given in enumerate(orders):
+        if given > HIGHEST_ORDER:
             continue
-        order = max(asked, LOWEST_ORDER)
+        order = max(given, LOWEST_ORDER)
         below = math.floor(order)
         share = order - below
-        moment = (1 - share) * known[below]
-        moment += share * known[below + 1] if share else 0.0
-        found[place] = min(found[place], rdp_from_moment(moment, order))
-    return found
+        moment = (1 - share) * log_moments[below]
+        moment += share * log_moments[below + 1] if share else 0.0
+        bounds[place] = min(bounds[place], rdp_from_moment(moment, order))
+    return bounds
 
 
 def noise_within_range(noise: float) -> float:
-    """Returns σ, or 0 if σ is below 1e-50, so that 1/σ² fits a float."""
+    """Returns 0 for σ below 1e-50, and at most 1e50, so that 1/σ² fits a float.
+
+    The divergences of the result are no smaller than those of σ.
+    """
     return 0.0 if noise < 1e-50 else min(noise, 1e50)
 
 
@@ -176,8 +179,8 @@ def gaussian_rdp(distance: float, orders: Sequence[float]) -> FloatArray:
     if distance == 0:  # Also at order inf, where the product would be NaN.
         return np.zeros(len(orders))
     slope = distance**2 / 2 * (1 + 8 * floats.UNIT_ROUNDOFF)
-    found: FloatArray = np.array(orders) * slope
-    return found
+    divergences: FloatArray = np.array(orders) * slope
+    return divergences
 
 
 def log_sum(log_terms: FloatArray, factors: FloatArray | float = 1.0) -> float:

@@ -295,17 +295,17 @@ def _log_far_moment(
 ) -> float:
     """Returns log of the sum of p^α q^{1−α} over lattice points from `first` on.
 
-    There each mixture is replaced by its dominating component. With s and r the
-    distances of the two from zero, the integrand is a constant times the density of
-    N(α s + (α − 1) r, 1).
+    There each mixture is replaced by the component that dominates it: P by that of its
+    largest shift, s, and Q by that of its smallest one, −r. The integrand is then a
+    constant times the density of N(α s + (α − 1) r, 1).
     """
     slope = order - 1
-    ahead, behind = float(p.shifts[-1]), float(q.shifts[0])
-    mean = order * ahead + slope * behind
+    s, r = float(p.shifts[-1]), float(q.shifts[0])
+    mean = order * s + slope * r
     if first * step > mean + _REACH:
         return -math.inf
     height = order * float(p.log_weights[-1]) - slope * float(q.log_weights[0])
-    height += order * slope * (ahead + behind) ** 2 / 2
+    height += order * slope * (s + r) ** 2 / 2
     start = max(first, math.floor((mean - _REACH) / step))
     points = step * np.arange(start, math.ceil((mean + _REACH) / step) + 1)
     density = np.exp(-((points - mean) ** 2) / 2)
