@@ -125,14 +125,14 @@ class RandomAllocation(Mechanism):
         uneven = inverses * steps / draws**2 - 1
         if in_block * max(1.0, draws / 10) + uneven <= _LITTLE:
             return blocks
-        known = [blocks, self.in_twos().pairs(Bound.UPPER, accuracy)]
+        by_blocks = [blocks, self.in_twos().pairs(Bound.UPPER, accuracy)]
         remove = counts.upper_pair(
             [step_laws.Kind(step.remove, steps)],
             draws,
-            [pairs.remove for pairs in known],
+            [pairs.remove for pairs in by_blocks],
             tail_mass=accuracy.tail_mass,
         )
-        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
+        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in by_blocks]
         return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
@@ -283,14 +283,15 @@ class TwoOutOfSteps(Mechanism):
 def allocate_to_schedule(numbers: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
     """Returns 1-out-of-t allocation over steps that differ or never ran."""
     ran = {part: count for part, count in numbers.items() if part != compositions.NO_OP}
-    known = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
+    revealing = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
     null_probability = float(
-        num_steps - sum(ran.values()) - sum(count for _, count in known)
+        num_steps - sum(ran.values()) - sum(count for _, count in revealing)
     )
     infinity_mass = (
-        math.fsum(count * probability for (probability, _), count in known) / num_steps
+        math.fsum(count * probability for (probability, _), count in revealing)
+        / num_steps
     )
-    null_probability += math.fsum(count * rest for (_, rest), count in known)
+    null_probability += math.fsum(count * rest for (_, rest), count in revealing)
     if ran:
         return ScheduledAllocation(
             tuple(ran.items()), num_steps, null_probability / num_steps, infinity_mass
@@ -323,7 +324,7 @@ class ScheduledAllocation(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         numbers = [count for _, count in self.items]
-        each = [
+        pairs_of_steps = [
             _pairs_of_step(part, bound, accuracy, self.num_steps)
             for part, _ in self.items
         ]
@@ -342,7 +343,7 @@ class ScheduledAllocation(Mechanism):
                 sum(numbers) / self.num_steps,
             )
 
-        return DirectedPairs.combined(each, mean)
+        return DirectedPairs.combined(pairs_of_steps, mean)
 
     def gaussian_steps(self) -> interface.Allocation | None:
         return compositions.one_drawn(
