@@ -111,9 +111,9 @@ FAULTS = [
     ),
     Fault(
         "kernel: what a sum's pair cannot hold goes nowhere",
-        "        infinity_mass += float((p_masses[~kept] + floats.RARE).sum())"
+        "        infinity_mass += float((p_masses[~fits] + floats.RARE).sum())"
         " * (1 + 1e-9)\n"
-        "        zero_mass += float((q_masses[~kept] + floats.RARE).sum())"
+        "        zero_mass += float((q_masses[~fits] + floats.RARE).sum())"
         " * (1 + 1e-9)\n",
         "        pass\n",
     ),

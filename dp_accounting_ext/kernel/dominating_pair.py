@@ -180,12 +180,12 @@ class DominatingPair:
     def profile(self, direction: Direction) -> profile.Profile:
         """Returns the certified privacy profile in one direction."""
         ratios = self.ratios
-        kept = np.minimum(ratios, self.masses) > 0
-        losses, masses = np.log(ratios[kept]), self.p_masses[kept]
+        has_mass = np.minimum(ratios, self.masses) > 0
+        losses, masses = np.log(ratios[has_mass]), self.p_masses[has_mass]
         rounding = 2 * floats.UNIT_ROUNDOFF * float(np.abs(losses).max(initial=1.0))
         sink = self.infinity_mass
         if direction is Direction.ADD:
-            losses, masses, sink = -losses, self.masses[kept], self.zero_mass
+            losses, masses, sink = -losses, self.masses[has_mass], self.zero_mass
         # Errors multiply, and 1 / (1 − e) is more than e^e.
         error = 1.01 * (self.mass_error + self.ratio_error) + rounding
         shift = 1.01 * self.ratio_error + rounding

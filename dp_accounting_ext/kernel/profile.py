@@ -207,12 +207,12 @@ class LossPair:
         """Returns the privacy profile in one direction."""
         pair = self if direction is Direction.REMOVE else self.swapped()
         infinity_mass = pair.infinity_mass
-        kept = pair.p_masses > 0
-        if self.bound is Bound.UPPER and not kept.all():
+        has_mass = pair.p_masses > 0
+        if self.bound is Bound.UPPER and not has_mass.all():
             infinity_mass += pair.p_masses.size * floats.RARE
         return Profile.of(
-            pair.losses[kept],
-            pair.p_masses[kept],
+            pair.losses[has_mass],
+            pair.p_masses[has_mass],
             infinity_mass,
             self.bound,
             self.mass_error,

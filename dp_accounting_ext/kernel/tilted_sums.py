@@ -230,8 +230,8 @@ class TiltedSum:
         returned as e^700.
 
         Args:
-            weights: (2 · height − 1,) shares that the fine rows from 1 − height to
-                height − 1, relative to a coarse row, have in it.
+            weights: (2 · height − 1,) weights with which fine rows count in a coarse
+                one, from `height` − 1 rows below its first fine row to as many above.
             first: The first coarse row.
             height: The number of fine rows in a coarse one. It divides the number of
                 fine rows, and leaves an even number of coarse ones.

@@ -427,28 +427,29 @@ class SeveralOfSchedule(Mechanism):
         is empty if there are too many ways.
         """
         counts = [count for _, count in self.items]
-        most = [min(count, self.num_selected) + 1 for count in counts]
-        if math.prod(most[:-1]) > _MOST_WAYS:
+        ranges = [range(min(count, self.num_selected) + 1) for count in counts[:-1]]
+        if math.prod(map(len, ranges)) > _MOST_WAYS:
             return []
-        ranges = (range(min(count, self.num_selected) + 1) for count in counts[:-1])
-        found = []
-        for some in itertools.product(*ranges):
-            last = self.num_selected - sum(some)
+        ways = []
+        for firsts in itertools.product(*ranges):
+            last = self.num_selected - sum(firsts)
             if 0 <= last <= counts[-1]:
-                numbers = (*some, last)
+                numbers = (*firsts, last)
                 sets = math.prod(map(math.comb, counts, numbers))
                 every = math.comb(sum(counts), self.num_selected)
-                found.append((numbers, max(sets / every, floats.SMALLEST_MASS)))
-        return found
+                ways.append((numbers, max(sets / every, floats.SMALLEST_MASS)))
+        return ways
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        steps = sum(count for _, count in self.items)
-        each = [_pairs_of_step(kind, bound, accuracy, steps) for kind, _ in self.items]
+        num_steps = sum(count for _, count in self.items)
+        pairs_of_kinds = [
+            _pairs_of_step(kind, bound, accuracy, num_steps) for kind, _ in self.items
+        ]
 
         def kinds(direction: Direction) -> list[step_laws.Kind]:
             return [
                 step_laws.Kind(pairs.of(direction), count)
-                for pairs, (_, count) in zip(each, self.items, strict=True)
+                for pairs, (_, count) in zip(pairs_of_kinds, self.items, strict=True)
             ]
 
         if bound is Bound.LOWER:
@@ -466,16 +467,16 @@ class SeveralOfSchedule(Mechanism):
                 for direction in Direction
             )
             return DirectedPairs(remove, add)
-        known = self._shrunk().pairs(Bound.UPPER, accuracy)
-        one = allocate_to_schedule(dict(self.items), steps)
+        shrunk = self._shrunk().pairs(Bound.UPPER, accuracy)
+        one = allocate_to_schedule(dict(self.items), num_steps)
         remove = counts.upper_pair(
             kinds(Direction.REMOVE),
             self.num_selected,
-            [known.remove],
+            [shrunk.remove],
             mean=one.pairs(Bound.UPPER, accuracy).remove,
             tail_mass=accuracy.tail_mass,
         )
-        return DirectedPairs.same(profile_pairs.joined(remove, known.add))
+        return DirectedPairs.same(profile_pairs.joined(remove, shrunk.add))
 
     def _shrunk(self) -> Mechanism:
         """Returns allocations with smaller losses, a bound if a record is added.
@@ -488,13 +489,13 @@ class SeveralOfSchedule(Mechanism):
             docs/mathematics.md, "Steps that differ".
         """
         total = sum(count for _, count in self.items)
-        found: collections.Counter[Mechanism] = collections.Counter()
+        parts: collections.Counter[Mechanism] = collections.Counter()
         for kind, count in self.items:
             if kind != compositions.NO_OP:
-                most = min(self.num_selected, count)
-                share = self.num_selected * count / (total * most)
-                found[_Shrunk(allocate(kind, most, count), share)] += 1
-        return compositions.compose(found)
+                drawn = min(self.num_selected, count)
+                share = self.num_selected * count / (total * drawn)
+                parts[_Shrunk(allocate(kind, drawn, count), share)] += 1
+        return compositions.compose(parts)
 
     def basis(self, bound: Bound) -> str:
         steps = dict.fromkeys(part.basis(bound) for part, _ in self.items)
@@ -507,10 +508,10 @@ class SeveralOfSchedule(Mechanism):
         return f"a sum of scores, one for each step, by {kinds}"
 
     def claims(self) -> interface.Claims:
-        each = [
+        claims = [
             interface.claims_of({kind: self.num_selected}) for kind, _ in self.items
         ]
-        return _of_drawn(interface.claims_of_either(each))
+        return _of_drawn(interface.claims_of_either(claims))
 
 
 @dataclasses.dataclass(frozen=True)

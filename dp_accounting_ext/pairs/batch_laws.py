@@ -471,7 +471,9 @@ class _Nodes:
     def _interpolated(
         self, gaps: FloatArray, low: IndexArray, high: IndexArray
     ) -> FloatArray:
-        """Returns bounds with means of the shares of two nodes, on either side.
+        """Returns (g,) bounds at κ = 1 + gap between two nodes each.
+
+        λ and ρ are interpolated: a share is a mean of the shares at the two nodes.
 
         Args:
             gaps: (g,) gaps, increasing.

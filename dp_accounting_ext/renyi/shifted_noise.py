@@ -137,9 +137,9 @@ def _group_rdp(
     elif rate == 1:
         rows = ratio_moments.gaussian_rdp(group_size / noise, orders)[np.newaxis]
     else:
-        each = [binomial(members, rate, noise) for members in range(group_size + 1)]
+        laws = [binomial(members, rate, noise) for members in range(group_size + 1)]
         rows = np.array(
-            [rdp(orders, p, q) for p, q in zip(each, reversed(each), strict=True)]
+            [rdp(orders, p, q) for p, q in zip(laws, reversed(laws), strict=True)]
         )
     rows.setflags(write=False)
     return rows
