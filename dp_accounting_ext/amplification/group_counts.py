@@ -362,8 +362,8 @@ def _tilt_for_mean(
     low, high = -6.0, 7.0
     if excess(high) < 0:
         return None
-    found = step_laws.root(excess, low, high)
-    return math.exp(found) if found > low else 0.0
+    best = step_laws.root(excess, low, high)
+    return math.exp(best) if best > low else 0.0
 
 
 def log_poisson(members: int, rate: float) -> float:

@@ -191,7 +191,10 @@ class Grid:
         return tilted_sums.shares(positions, step)
 
     def tent(self) -> FloatArray:
-        """Returns a coarse row's share in each fine row, split as the steps were."""
+        """Returns the weights of fine rows in a coarse one, as `TiltedSum.masses` does.
+
+        They are the shares of a fine row's mass if it is split between coarse rows.
+        """
         offsets = np.arange(self.height) / self.height
         _, (lower, upper) = self._shares(offsets, self.coarse_step)
         weights = np.concatenate([upper[1:], lower])

@@ -370,17 +370,17 @@ class ComposedLosses:
             sinks.append((pairs.remove.zero_mass, count))
             return of_pair(pairs.remove, Axis.LOSS)
 
-        found = self._sum(law_of)
+        losses = self._sum(law_of)
         # Outputs were cut off, or underflowed, that are rare under P, but perhaps not
         # under Q.
-        cut = max(found.zero_mass, found.ledger.q.gone)
+        cut = max(losses.zero_mass, losses.ledger.q.gone)
         cut -= sums.probability_of_any(sinks)
         serves_both = (
             all(are_one)
             and cut <= _GIVEN * self.accuracy.tail_mass
-            and found.distance() <= lattice_sums.FURTHEST
+            and losses.distance() <= lattice_sums.FURTHEST
         )
-        return found, serves_both
+        return losses, serves_both
 
     @functools.cached_property
     def _added(self) -> LossPair:

@@ -384,8 +384,8 @@ class ScheduledAllocation(Mechanism):
     def claims(self) -> interface.Claims:
         if self.infinity_mass:
             return interface.Claims()
-        each = [part.claims() for part, _ in self.items]
-        return _of_drawn(interface.claims_of_either(each))
+        claims = [part.claims() for part, _ in self.items]
+        return _of_drawn(interface.claims_of_either(claims))
 
 
 def allocate_several(

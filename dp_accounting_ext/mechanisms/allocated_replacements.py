@@ -58,15 +58,21 @@ def replaced(mechanism: Mechanism) -> Mechanism:
 def _replaced_draws(
     mechanism: allocated.RandomAllocation, chain: Mechanism
 ) -> Mechanism:
-    """Returns k-out-of-t allocation for a replaced record, bounded by k blocks."""
+    """Returns k-out-of-t allocation for a replaced record, bounded by k blocks.
+
+    Args:
+        mechanism: The allocation with the record, against that without it.
+        chain: The bound by a record that leaves and one that joins. It is returned if
+            no better bound is known of a block.
+    """
     blocks: dict[Mechanism, int] = {}
     for block, count in compositions.unpacked({mechanism.blocks(): 1}).items():
-        found = replaced(block)
+        replacement = replaced(block)
         if block.gaussian_noise is not None:
-            found = additive_noise.Gaussian(block.gaussian_noise / 2)
-        elif found == chained.chain(block, 1, 1):
+            replacement = additive_noise.Gaussian(block.gaussian_noise / 2)
+        elif replacement == chained.chain(block, 1, 1):
             return chain
-        blocks[found] = blocks.get(found, 0) + count
+        blocks[replacement] = blocks.get(replacement, 0) + count
     step = _not_too_far(compositions.gaussian_steps(mechanism.inner))
     is_one = step is not None and sum(each.count for each in step.steps) == 1
     below = chain

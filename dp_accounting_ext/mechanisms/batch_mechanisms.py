@@ -255,13 +255,13 @@ class NeighboringBatches(batches.Base):
     ) -> tuple[FloatArray, trade_off_curves.Curves]:
         if self.is_bounded:
             distances = np.minimum(distances, 1.0)
-        known = {
+        profiles = {
             distance: profile_pairs.Hinges.of(
                 interface.pairs_of_part(self.at(distance), Bound.UPPER, accuracy).remove
             )
             for distance in np.unique(distances[distances > 0]).tolist()
         }
-        return distances, trade_off_curves.PairCurves(known)
+        return distances, trade_off_curves.PairCurves(profiles)
 
     @property
     def _either(self) -> Mechanism:
@@ -302,14 +302,14 @@ class _AtDistance(Mechanism):
     distances: Distances
 
     def basis(self, bound: Bound) -> str:
-        found = self.base.at(1.0).basis(bound)
-        return f"a mixture by distances between batches, of {found}"
+        basis = self.base.at(1.0).basis(bound)
+        return f"a mixture by distances between batches, of {basis}"
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         rare = accuracy.tail_mass
-        kept, lost = additive_noise.without_rare(self.distances, rare, bound)
+        likely, lost = additive_noise.without_rare(self.distances, rare, bound)
         weights: dict[Mechanism, float] = {}
-        for distance, weight in kept:
+        for distance, weight in likely:
             if distance and weight:
                 apart = self.base.at(1.0 if bound is Bound.LOWER else distance)
                 weights[apart] = weights.get(apart, 0.0) + weight
@@ -318,7 +318,7 @@ class _AtDistance(Mechanism):
             for apart, weight in weights.items()
         ]
         if len(parts) > 1:
-            common = math.fsum(weight for distance, weight in kept if not distance)
+            common = math.fsum(weight for distance, weight in likely if not distance)
             return batch_laws.mixture_and_common(parts, common, lost)
         ((pairs, rate),) = parts
         sign = 1 if bound is Bound.UPPER else -1

@@ -480,8 +480,8 @@ class RandomChoice(Mechanism):
         return DirectedPairs.combined(pairs_of_parts, mixed)
 
     def basis(self, bound: Bound) -> str:
-        found = dict.fromkeys(part.basis(bound) for part, _ in self.drawn)
-        return f"one of several at random, and which one: {'; '.join(found)}"
+        bases = dict.fromkeys(part.basis(bound) for part, _ in self.drawn)
+        return f"one of several at random, and which one: {'; '.join(bases)}"
 
     def claims(self) -> interface.Claims:
         return interface.claims_of_either([part.claims() for part, _ in self.drawn])

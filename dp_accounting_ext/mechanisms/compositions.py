@@ -243,7 +243,7 @@ def in_small_steps(
     A Gaussian mechanism with little noise is replaced by many with more noise. Then
     e^loss fits a float for the losses of each mechanism, if not for their sum.
     """
-    found: dict[Mechanism, int] = {}
+    divided: dict[Mechanism, int] = {}
     rounding = 4 * floats.UNIT_ROUNDOFF * (-1 if bound is Bound.UPPER else 1)
     for part, count in counts.items():
         noise = part.gaussian_noise
@@ -253,5 +253,5 @@ def in_small_steps(
             if number > 1:
                 noise *= math.sqrt(number) * (1 + rounding)
                 part, count = additive_noise.Gaussian(noise), count * number
-        found[part] = found.get(part, 0) + count
-    return found
+        divided[part] = divided.get(part, 0) + count
+    return divided

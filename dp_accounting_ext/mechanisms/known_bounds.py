@@ -69,10 +69,10 @@ class Bracket(interface.Mechanism):
         return dataclasses.replace(self.above[0].claims(), is_symmetric=is_symmetric)
 
     def basis(self, bound: Bound) -> str:
-        found = [part.basis(bound) for part in self._side(bound)]
-        if len(found) > 1:
-            return f"the smallest of the bounds by {', and by '.join(found)}"
-        return found[0] if found else interface.NOTHING
+        bases = [part.basis(bound) for part in self._side(bound)]
+        if len(bases) > 1:
+            return f"the smallest of the bounds by {', and by '.join(bases)}"
+        return bases[0] if bases else interface.NOTHING
 
     def sum_of(self, members: int) -> interface.Mechanism | None:
         return self.below.sum_of(members) if self.below else None

@@ -101,14 +101,14 @@ def capped(members: Shifts, most: int) -> Shifts:
         members: The law of the number of members that are drawn.
         most: The largest number of members in a batch, at least 0.
     """
-    kept = tuple((number, weight) for number, weight in members if number < most)
+    fewer = tuple((number, weight) for number, weight in members if number < most)
     rest = math.fsum(weight for number, weight in members if number >= most)
-    if len(kept) == len(members):
+    if len(fewer) == len(members):
         return members
-    if len(members) < 3 or len(kept) != 1:
-        return (*kept, (float(most), rest))
+    if len(members) < 3 or len(fewer) != 1:
+        return (*fewer, (float(most), rest))
     # Laws of two weights are assumed to be more exact than this: split the last one.
-    return (*kept, (float(most), rest / 2), (float(most), rest / 2))
+    return (*fewer, (float(most), rest / 2), (float(most), rest / 2))
 
 
 def total(laws: Sequence[Shifts]) -> Shifts:

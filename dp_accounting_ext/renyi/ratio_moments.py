@@ -49,10 +49,13 @@ def log_mean_excesses(
 
     @functools.cache
     def parts(octave: int) -> tuple[FloatArray, ...]:
-        """Returns all that does not depend on an order of at most 2^octave.
+        """Returns what all orders from 2^(octave − 1) to 2^octave have in common.
 
-        They are sums of powers of losses for which 14 terms of the power series give
-        full float precision; and values of the other losses, by sign.
+        Returns:
+            Sums of mass · (log Z)^n for n from 2 to 15, over losses so small that these
+            terms of the power series give full float precision. Of the other losses,
+            those of at most zero: masses, losses, and Z − 1; and those above zero:
+            logarithms of masses, losses, and 1/Z − 1.
         """
         near = int(np.searchsorted(sizes, _SMALL / 2.0**octave, side="right"))
         terms, powers = masses[:near] * losses[:near], []
@@ -71,8 +74,8 @@ def log_mean_excesses(
     def log_mean(order: float) -> float:
         """Returns the logarithm of the mean at one order."""
         slope = order - 1
-        powers, costing, costs, less_one, log_gaining, gains, backwards = parts(
-            math.ceil(math.log2(order))
+        powers, masses_below, costs, less_one, log_masses_above, gains, inverses = (
+            parts(math.ceil(math.log2(order)))
         )
         # (α^n − α)/(α − 1)/n!, where the quotient is α + α (α^{n−1} − α)/(α − 1).
         series = [order / 2]
@@ -83,12 +86,13 @@ def log_mean_excesses(
         # so, no two nearly equal numbers are subtracted, and no term is above one.
         with np.errstate(over="ignore", invalid="ignore"):
             excess = (1 + less_one) * np.expm1(slope * costs) / slope - less_one
-        total += float((costing * excess).sum())
-        known = top + math.log(total) if total else -math.inf
+        total += float((masses_below * excess).sum())
+        log_below = top + math.log(total) if total else -math.inf
         # The same over Z^α for Z > 1, where Z^α may overflow.
         falling = np.expm1(-slope * gains)
-        excess = (1 + falling) * backwards - falling / slope
-        return float(np.logaddexp(known, log_sum(log_gaining + order * gains, excess)))
+        excess = (1 + falling) * inverses - falling / slope
+        log_above = log_sum(log_masses_above + order * gains, excess)
+        return float(np.logaddexp(log_below, log_above))
 
     return [log_mean(order) for order in orders]
 

@@ -100,8 +100,8 @@ def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
     weights: dict[float, float] = {}
     for shift, weight in weighted:
         weights[abs(shift)] = weights.get(abs(shift), 0.0) + weight
-    kept = sorted((shift, weight) for shift, weight in weights.items() if weight)
-    ordered = np.array(kept, dtype=np.float64).T
+    by_shift = sorted((shift, weight) for shift, weight in weights.items() if weight)
+    ordered = np.array(by_shift, dtype=np.float64).T
     return Mixture(ordered[0], np.log(ordered[1]))
 
 
@@ -200,9 +200,9 @@ def rdp(orders: Sequence[float], p: Mixture, q: Mixture) -> FloatArray:
     for upper in _BANDS:
         band = [place for place, order in enumerate(orders) if lower < order <= upper]
         above = [max(orders[place], ratio_moments.LOWEST_ORDER) for place in band]
-        found = _quadrature(above, p, q) if band else None
-        if found is not None:
-            result[band] = found
+        divergences = _quadrature(above, p, q) if band else None
+        if divergences is not None:
+            result[band] = divergences
         lower = upper
     return result
 
