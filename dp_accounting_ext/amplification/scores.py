@@ -86,7 +86,7 @@ def _tests_of_sum(
     gained: Mixture,
     spent: Mixture,
     tilt: float,
-    more: float = 1.0,
+    further: float = 1.0,
     error: float = 0.0,
 ) -> FloatArray:
     """Returns tests of a sum of scores over the steps, as `tests_of` does.
@@ -97,19 +97,19 @@ def _tests_of_sum(
             a mixture.
         spent: The same under the law that is bounded from above.
         tilt: The tilt of the first law, per nat.
-        more: The further tilt of the second law. If the sum is a privacy loss, the
+        further: The further tilt of the second law. If the sum is a privacy loss, the
             second law with a further tilt of one is the first law.
         error: A further relative error of the masses of the sum.
     """
     typical, _ = gained[0]
-    few, laws = _few(scores, typical)
-    low, high, changes = step_laws.window(few, laws, tilt, _OUTSIDE)
-    _, about = step_laws.tilted_laws(laws, tilt * few)
+    few_scores, laws = _few(scores, typical)
+    low, high, changes = step_laws.window(few_scores, laws, tilt, _OUTSIDE)
+    _, tilted_few = step_laws.tilted_laws(laws, tilt * few_scores)
     count = sum(count for _, count in typical)
     for of_steps, _ in [*gained, *spent]:
         conservation.check_terms(sum(number for _, number in of_steps), count)
-    spread = math.sqrt(step_laws.variance(about, few))
-    wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
+    deviation = math.sqrt(step_laws.variance(tilted_few, few_scores))
+    wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(deviation, 1e-300)
     number = 1 << math.ceil(math.log2(min(max(wanted, _FEWEST_ROWS), _MOST_ROWS)))
     height = number // _BLOCKS
     step = _MARGIN * (high - low) / number
@@ -120,19 +120,19 @@ def _tests_of_sum(
     if rows[0] == rows[-1]:
         return np.zeros((2, 0))
     # The window was found with a few scores, without rounding. Both move the mean.
-    _, here = step_laws.tilted_laws(typical, tilt * scores)
-    moved = step_laws.mean(here, step * rows.astype(np.float64))
-    moved -= step_laws.mean(about, few)
-    first = math.floor((low + moved) / step / height)
+    _, tilted = step_laws.tilted_laws(typical, tilt * scores)
+    offset = step_laws.mean(tilted, step * rows.astype(np.float64))
+    offset -= step_laws.mean(tilted_few, few_scores)
+    first = math.floor((low + offset) / step / height)
 
-    def sum_of(laws: Laws, tilt: float, least: float) -> tilted_sums.TiltedSum:
-        """Returns the law of the sum, without masses that are below `least`."""
+    def sum_of(laws: Laws, tilt: float, smallest: float) -> tilted_sums.TiltedSum:
+        """Returns the law of the sum, without masses that are below `smallest`."""
         factors = []
         for masses, copies in laws:
-            kept = masses >= least
-            some = np.maximum(masses[kept], floats.SMALLEST_MASS)
-            columns = np.zeros_like(rows[kept])
-            factors.append(tilted_sums.Factor(rows[kept], columns, some, copies))
+            fits = masses >= smallest
+            weights = np.maximum(masses[fits], floats.SMALLEST_MASS)
+            columns = np.zeros_like(rows[fits])
+            factors.append(tilted_sums.Factor(rows[fits], columns, weights, copies))
         return tilted_sums.TiltedSum(
             factors, min(tilt, _STEEPEST / height), (number, 1)
         )
@@ -140,24 +140,27 @@ def _tests_of_sum(
     # Only the law that is bounded from below may have lost masses.
     gains = [(sum_of(laws, tilt * step, _LOST), weight) for laws, weight in gained]
     costs = [
-        (sum_of(laws, (tilt + more) * step, 0.0), weight) for laws, weight in spent
+        (sum_of(laws, (tilt + further) * step, 0.0), weight) for laws, weight in spent
     ]
-    ways = (changes * step).tolist()
+    changes_of_row = (changes * step).tolist()
     p = sum(
-        weight * law.masses_below(first, height=height, changes=ways)
+        weight * law.masses_below(first, height=height, changes=changes_of_row)
         for law, weight in gains
     )
     block = tilted_sums.block(height)
     q = sum(weight * law.masses(block, first, height=height) for law, weight in costs)
     # A larger bound on a probability is useless and would cost digits in sums.
     q = np.minimum(q, 2.0)
-    error += sum(max(law.mass_error for law, _ in each) for each in (gains, costs))
+    error += sum(max(law.mass_error for law, _ in side) for side in (gains, costs))
     error += 4 * (len(gains) + len(costs)) * floats.UNIT_ROUNDOFF
     return tests_of(np.ravel(p), np.ravel(q), error)
 
 
 def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
-    """Returns a few hundred of (n,) scores, increasing, with the laws of steps."""
+    """Returns a few hundred of (n,) increasing scores, and laws of steps at these.
+
+    The mass of an output goes to the nearest score that is not above its own.
+    """
     places = step_laws.places_of(scores.size)
     return scores[places], [
         (np.add.reduceat(masses, places), count) for masses, count in laws

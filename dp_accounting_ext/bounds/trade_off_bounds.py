@@ -177,22 +177,22 @@ def largest_distance(
     attained = float((heights - places).max())
     if math.isinf(attained):
         return attained
-    left, over, width = places[:-1], heights[1:], (high - low) / _CELLS
+    left, tops, width = places[:-1], heights[1:], (high - low) / _CELLS
     # Until this takes too many cells, or cells are as narrow as floats allow.
     for _ in range(24):
-        open_ = over - left > attained + _CLOSE_ENOUGH
+        open_ = tops - left > attained + _CLOSE_ENOUGH
         if bound is Bound.LOWER or not 0 < open_.sum() < 32 * _CELLS:
             break
         width /= 2
-        left, over = left[open_], over[open_]
+        left, tops = left[open_], tops[open_]
         middle = left + width
         between = _heights(rates_above, middle, least, most)
         attained = max(attained, float((between - middle).max()))
-        left, over = np.concatenate([left, middle]), np.concatenate([between, over])
+        left, tops = np.concatenate([left, middle]), np.concatenate([between, tops])
     error = _INVERSE_ERROR * (1 + abs(low) + abs(high) + abs(attained))
     if bound is Bound.LOWER:
         return max(attained - error, 0.0)
-    return max(float((over - left).max(initial=0.0)), attained + _CLOSE_ENOUGH) + error
+    return max(float((tops - left).max(initial=0.0)), attained + _CLOSE_ENOUGH) + error
 
 
 def _heights(
