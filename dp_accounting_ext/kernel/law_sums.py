@@ -373,7 +373,7 @@ class ComposedLosses:
         losses = self._sum(law_of)
         # Outputs were cut off, or underflowed, that are rare under P, but perhaps not
         # under Q.
-        cut = max(losses.zero_mass, losses.ledger.q.gone)
+        cut = max(losses.zero_mass, losses.ledger.q.cut)
         cut -= sums.probability_of_any(sinks)
         serves_both = (
             all(are_one)

@@ -75,13 +75,13 @@ def is_symmetric(first: FloatArray, second: FloatArray, distances: FloatArray) -
         distances: (n, n) distances between classes.
     """
     rows = np.sort(distances, axis=1).T
-    mine = np.lexsort([*rows, second, first])
-    other = np.lexsort([*rows, first, second])
+    order = np.lexsort([*rows, second, first])
+    swapped = np.lexsort([*rows, first, second])
     return (
-        np.array_equal(first[mine], second[other])
-        and np.array_equal(second[mine], first[other])
+        np.array_equal(first[order], second[swapped])
+        and np.array_equal(second[order], first[swapped])
         and np.array_equal(
-            distances[np.ix_(mine, mine)], distances[np.ix_(other, other)]
+            distances[np.ix_(order, order)], distances[np.ix_(swapped, swapped)]
         )
     )
 
@@ -135,23 +135,23 @@ def _with_error(pair: DominatingPair, error: float) -> DominatingPair:
 
 
 def _at_levels(
-    pairs: Sequence[DominatingPair], masses: Sequence[FloatArray], least: float
+    pairs: Sequence[DominatingPair], masses: Sequence[FloatArray], last_slope: float
 ) -> tuple[FloatArray, FloatArray]:
     """Returns (d, n) slopes of d trade-off curves at common levels, and profiles there.
 
     Args:
         pairs: Upper pairs.
         masses: The mass of each atom of a pair in the law whose levels are common.
-        least: The slope beyond the last atom.
+        last_slope: The slope beyond the last atom.
     """
-    ends = [np.cumsum(each[::-1]) for each in masses]
+    ends = [np.cumsum(masses_of_pair[::-1]) for masses_of_pair in masses]
     levels = np.unique(np.concatenate(ends))
     if levels.size > _MOST_LEVELS:
         levels = levels[np.linspace(0, levels.size - 1, _MOST_LEVELS).astype(np.int64)]
     levels = np.append((levels + np.append(0.0, levels[:-1])) / 2, 2.0)
     slopes = np.array(
         [
-            np.append(pair.ratios[::-1], least)[np.searchsorted(end, levels)]
+            np.append(pair.ratios[::-1], last_slope)[np.searchsorted(end, levels)]
             for pair, end in zip(pairs, ends, strict=True)
         ]
     )

@@ -126,12 +126,12 @@ def total(laws: Sequence[Shifts]) -> Shifts:
     return tuple(sorted(summed.items()))
 
 
-def _two(least: int, weight: int, next_weight: int) -> Shifts:
+def _two(number: int, weight: int, next_weight: int) -> Shifts:
     """Returns two numbers with weights in proportion to integers, each rounded once."""
     total = weight + next_weight
     return (
-        (float(least), weight / total),
-        (float(least + 1), next_weight / total),
+        (float(number), weight / total),
+        (float(number + 1), next_weight / total),
     )
 
 
@@ -149,8 +149,8 @@ def binomial_tails(trials: int, rate: float, number: int) -> tuple[float, float]
     reach = math.ceil(8 * math.sqrt(mean * (1 - rate))) + 60
     low, high = math.floor(mean) - reach, math.ceil(mean) + reach
 
-    def mass(least: int, most: int) -> float:
-        numbers = np.arange(max(least, 0), min(most, trials) + 1)
+    def mass(first: int, last: int) -> float:
+        numbers = np.arange(max(first, 0), min(last, trials) + 1)
         return float(stats.binom.pmf(numbers, trials, rate).sum())
 
     above = number + 1
@@ -165,15 +165,17 @@ def _binomial(number: int, rate: float, odds: float) -> Shifts:
     return _around(lambda i: (number - i) / (i + 1) * odds, 0, number, mode)
 
 
-def _around(growth: Callable[[int], float], least: int, most: int, mode: int) -> Shifts:
+def _around(
+    growth: Callable[[int], float], fewest: int, largest: int, mode: int
+) -> Shifts:
     """Returns weights with given quotients w(i + 1) / w(i), which sum to one.
 
     They are computed from the mode outwards, so that few rounding errors add up.
     Weights that underflow are left out.
     """
-    mode = min(max(mode, least), most)
-    above = _logs(growth(i) for i in range(mode, most))
-    below = _logs(1 / growth(i - 1) for i in range(mode, least, -1))
+    mode = min(max(mode, fewest), largest)
+    above = _logs(growth(i) for i in range(mode, largest))
+    below = _logs(1 / growth(i - 1) for i in range(mode, fewest, -1))
     logs = [*reversed(below), 0.0, *above]
     weights = [math.exp(log) for log in logs]
     total = math.fsum(weights)
