@@ -167,15 +167,18 @@ def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
     ]
 
 
-def _seen(kind: step_laws.Kind, has_zero: bool) -> step_laws.Kind:
-    """Returns steps without ratios whose tilted masses would not fit a float."""
+def _without_huge_ratios(kind: step_laws.Kind, keeps_zero: bool) -> step_laws.Kind:
+    """Returns steps without ratios whose tilted masses would not fit a float.
+
+    The outputs of the ratio zero are kept only if `keeps_zero` is true.
+    """
     pair = kind.pair
     is_used = pair.ratios <= _LARGEST_RATIO
     pair = dataclasses.replace(
         pair,
         ratios=pair.ratios[is_used],
         masses=pair.masses[is_used],
-        zero_mass=pair.zero_mass if has_zero else 0.0,
+        zero_mass=pair.zero_mass if keeps_zero else 0.0,
     )
     return dataclasses.replace(kind, pair=pair)
 
@@ -208,7 +211,7 @@ def lower_pair(
         bounds) for k = 1.
     """
     num_steps = sum(kind.count for kind in kinds)
-    given = [_seen(kind, num_selected < num_steps) for kind in kinds]
+    given = [_without_huge_ratios(kind, num_selected < num_steps) for kind in kinds]
     steps = step_laws.Steps.of(given, num_selected)
     if not steps.is_informative(1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)

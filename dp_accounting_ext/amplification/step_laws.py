@@ -265,7 +265,11 @@ class Steps:
 
 
 def places_of(size: int) -> IntArray:
-    """Returns the first indices of a few hundred parts of so many outputs."""
+    """Returns the first index of each of a few hundred runs of neighboring outputs.
+
+    Args:
+        size: The number of outputs.
+    """
     return np.unique(np.linspace(0, size - 1, _PLACES).astype(np.int64))
 
 

@@ -143,6 +143,7 @@ def _step_of(mechanism: Mechanism) -> tuple[float, float, float] | None:
 def _sampled(
     shift: float, absent: float, present: float
 ) -> additive_noise.GaussianMixture:
+    """Returns Gaussian noise whose shift is drawn with probability `present`."""
     weights = ((0.0, absent), (shift, present))
     return additive_noise.GaussianMixture(weights, additive_noise.UNSHIFTED)
 

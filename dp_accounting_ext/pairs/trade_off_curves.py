@@ -56,7 +56,12 @@ class Curves(abc.ABC):
         """Returns about f_d(u), or its inverse at −d if d is negative, elementwise."""
 
     def allowed(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
-        """Returns (k, m) least f_d(u_j), for (k, n) u_j and (m, n) distances."""
+        """Returns the (k, m) largest u_i with u_i ≤ f_d(u_j) for all j.
+
+        Args:
+            levels: (k, n) u_j.
+            distances: (m, n) distances.
+        """
         largest: FloatArray = self.moved(levels[:, np.newaxis], distances).min(axis=2)
         return largest
 
