@@ -111,9 +111,9 @@ FAULTS = [
     ),
     Fault(
         "kernel: what a sum's pair cannot hold goes nowhere",
-        "        infinity_mass += float((p_masses[~kept] + floats.RARE).sum())"
+        "        infinity_mass += float((p_masses[~fits] + floats.RARE).sum())"
         " * (1 + 1e-9)\n"
-        "        zero_mass += float((q_masses[~kept] + floats.RARE).sum())"
+        "        zero_mass += float((q_masses[~fits] + floats.RARE).sum())"
         " * (1 + 1e-9)\n",
         "        pass\n",
     ),
@@ -205,8 +205,8 @@ FAULTS = [
     ),
     Fault(
         "amplification: k of t, a window that begins a row too low",
-        "np.roll(found, -(first % coarse), axis=0)\n",
-        "np.roll(found, -(first % coarse) - 1, axis=0)\n",
+        "np.roll(masses, -(first % coarse), axis=0)\n",
+        "np.roll(masses, -(first % coarse) - 1, axis=0)\n",
     ),
     Fault(
         "amplification: k of t, cells shared between two nodes lose one",

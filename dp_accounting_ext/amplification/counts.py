@@ -67,8 +67,8 @@ def log_reciprocal(variance: FloatArray) -> FloatArray:
     values = -np.log(special.i0e(inside))
     start = 1 / float(special.i0e(CONCAVE_FROM))
     line = start - STEEPEST * (CONCAVE_FROM - np.minimum(variance, CONCAVE_FROM))
-    found: FloatArray = np.where(variance < CONCAVE_FROM, np.log(line), values)
-    return found
+    logs: FloatArray = np.where(variance < CONCAVE_FROM, np.log(line), values)
+    return logs
 
 
 def hinges_of(
@@ -102,25 +102,25 @@ def hinges_of(
     infinity_mass += float(masses[beyond].sum())
     losses, masses = losses[~beyond], masses[~beyond]
     masses = np.minimum(masses, _MOST_MASS)
-    known = np.append(losses, max(below, _LEAST_LOSS))
-    low = float(known.min())
-    step = max(float(known.max()) - low, 1e-9) / _NODES
+    bounds = np.append(losses, max(below, _LEAST_LOSS))
+    low = float(bounds.min())
+    step = max(float(bounds.max()) - low, 1e-9) / _NODES
     places, shares = tilted_sums.shares((losses - low) / step, step)
-    found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
-    whole = float(masses.sum())
+    node_masses = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
+    total = float(masses.sum())
     conservation.check_total(
         "masses of cells",
-        float(found.sum()),
-        whole,
-        whole * places.size * floats.UNIT_ROUNDOFF,
+        float(node_masses.sum()),
+        total,
+        total * places.size * floats.UNIT_ROUNDOFF,
     )
     if below > -math.inf:
-        found[math.ceil((known[-1] - low) / step)] += 1.0
-    (kept,) = np.nonzero(found)
-    ratios = np.exp(low + step * kept)
+        node_masses[math.ceil((bounds[-1] - low) / step)] += 1.0
+    (nodes,) = np.nonzero(node_masses)
+    ratios = np.exp(low + step * nodes)
     return Hinges(
         ratios,
-        found[kept] / ratios,
+        node_masses[nodes] / ratios,
         infinity_mass=floats.raised(infinity_mass),
         mass_error=mass_error + places.size * floats.UNIT_ROUNDOFF,
         ratio_error=ratio_error + _NODE_ERROR,
@@ -200,18 +200,18 @@ def upper_pair(
         docs/mathematics.md, "k out of t: the theorem" and "Steps that differ".
     """
     steps = step_laws.Steps.of(kinds, num_selected)
-    found = [Hinges.of(each) for each in known]
+    bounds = [Hinges.of(each) for each in known]
     if steps.is_informative(1e-6):
         infinity_mass = _infinity_mass(kinds, num_selected)
         for exponent in step_laws.exponents_up_to(tail_mass):
             bound = _bound(steps, exponent, infinity_mass)
             if bound is not None:
-                found.append(bound)
+                bounds.append(bound)
     if mean is not None:
-        bound = _by_mean(mean, num_selected, profile_pairs.least(found))
+        bound = _by_mean(mean, num_selected, profile_pairs.least(bounds))
         if bound is not None:
-            found.append(bound)
-    return profile_pairs.least(found)
+            bounds.append(bound)
+    return profile_pairs.least(bounds)
 
 
 def _infinity_mass(kinds: Sequence[step_laws.Kind], num_selected: int) -> float:

@@ -97,7 +97,7 @@ def upper_pair(
     # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
     exponents = step_laws.exponents_up_to(rarest, _EXPONENTS)
-    found: list[Hinges] = [Hinges.of(known)]
+    bounds: list[Hinges] = [Hinges.of(known)]
     for exponent in exponents[1::2] if is_rough else exponents:
         noise = _Noise.of(steps, allocation.null_probability, members, exponent)
         for bound in (
@@ -105,8 +105,8 @@ def upper_pair(
             _by_counts(noise, exponent),
         ):
             if bound is not None:
-                found.append(bound)
-    return profile_pairs.least(found)
+                bounds.append(bound)
+    return profile_pairs.least(bounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,17 +244,18 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     weights = np.exp(-(noise.cells.ends[some] ** 2) / 2)
     laws: step_laws.Laws = [(weights / weights.sum(), noise.steps.count)]
     places = first[some] - step_laws.mean(laws, first[some]) / noise.steps.count
-    found = 0.0
+    best = 0.0
     deviation = math.sqrt(step_laws.variance(laws, places))
     for tilt in (np.geomspace(0.05, 40.0, 48) / deviation).tolist():
         cumulant, tilted = step_laws.tilted_laws(laws, tilt * places)
         mean = step_laws.mean(tilted, places)
         spread = math.sqrt(step_laws.variance(tilted, places))
-        here = tilt * mean - cumulant + math.log1p(2.5 * tilt * spread)
-        if here - noise.members * math.log1p(mean) > exponent:
+        # About −ln δ at the mean of the tilted law, by a saddle point approximation.
+        attained = tilt * mean - cumulant + math.log1p(2.5 * tilt * spread)
+        if attained - noise.members * math.log1p(mean) > exponent:
             break
-        found = tilt
-    return found
+        best = tilt
+    return best
 
 
 def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
@@ -279,13 +280,13 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     )
     second *= 1 - (steps.shift * width) ** 2
     second[[0, -1]] = 0.0
-    both = terms.losses, np.maximum(second, 0.0)
+    sums_of_step = terms.losses, np.maximum(second, 0.0)
     # Where the noise is negative, its density increases. So the mean of a cell is above
     # the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     laws: step_laws.Laws = [(noise.at_ends(share) * np.exp(terms.losses), steps.count)]
-    grid = plane_sums.Grid.of(both, laws, tilt)
-    window = plane_sums.Window.of(grid, both, laws)
+    grid = plane_sums.Grid.of(sums_of_step, laws, tilt)
+    window = plane_sums.Window.of(grid, sums_of_step, laws)
     if window is None:
         return None
     return counts.by_counts(
@@ -332,14 +333,15 @@ def rate_and_tilt(
         log, tilted = step_laws.tilted_laws(laws, (1 + tilt) * first)
         spread = math.sqrt(step_laws.variance(tilted, first))
         variance = step_laws.mean(tilted, variances) + rate * null_probability
-        here = tilt * step_laws.mean(tilted, first) - log
-        here += math.log1p(2.5 * tilt * spread) + math.log1p(tilt)
-        here += float(counts.log_reciprocal(np.array([variance]))[0])
-        here += log_poisson(members, rate)
-        after = here, math.log(rate), tilt
-        if here > exponent:
+        # About −ln δ at the mean of the tilted law, by a saddle point approximation.
+        attained = tilt * step_laws.mean(tilted, first) - log
+        attained += math.log1p(2.5 * tilt * spread) + math.log1p(tilt)
+        attained += float(counts.log_reciprocal(np.array([variance]))[0])
+        attained += log_poisson(members, rate)
+        after = attained, math.log(rate), tilt
+        if attained > exponent:
             # Interpolate between the last two, by their exponents.
-            share = (exponent - before[0]) / (here - before[0])
+            share = (exponent - before[0]) / (attained - before[0])
             log, tilt = (
                 x + share * (y - x) for x, y in zip(before[1:], after[1:], strict=True)
             )
@@ -360,8 +362,8 @@ def _tilt_for_mean(
     low, high = -6.0, 7.0
     if excess(high) < 0:
         return None
-    found = step_laws.root(excess, low, high)
-    return math.exp(found) if found > low else 0.0
+    best = step_laws.root(excess, low, high)
+    return math.exp(best) if best > low else 0.0
 
 
 def log_poisson(members: int, rate: float) -> float:
@@ -401,5 +403,5 @@ def counted(
     size = np.abs(numbers * log_rate) + factorials + numbers * shift * top
     off = (_TERMS + 8 * float(size.max()) + 4 * numbers.size) * floats.UNIT_ROUNDOFF
     losses = largest + np.log(total) - rate * steps.probability
-    found = np.maximum.accumulate(losses)
-    return step_laws.Terms(found, means, variances * (1 - off)), off
+    increasing = np.maximum.accumulate(losses)
+    return step_laws.Terms(increasing, means, variances * (1 - off)), off

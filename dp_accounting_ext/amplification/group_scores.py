@@ -119,8 +119,8 @@ def _mixed(
     nowhere = [_power(null_probability, number - j) for j in range(number + 1)]
     # The numbers of members in the steps are Poisson variables, given their sum.
     total = np.einsum("j,jn->n", np.array(nowhere), masses[: number + 1])
-    found: FloatArray = total / _power(members, number)
-    return found
+    mixed: FloatArray = total / _power(members, number)
+    return mixed
 
 
 def counted_members(
@@ -143,8 +143,8 @@ def counted_members(
         each.count * special.bdtrc(together, numbers, min(each.probability, 1.0))
         for each in allocation.steps
     )
-    few = (crowded <= _CROWDED) | (numbers <= together)
-    return int(numbers[few][-1]), min(together, int(numbers[few][-1]))
+    fits = (crowded <= _CROWDED) | (numbers <= together)
+    return int(numbers[fits][-1]), min(together, int(numbers[fits][-1]))
 
 
 def _power(rate: float, number: int) -> float:

@@ -89,14 +89,14 @@ class Grid:
         height = math.ceil(_ROWS_PER_ROOT * math.sqrt(count) / _COARSE_ROWS)
         rows = min(height * _COARSE_ROWS, _MOST_ROWS)
         columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
-        whole = most
+        width = most
         if not most:
             _, here = step_laws.tilted_laws(laws, tilt * first)
             middle = step_laws.mean(here, second)
             # This is the variance of V, with what rounding to columns adds to it.
             spread = step_laws.mean(here, second**2) + 2 * middle**2 / columns
-            whole = middle + _DEVIATIONS * math.sqrt(spread)
-            wanted = math.ceil(whole * math.sqrt(count) / _WIDTH)
+            width = middle + _DEVIATIONS * math.sqrt(spread)
+            wanted = math.ceil(width * math.sqrt(count) / _WIDTH)
             columns = min(max(wanted, 1), columns)
         return cls(
             tilt=tilt,
@@ -105,7 +105,7 @@ class Grid:
             # The torus is larger than the window by an eighth, so that sums which go
             # round it are at least this far beyond the ends.
             row_step=1.125 * (high - low) / rows,
-            column_step=whole / columns,
+            column_step=width / columns,
             rows=rows,
             columns=columns,
             height=rows // _COARSE_ROWS,
@@ -144,12 +144,12 @@ class Grid:
         cells = np.broadcast_arrays(rows[:, np.newaxis], columns[np.newaxis])
         shared = row_shares[:, np.newaxis] * column_shares[np.newaxis]
         weights = np.maximum((shared * masses).ravel(), floats.SMALLEST_MASS)
-        kept = ((shared > 0) & (masses > 0)).ravel()
-        found = tilted_sums.Factor(
-            cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
+        used = ((shared > 0) & (masses > 0)).ravel()
+        factor = tilted_sums.Factor(
+            cells[0].ravel()[used], cells[1].ravel()[used], weights[used], count
         )
-        self._check(found, sums_of_step, masses)
-        return found
+        self._check(factor, sums_of_step, masses)
+        return factor
 
     def _check(
         self,
@@ -167,8 +167,8 @@ class Grid:
         columns = self.column_step * factor.columns.astype(np.float64)
         if not self.is_even:
             # The mean of e^{−L} is kept. It is divided by its largest value.
-            least = float(first.min())
-            first, rows = np.exp(least - first), np.exp(least - rows)
+            smallest = float(first.min())
+            first, rows = np.exp(smallest - first), np.exp(smallest - rows)
         for name, before, after in (
             ("masses of a step", np.ones_like(first), np.ones_like(rows)),
             ("means of a step's first sum", first, rows),
@@ -191,17 +191,20 @@ class Grid:
         return tilted_sums.shares(positions, step)
 
     def tent(self) -> FloatArray:
-        """Returns a coarse row's share in each fine row, split as the steps were."""
+        """Returns the weights of fine rows in a coarse one, as `TiltedSum.masses` does.
+
+        They are the shares of a fine row's mass if it is split between coarse rows.
+        """
         offsets = np.arange(self.height) / self.height
         _, (lower, upper) = self._shares(offsets, self.coarse_step)
-        found = np.concatenate([upper[1:], lower])
+        weights = np.concatenate([upper[1:], lower])
         conservation.check_total(
             "shares of fine rows",
-            float(found.sum()),
+            float(weights.sum()),
             self.height,
             _SPLIT_ERROR * self.height,
         )
-        return found
+        return weights
 
 
 class Window:

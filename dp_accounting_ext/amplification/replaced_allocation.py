@@ -118,14 +118,14 @@ def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
         docs/mathematics.md, "A replaced record under random allocation".
     """
     losses = _losses_of(allocation, tail_mass)
-    known = _refined(
+    laws = _refined(
         losses,
         lambda kappa: _Above(allocation, kappa, tail_mass),
-        lambda known, kappa: float(_least(known, np.array([kappa]))[0]),
+        lambda laws, kappa: float(_smallest_bound(laws, np.array([kappa]))[0]),
         tail_mass,
     )
     kappas = np.exp(losses)
-    values = _least(known, kappas) + floats.raised(allocation.infinity_mass)
+    values = _smallest_bound(laws, kappas) + floats.raised(allocation.infinity_mass)
     return _with_errors(profile_pairs.symmetric(kappas, np.minimum(values, 1.0)))
 
 
@@ -141,10 +141,13 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
         new one at −s_i, at every κ ≥ 0.
     """
     losses = _losses_of(allocation, tail_mass)
-    known = _refined(
-        losses, lambda kappa: _Below(allocation, kappa, tail_mass), _largest, tail_mass
+    laws = _refined(
+        losses,
+        lambda kappa: _Below(allocation, kappa, tail_mass),
+        _largest_bound,
+        tail_mass,
     )
-    tests = np.concatenate([each.tests for each in known], axis=1)
+    tests = np.concatenate([each.tests for each in laws], axis=1)
     return _with_errors(profile_pairs.symmetric_below(tests, allocation.infinity_mass))
 
 
@@ -212,33 +215,33 @@ class _Above:
         places -= (
             _THRESHOLD * floats.UNIT_ROUNDOFF * (self._null_probability + np.abs(moved))
         )
-        found = profile_pairs.values_at(
+        divergences = profile_pairs.values_at(
             places, self._nodes, self._masses, self._infinity_mass
         )
         # What was lost counts with the positive part of its threshold.
-        found += self._zero_mass * np.maximum(-places, 0.0)
-        bounds: FloatArray = self._factor * found
+        divergences += self._zero_mass * np.maximum(-places, 0.0)
+        bounds: FloatArray = self._factor * divergences
         return bounds
 
 
-def _least(known: Sequence[_Above], kappas: FloatArray) -> FloatArray:
+def _smallest_bound(laws: Sequence[_Above], kappas: FloatArray) -> FloatArray:
     """Returns (n,) upper bounds at (n,) κ between the first and the last κ_j.
 
     Args:
-        known: Upper laws, with increasing κ_j.
+        laws: Upper laws, with increasing κ_j.
         kappas: (n,) κ, increasing.
     """
-    found = np.ones(kappas.size)
-    for one, two in itertools.pairwise(known):
-        here = (kappas >= one.kappa) & (kappas <= two.kappa)
+    bounds = np.ones(kappas.size)
+    for one, two in itertools.pairwise(laws):
+        inside = (kappas >= one.kappa) & (kappas <= two.kappa)
         width = two.kappa - one.kappa
-        both = (two.kappa - kappas[here]) / width * one.values(kappas[here])
-        both += (kappas[here] - one.kappa) / width * two.values(kappas[here])
+        mean = (two.kappa - kappas[inside]) / width * one.values(kappas[inside])
+        mean += (kappas[inside] - one.kappa) / width * two.values(kappas[inside])
         # Either share, and its product with a bound, has a few roundings.
-        found[here] = np.minimum(
-            found[here], both.min(axis=0) * (1 + 32 * floats.UNIT_ROUNDOFF)
+        bounds[inside] = np.minimum(
+            bounds[inside], mean.min(axis=0) * (1 + 32 * floats.UNIT_ROUNDOFF)
         )
-    decreasing: FloatArray = np.minimum.accumulate(found)
+    decreasing: FloatArray = np.minimum.accumulate(bounds)
     return decreasing
 
 
@@ -266,12 +269,12 @@ class _Below:
 
     def value(self) -> float:
         """Returns the lower bound at κ_j itself."""
-        return _largest([self], self.kappa)
+        return _largest_bound([self], self.kappa)
 
 
-def _largest(known: Sequence[_Below], kappa: float) -> float:
+def _largest_bound(laws: Sequence[_Below], kappa: float) -> float:
     """Returns the largest lower bound on the divergence at κ."""
-    return max(float((each.tests[0] - kappa * each.tests[1]).max()) for each in known)
+    return max(float((each.tests[0] - kappa * each.tests[1]).max()) for each in laws)
 
 
 def _atoms(
@@ -406,7 +409,7 @@ def _deviation(allocation: Allocation) -> float:
     )
 
 
-Known = TypeVar("Known", _Above, _Below)
+LawAt = TypeVar("LawAt", _Above, _Below)
 
 
 def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
@@ -428,10 +431,10 @@ def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
 
 def _refined(
     losses: FloatArray,
-    sum_at: Callable[[float], Known],
-    bound: Callable[[Sequence[Known], float], float],
+    sum_at: Callable[[float], LawAt],
+    bound: Callable[[Sequence[LawAt], float], float],
     tail_mass: float,
-) -> list[Known]:
+) -> list[LawAt]:
     """Returns sums for a few κ_j that determine a profile between them.
 
     An interval is halved as long as the bound by the sum at its middle is far from the
@@ -445,9 +448,9 @@ def _refined(
     """
     first = losses[-1] * np.array([0.0, 1 / 16, 1 / 4, 1.0])
     places = np.searchsorted(losses, first).tolist()
-    known = {place: sum_at(math.exp(losses[place])) for place in places}
+    laws = {place: sum_at(math.exp(losses[place])) for place in places}
     waiting = [(math.inf, x, y) for x, y in itertools.pairwise(places)]
-    while waiting and len(known) < _MOST:
+    while waiting and len(laws) < _MOST:
         waiting.sort()
         apart, low, high = waiting.pop()
         half = (losses[low] + losses[high]) / 2
@@ -457,9 +460,9 @@ def _refined(
         if middle in (low, high):
             continue
         kappa = math.exp(losses[middle])
-        before = bound([known[low], known[high]], kappa)
-        known[middle] = sum_at(kappa)
-        start, after = known[low].value(), known[middle].value()
+        before = bound([laws[low], laws[high]], kappa)
+        laws[middle] = sum_at(kappa)
+        start, after = laws[low].value(), laws[middle].value()
         rest = math.inf
         if min(start, before, after) > 0:
             # The bounds of two sums may rise with κ, although the profile decreases.
@@ -470,4 +473,4 @@ def _refined(
         waiting.append((rest, low, middle))
         if after > tail_mass:
             waiting.append((rest, middle, high))
-    return [known[place] for place in sorted(known)]
+    return [laws[place] for place in sorted(laws)]

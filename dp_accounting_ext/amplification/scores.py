@@ -71,13 +71,13 @@ def tests_of(p: FloatArray, q: FloatArray, error: float) -> FloatArray:
         error: A bound on the relative error of any mass.
     """
     q = np.maximum(q, floats.TINY)
-    kept = p > floats.TINY
-    losses = np.log(p, where=kept, out=np.zeros(p.size)) - np.log(q)
-    kept &= np.abs(losses) <= floats.LARGEST_LOSS
-    order = np.argsort(-losses[kept])
+    is_used = p > floats.TINY
+    losses = np.log(p, where=is_used, out=np.zeros(p.size)) - np.log(q)
+    is_used &= np.abs(losses) <= floats.LARGEST_LOSS
+    order = np.argsort(-losses[is_used])
     error += 2 * (order.size + 16) * floats.UNIT_ROUNDOFF
-    gains = np.cumsum(p[kept][order]) * math.exp(-error)
-    costs = np.cumsum(q[kept][order]) * math.exp(error)
+    gains = np.cumsum(p[is_used][order]) * math.exp(-error)
+    costs = np.cumsum(q[is_used][order]) * math.exp(error)
     return np.array([gains, costs])[:, costs <= _MOST_LIKELY]
 
 
@@ -86,7 +86,7 @@ def _tests_of_sum(
     gained: Mixture,
     spent: Mixture,
     tilt: float,
-    more: float = 1.0,
+    further: float = 1.0,
     error: float = 0.0,
 ) -> FloatArray:
     """Returns tests of a sum of scores over the steps, as `tests_of` does.
@@ -97,19 +97,19 @@ def _tests_of_sum(
             a mixture.
         spent: The same under the law that is bounded from above.
         tilt: The tilt of the first law, per nat.
-        more: The further tilt of the second law. If the sum is a privacy loss, the
+        further: The further tilt of the second law. If the sum is a privacy loss, the
             second law with a further tilt of one is the first law.
         error: A further relative error of the masses of the sum.
     """
     typical, _ = gained[0]
-    few, laws = _few(scores, typical)
-    low, high, changes = step_laws.window(few, laws, tilt, _OUTSIDE)
-    _, about = step_laws.tilted_laws(laws, tilt * few)
+    few_scores, laws = _few(scores, typical)
+    low, high, changes = step_laws.window(few_scores, laws, tilt, _OUTSIDE)
+    _, tilted_few = step_laws.tilted_laws(laws, tilt * few_scores)
     count = sum(count for _, count in typical)
     for of_steps, _ in [*gained, *spent]:
         conservation.check_terms(sum(number for _, number in of_steps), count)
-    spread = math.sqrt(step_laws.variance(about, few))
-    wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(spread, 1e-300)
+    deviation = math.sqrt(step_laws.variance(tilted_few, few_scores))
+    wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low) / max(deviation, 1e-300)
     number = 1 << math.ceil(math.log2(min(max(wanted, _FEWEST_ROWS), _MOST_ROWS)))
     height = number // _BLOCKS
     step = _MARGIN * (high - low) / number
@@ -120,19 +120,19 @@ def _tests_of_sum(
     if rows[0] == rows[-1]:
         return np.zeros((2, 0))
     # The window was found with a few scores, without rounding. Both move the mean.
-    _, here = step_laws.tilted_laws(typical, tilt * scores)
-    moved = step_laws.mean(here, step * rows.astype(np.float64))
-    moved -= step_laws.mean(about, few)
-    first = math.floor((low + moved) / step / height)
+    _, tilted = step_laws.tilted_laws(typical, tilt * scores)
+    offset = step_laws.mean(tilted, step * rows.astype(np.float64))
+    offset -= step_laws.mean(tilted_few, few_scores)
+    first = math.floor((low + offset) / step / height)
 
-    def sum_of(laws: Laws, tilt: float, least: float) -> tilted_sums.TiltedSum:
-        """Returns the law of the sum, without masses that are below `least`."""
+    def sum_of(laws: Laws, tilt: float, smallest: float) -> tilted_sums.TiltedSum:
+        """Returns the law of the sum, without masses that are below `smallest`."""
         factors = []
         for masses, copies in laws:
-            kept = masses >= least
-            some = np.maximum(masses[kept], floats.SMALLEST_MASS)
-            columns = np.zeros_like(rows[kept])
-            factors.append(tilted_sums.Factor(rows[kept], columns, some, copies))
+            fits = masses >= smallest
+            weights = np.maximum(masses[fits], floats.SMALLEST_MASS)
+            columns = np.zeros_like(rows[fits])
+            factors.append(tilted_sums.Factor(rows[fits], columns, weights, copies))
         return tilted_sums.TiltedSum(
             factors, min(tilt, _STEEPEST / height), (number, 1)
         )
@@ -140,39 +140,45 @@ def _tests_of_sum(
     # Only the law that is bounded from below may have lost masses.
     gains = [(sum_of(laws, tilt * step, _LOST), weight) for laws, weight in gained]
     costs = [
-        (sum_of(laws, (tilt + more) * step, 0.0), weight) for laws, weight in spent
+        (sum_of(laws, (tilt + further) * step, 0.0), weight) for laws, weight in spent
     ]
-    ways = (changes * step).tolist()
+    changes_of_row = (changes * step).tolist()
     p = sum(
-        weight * law.masses_below(first, height=height, changes=ways)
+        weight * law.masses_below(first, height=height, changes=changes_of_row)
         for law, weight in gains
     )
     block = tilted_sums.block(height)
     q = sum(weight * law.masses(block, first, height=height) for law, weight in costs)
     # A larger bound on a probability is useless and would cost digits in sums.
     q = np.minimum(q, 2.0)
-    error += sum(max(law.mass_error for law, _ in each) for each in (gains, costs))
+    error += sum(max(law.mass_error for law, _ in side) for side in (gains, costs))
     error += 4 * (len(gains) + len(costs)) * floats.UNIT_ROUNDOFF
     return tests_of(np.ravel(p), np.ravel(q), error)
 
 
 def _few(scores: FloatArray, laws: Laws) -> tuple[FloatArray, Laws]:
-    """Returns a few hundred of (n,) scores, increasing, with the laws of steps."""
+    """Returns a few hundred of (n,) increasing scores, and laws of steps at these.
+
+    The mass of an output goes to the nearest score that is not above its own.
+    """
     places = step_laws.places_of(scores.size)
     return scores[places], [
         (np.add.reduceat(masses, places), count) for masses, count in laws
     ]
 
 
-def _seen(kind: step_laws.Kind, has_zero: bool) -> step_laws.Kind:
-    """Returns steps without ratios whose tilted masses would not fit a float."""
+def _without_huge_ratios(kind: step_laws.Kind, keeps_zero: bool) -> step_laws.Kind:
+    """Returns steps without ratios whose tilted masses would not fit a float.
+
+    The outputs of the ratio zero are kept only if `keeps_zero` is true.
+    """
     pair = kind.pair
-    kept = pair.ratios <= _LARGEST_RATIO
+    is_used = pair.ratios <= _LARGEST_RATIO
     pair = dataclasses.replace(
         pair,
-        ratios=pair.ratios[kept],
-        masses=pair.masses[kept],
-        zero_mass=pair.zero_mass if has_zero else 0.0,
+        ratios=pair.ratios[is_used],
+        masses=pair.masses[is_used],
+        zero_mass=pair.zero_mass if keeps_zero else 0.0,
     )
     return dataclasses.replace(kind, pair=pair)
 
@@ -205,7 +211,7 @@ def lower_pair(
         bounds) for k = 1.
     """
     num_steps = sum(kind.count for kind in kinds)
-    given = [_seen(kind, num_selected < num_steps) for kind in kinds]
+    given = [_without_huge_ratios(kind, num_selected < num_steps) for kind in kinds]
     steps = step_laws.Steps.of(given, num_selected)
     if not steps.is_informative(1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
@@ -216,12 +222,12 @@ def lower_pair(
     ratio_error = 2 * num_selected * (steps.ratio_error + 2 * floats.UNIT_ROUNDOFF)
     drawn = [(steps.with_record(numbers), weight) for numbers, weight in likeliest]
     if direction is Direction.ADD:
-        found = profile_pairs.pair_below(
+        added = profile_pairs.pair_below(
             _tests_when_added(steps, drawn, tail_mass),
             mass_error=mass_error + ratio_error,
             ratio_error=ratio_error,
         )
-        return dominating_pair.dual(found)
+        return dominating_pair.dual(added)
     # A probability that was raised is left out of a law that is bounded from below.
     likeliest = [way for way in likeliest if way[1] > floats.SMALLEST_MASS]
     absent: Mixture = [(steps.absent, 1.0)]
@@ -265,8 +271,8 @@ def _tests_of_largest(
         error: A further relative error of the quotient of the two probabilities.
     """
     p, q = (
-        sum(weight * _probabilities_of_any(laws) for laws, weight in each)
-        for each in (gained, spent)
+        sum(weight * _probabilities_of_any(laws) for laws, weight in mixture)
+        for mixture in (gained, spent)
     )
     steps = sum(count for _, count in gained[0][0])
     terms = np.size(p) + 2 * steps + len(gained) + 1024
@@ -277,20 +283,21 @@ def _tests_of_largest(
 
 
 def _probabilities_of_any(laws: Laws) -> FloatArray:
-    """Returns (n,) probabilities that some step's output is the j-th or later.
+    """Returns (n,) probabilities that some step's output is the j-th or a later one.
 
-    If the masses of a step sum to less than one, outputs without a mass do not count.
+    If the masses of a step sum to less than one, no step may have an output that is
+    left out: the result is the product of these sums, times the probability given that.
     """
-    log_all, log_none = 0.0, np.zeros(laws[0][0].size)
+    log_total, log_none = 0.0, np.zeros(laws[0][0].size)
     for masses, count in laws:
         tails = np.cumsum(masses[::-1])[::-1]
         # The error of the total mass is multiplied by the number of steps.
-        whole = math.fsum(masses.tolist())
-        log_all += count * math.log(whole)
+        total = math.fsum(masses.tolist())
+        log_total += count * math.log(total)
         with np.errstate(divide="ignore"):
-            log_none += count * np.log1p(-np.minimum(tails / whole, 1.0))
-    found: FloatArray = -np.expm1(log_none) * math.exp(log_all)
-    return found
+            log_none += count * np.log1p(-np.minimum(tails / total, 1.0))
+    probabilities: FloatArray = -np.expm1(log_none) * math.exp(log_total)
+    return probabilities
 
 
 def _tests_when_added(
@@ -325,23 +332,23 @@ def _best_tests(
     error: float = 0.0,
 ) -> FloatArray:
     """Returns what `_tests_of_sum` does, at a tilt for each of several −ln δ."""
-    found = [np.zeros((2, 1))]
+    tests = [np.zeros((2, 1))]
     for tilt in _tilts(scores, gained[0][0], exponents):
         eased = step_laws.EASED * tilt
-        more = _more(scores, gained[0][0], spent[0][0], eased)
-        found.append(_tests_of_sum(scores, gained, spent, eased, more, error))
-    return np.concatenate(found, axis=1)
+        further_tilt = _more(scores, gained[0][0], spent[0][0], eased)
+        tests.append(_tests_of_sum(scores, gained, spent, eased, further_tilt, error))
+    return np.concatenate(tests, axis=1)
 
 
 def _more(scores: FloatArray, gained: Laws, spent: Laws, tilt: float) -> float:
     """Returns the further tilt at which the second law has the first law's mean."""
-    _, here = step_laws.tilted_laws(gained, tilt * scores)
-    goal = step_laws.mean(here, scores)
+    _, tilted = step_laws.tilted_laws(gained, tilt * scores)
+    goal = step_laws.mean(tilted, scores)
 
-    def excess(log_more: float) -> float:
-        exponents = (tilt + math.exp(log_more)) * scores
-        _, there = step_laws.tilted_laws(spent, exponents)
-        return step_laws.mean(there, scores) - goal
+    def excess(log_further: float) -> float:
+        exponents = (tilt + math.exp(log_further)) * scores
+        _, tilted_further = step_laws.tilted_laws(spent, exponents)
+        return step_laws.mean(tilted_further, scores) - goal
 
     return math.exp(step_laws.root(excess, -2.0, 16.0))
 
@@ -414,9 +421,9 @@ def replaced_pair(
     odds = num_selected / (num_steps - num_selected)
     exponents = step_laws.exponents_up_to(tail_mass)
     error = 2 * num_steps * (cells.mass_error + _CHANCE * floats.UNIT_ROUNDOFF)
-    found = [_tests_of_largest(gained, spent, error)]
+    tests = [_tests_of_largest(gained, spent, error)]
     for share in _SHARES:
         score = np.log1p(share * odds * ratios)
         scores = np.maximum.accumulate(score - score[::-1])
-        found.append(_best_tests(scores, gained, spent, exponents, error))
-    return profile_pairs.symmetric_below(np.concatenate(found, axis=1), 0.0)
+        tests.append(_best_tests(scores, gained, spent, exponents, error))
+    return profile_pairs.symmetric_below(np.concatenate(tests, axis=1), 0.0)

@@ -109,24 +109,30 @@ class Steps:
 
     @classmethod
     def of(cls, kinds: Sequence[Kind], num_selected: int) -> "Steps":
-        """Returns steps with the atoms of pairs, including their ratios of zero."""
-        found = []
+        """Returns the steps of some kinds, from the atoms of their pairs.
+
+        A `zero_mass` becomes an atom whose ratio is zero.
+        """
+        atoms = []
         for kind in kinds:
-            kept = kind.pair.masses > 0
-            ratios, masses = kind.pair.ratios[kept], kind.pair.masses[kept]
+            has_mass = kind.pair.masses > 0
+            ratios, masses = kind.pair.ratios[has_mass], kind.pair.masses[has_mass]
             if kind.pair.zero_mass > 0:
                 ratios = np.append(0.0, ratios)
                 masses = np.append(kind.pair.zero_mass, masses)
-            found.append((ratios, masses))
-        whose = np.repeat(np.arange(len(found)), [each.size for each, _ in found])
-        ratios, masses = (np.concatenate(each) for each in zip(*found, strict=True))
+            atoms.append((ratios, masses))
+        kind_of = np.repeat(np.arange(len(atoms)), [each.size for each, _ in atoms])
+        ratios, masses = (np.concatenate(each) for each in zip(*atoms, strict=True))
         order = np.argsort(ratios, kind="stable")
-        whose, masses = whose[order], masses[order]
+        kind_of, masses = kind_of[order], masses[order]
         ratio_error = max(kind.pair.ratio_error for kind in kinds)
         mass_error = max(kind.pair.mass_error for kind in kinds) + ratio_error
         return cls(
             ratios[order],
-            [(np.where(whose == i, masses, 0.0), k.count) for i, k in enumerate(kinds)],
+            [
+                (np.where(kind_of == i, masses, 0.0), k.count)
+                for i, k in enumerate(kinds)
+            ],
             num_selected,
             mass_error + 2 * floats.UNIT_ROUNDOFF,
             ratio_error,
@@ -139,10 +145,10 @@ class Steps:
 
     def with_record(self, numbers: Sequence[int]) -> Laws:
         """Returns the laws if the record is in so many steps of each kind."""
-        found: Laws = []
+        laws: Laws = []
         for (masses, count), number in zip(self.absent, numbers, strict=True):
-            found += [(self.ratios * masses, number), (masses, count - number)]
-        return [(masses, count) for masses, count in found if count]
+            laws += [(self.ratios * masses, number), (masses, count - number)]
+        return [(masses, count) for masses, count in laws if count]
 
     def mixed(self, losses: FloatArray) -> Laws:
         """Returns the laws without the record, times e to the power of (n,) losses."""
@@ -150,44 +156,45 @@ class Steps:
         return [(masses * weights, count) for masses, count in self.absent]
 
     def without_largest(self, mass: float) -> tuple["Steps", float]:
-        """Returns the steps without the rarest large ratios.
+        """Returns the steps without their largest ratios, which are rare.
 
         Args:
-            mass: The largest probability that any step has a ratio that is left out.
+            mass: The largest probability that some step has a ratio that is left out.
 
         Returns:
             The steps with the remaining ratios; and a bound on the probability, under
-            P or under Q, that any step has a ratio that was left out.
+            P or under Q, that some step has a ratio that was left out.
         """
+        # Bounds on the expected number of steps with each ratio, under P or under Q.
         share = self.num_selected / self.num_steps
-        each = np.zeros(self.ratios.size)
+        expected = np.zeros(self.ratios.size)
         for masses, count in self.absent:
-            each += count * masses * (1 + share * self.ratios)
-        above = np.cumsum(each[::-1])[::-1]
-        first = max(int(np.searchsorted(-above, -mass)), 2)
-        kept = dataclasses.replace(
+            expected += count * masses * (1 + share * self.ratios)
+        above = np.cumsum(expected[::-1])[::-1]
+        number = max(int(np.searchsorted(-above, -mass)), 2)
+        remaining = dataclasses.replace(
             self,
-            ratios=self.ratios[:first],
-            absent=[(masses[:first], count) for masses, count in self.absent],
+            ratios=self.ratios[:number],
+            absent=[(masses[:number], count) for masses, count in self.absent],
         )
-        lost = float(above[first]) if first < above.size else 0.0
-        return kept, floats.raised(lost)
+        lost = float(above[number]) if number < above.size else 0.0
+        return remaining, floats.raised(lost)
 
     @functools.cached_property
     def few(self) -> "Steps":
         """The steps with a few hundred ratios."""
         starts = places_of(self.ratios.size)
         sizes = [np.add.reduceat(masses, starts) for masses, _ in self.absent]
-        whole = sum(n * np.add.reduceat(m, starts) for m, n in self.absent)
+        total = sum(n * np.add.reduceat(m, starts) for m, n in self.absent)
         with_record = sum(
             n * np.add.reduceat(self.ratios * m, starts) for m, n in self.absent
         )
         return dataclasses.replace(
             self,
-            ratios=np.asarray(with_record / whole),
+            ratios=np.asarray(with_record / total),
             absent=[
-                (each / each.sum(), n)
-                for each, (_, n) in zip(sizes, self.absent, strict=True)
+                (kind_masses / kind_masses.sum(), n)
+                for kind_masses, (_, n) in zip(sizes, self.absent, strict=True)
             ],
         )
 
@@ -221,8 +228,8 @@ class Steps:
             return mean(laws, terms.means) - self.num_selected
 
         high = min(2 * usual, (HIGHEST_RATE + usual) / 2)
-        found = math.exp(root(excess, math.log(usual / 100), math.log(high)))
-        return min(found, HIGHEST_RATE)
+        best = math.exp(root(excess, math.log(usual / 100), math.log(high)))
+        return min(best, HIGHEST_RATE)
 
     def tilt(self, exponent: float) -> float:
         """Returns the tilt at whose mean of L Chernoff's bound has a given value.
@@ -258,7 +265,11 @@ class Steps:
 
 
 def places_of(size: int) -> IntArray:
-    """Returns the first indices of a few hundred parts of so many outputs."""
+    """Returns the first index of each of a few hundred runs of neighboring outputs.
+
+    Args:
+        size: The number of outputs.
+    """
     return np.unique(np.linspace(0, size - 1, _PLACES).astype(np.int64))
 
 
@@ -286,16 +297,16 @@ def variance(laws: Laws, values: FloatArray) -> float:
 
 def tilted_laws(laws: Laws, exponents: FloatArray) -> tuple[float, Laws]:
     """Returns the cumulant of a sum over steps, and the tilted laws of the steps."""
-    cumulant, found = 0.0, []
+    cumulant, tilted = 0.0, []
     for masses, count in laws:
         # An output without mass must not count, even if it has the largest exponent.
-        seen = np.where(masses > 0, exponents, -math.inf)
-        largest = float(seen.max())
-        weights = masses * np.exp(seen - largest)
-        whole = float(weights.sum())
-        cumulant += count * (largest + math.log(whole))
-        found.append((weights / whole, count))
-    return cumulant, found
+        finite = np.where(masses > 0, exponents, -math.inf)
+        largest = float(finite.max())
+        weights = masses * np.exp(finite - largest)
+        total = float(weights.sum())
+        cumulant += count * (largest + math.log(total))
+        tilted.append((weights / total, count))
+    return cumulant, tilted
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:

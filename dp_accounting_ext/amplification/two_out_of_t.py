@@ -111,39 +111,39 @@ def two_out_of_t(
     if not all(law.means.any() for law in laws.values()):
         # The masses of all positive ratios have underflowed.
         return dominating_pair.trivial_pair(pair.bound)
-    both = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws))
+    halves = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws))
     # The ratio of a lost output is at most the product of two ratios.
     lost = _UNDERFLOW * float(pair.ratios.max()) ** 2
     sink = floats.raised(sums.probability_of_any([(sink, 2)]) + lost)
-    return _pair_of(both, min(sink, 1.0))
+    return _pair_of(halves, min(sink, 1.0))
 
 
 def _moderate(pair: DominatingPair) -> DominatingPair:
     """Returns the pair with ratios beyond e^±200 split into 0 and infinity."""
-    gone = np.abs(np.log(pair.ratios)) > _LARGEST_LOSS
-    if not gone.any():
+    is_extreme = np.abs(np.log(pair.ratios)) > _LARGEST_LOSS
+    if not is_extreme.any():
         return pair
     # Sums may lose masses that underflow.
     lost_p, lost_q = (
-        floats.raised(float(masses[gone].sum()) + floats.SMALLEST_MASS)
+        floats.raised(float(masses[is_extreme].sum()) + floats.SMALLEST_MASS)
         for masses in (pair.p_masses, pair.masses)
     )
     return dataclasses.replace(
         pair,
-        ratios=pair.ratios[~gone],
-        masses=pair.masses[~gone],
+        ratios=pair.ratios[~is_extreme],
+        masses=pair.masses[~is_extreme],
         infinity_mass=min(pair.infinity_mass + lost_p, 1.0),
         zero_mass=min(pair.zero_mass + lost_q, 1.0),
     )
 
 
-def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], GroupLaw]) -> GroupLaw:
-    """Returns the law of groups of these sizes. Each law is computed once."""
+def _law(sizes: tuple[int, ...], laws: dict[tuple[int, ...], GroupLaw]) -> GroupLaw:
+    """Returns the law of groups of these sizes, which is added to `laws`."""
     sizes = tuple(sorted(sizes))
-    if sizes not in known:
-        halves = _Sum(_law(sizes[::2], known), _law(sizes[1::2], known))
-        known[sizes] = _split_sum(halves)
-    return known[sizes]
+    if sizes not in laws:
+        halves = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws))
+        laws[sizes] = _split_sum(halves)
+    return laws[sizes]
 
 
 def _of_one_group(mean: dominating_pair.DominatingPair, size: int) -> GroupLaw:
@@ -153,13 +153,13 @@ def _of_one_group(mean: dominating_pair.DominatingPair, size: int) -> GroupLaw:
     masses = sums.gather(cells, mean.masses * lower, nodes.size)
     masses += sums.gather(cells + 1, mean.masses * upper, nodes.size)
     masses[0] += mean.zero_mass
-    kept = masses > 0
-    count = int(kept.sum())
+    has_mass = masses > 0
+    count = int(has_mass.sum())
     return GroupLaw(
-        means=nodes[kept],
+        means=nodes[has_mass],
         rows=np.arange(count),
         products=np.zeros(count),
-        masses=masses[kept],
+        masses=masses[has_mass],
         sizes=(size,),
         top=0.0,
         mass_error=mean.mass_error + _ROUNDING * floats.UNIT_ROUNDOFF,
@@ -174,20 +174,20 @@ def _nodes_for(values: FloatArray, masses: FloatArray) -> FloatArray:
         values: (n,) values, at least 0. At least one is positive.
         masses: (n,) their probabilities.
     """
-    seen = values > 0
-    logs = np.log(values[seen])
+    is_positive = values > 0
+    logs = np.log(values[is_positive])
     low, high = float(logs.min()), floats.raised(float(values.max()))
     ends = np.linspace(low, math.log(high), _BINS + 1)
     p = masses * values
     # If all masses of a law underflow, this law has no influence on the nodes.
-    wholes = [max(float(law.sum()), floats.SMALLEST_MASS) for law in (masses, p)]
-    found = masses[seen] / wholes[0] + p[seen] / wholes[1]
+    totals = [max(float(law.sum()), floats.SMALLEST_MASS) for law in (masses, p)]
+    weights = masses[is_positive] / totals[0] + p[is_positive] / totals[1]
     # Splits cost least if the density of nodes is proportional to the third root of the
     # density of mass. A constant is added for rare values.
-    wanted = np.cbrt(np.histogram(logs, ends, weights=found)[0])
-    wanted += 0.25 * wanted.max()
-    known = np.append(0.0, np.cumsum(wanted))
-    nodes = np.exp(np.interp(np.linspace(0.0, known[-1], _NODES), known, ends))
+    density = np.cbrt(np.histogram(logs, ends, weights=weights)[0])
+    density += 0.25 * density.max()
+    cumulated = np.append(0.0, np.cumsum(density))
+    nodes = np.exp(np.interp(np.linspace(0.0, cumulated[-1], _NODES), cumulated, ends))
     return np.unique(np.concatenate([[0.0], nodes[nodes < high], [high]]))
 
 
@@ -196,8 +196,8 @@ def _gathered(
 ) -> FloatArray:
     """Returns (size,) sums of masses: `lower` in cells, `upper` in the cells after."""
     cells = cells.ravel()
-    found = sums.gather_quickly(cells, lower.ravel(), size)
-    return found + sums.gather_quickly(cells + 1, upper.ravel(), size)
+    sums_below = sums.gather_quickly(cells, lower.ravel(), size)
+    return sums_below + sums.gather_quickly(cells + 1, upper.ravel(), size)
 
 
 def _split_between(
@@ -245,8 +245,8 @@ class _Sum:
     def means(self) -> tuple[FloatArray, FloatArray]:
         """Returns (n, m) values of H for each pair of rows, and their masses."""
         first, second = self._laws
-        mine, theirs = self._of_means
-        values = np.add.outer(mine * first.means, theirs * second.means)
+        of_first, of_second = self._of_means
+        values = np.add.outer(of_first * first.means, of_second * second.means)
         masses = (np.bincount(law.rows, law.masses) for law in self._laws)
         return values, np.multiply.outer(*masses)
 
@@ -256,21 +256,21 @@ class _Sum:
         products: tuple[FloatArray, FloatArray],
     ) -> FloatArray:
         """Returns E of the union from H and E of both sets."""
-        mine, theirs = self._of_products
-        rest = self._of_both * means[0] * means[1] + theirs * products[1]
-        return mine * products[0] + rest
+        of_first, of_second = self._of_products
+        others = self._of_both * means[0] * means[1] + of_second * products[1]
+        return of_first * products[0] + others
 
     def ends(self) -> tuple[float, float]:
         """Returns about the smallest positive E, and an upper bound on the largest."""
         first, second = self._laws
-        least = (
+        smallest = (
             float(law.means[law.means > 0].min(initial=math.inf)) for law in self._laws
         )
-        most = self._ratios(
+        largest = self._ratios(
             (first.means[-1:], second.means[-1:]),
             (first.products.max(keepdims=True), second.products.max(keepdims=True)),
         )
-        return math.prod(least) / 8, floats.raised(float(most[0]))
+        return math.prod(smallest) / 8, floats.raised(float(largest[0]))
 
     def tops(self) -> tuple[float, float]:
         """Returns two bounds on E / H².
@@ -279,18 +279,18 @@ class _Sum:
         exceed it. The second also holds after splits: it is twice the largest quotient
         of a term of E and the same term of H².
         """
-        mine, theirs = self._of_means
+        of_first, of_second = self._of_means
         first, second = self._laws
         groups, steps = len(self.sizes), sum(self.sizes)
         pairs = (steps**2 - sum(size**2 for size in self.sizes)) // 2
         limit = (groups - 1) / groups * steps**2 / (2 * pairs)
-        most = max(
+        largest = max(
             limit,
-            self._of_both / (2 * mine * theirs),
-            self._of_products[0] * first.top / mine**2,
-            self._of_products[1] * second.top / theirs**2,
+            self._of_both / (2 * of_first * of_second),
+            self._of_products[0] * first.top / of_first**2,
+            self._of_products[1] * second.top / of_second**2,
         )
-        return limit, 2 * most
+        return limit, 2 * largest
 
     def parts(self) -> Iterator[tuple[int, IntArray, FloatArray, FloatArray]]:
         """Yields each row of the first law with the atoms of the second.
@@ -317,57 +317,57 @@ class _Sum:
             yield index, rows, ratios, first.masses[own, np.newaxis] * masses
 
 
-def _split_sum(both: _Sum) -> GroupLaw:
+def _split_sum(halves: _Sum) -> GroupLaw:
     """Returns the law of the sum, split onto fewer vectors with its means kept."""
-    means, weights = both.means()
+    means, weights = halves.means()
     nodes = _nodes_for(means.ravel(), weights.ravel())
     cells, lower, upper = _split_between(nodes, means)
     squares = lower * nodes[cells] ** 2 + upper * nodes[cells + 1] ** 2
     squares = np.maximum(squares, floats.SMALLEST_MASS)
-    limit, top = both.tops()
+    limit, top = halves.tops()
     # E / H² is near the limit if all groups have nearly the same mean. So values are
     # dense there. The least positive one is about e^−100 of the limit.
     depths = 0.1 * np.expm1(np.linspace(0.0, 7.0, _SHARES))
     shares = np.concatenate([[0.0], limit * np.exp(-depths[::-1]), [top]])
-    found = np.zeros(nodes.size * shares.size)
-    for row, rows, products, masses in both.parts():
+    summed = np.zeros(nodes.size * shares.size)
+    for row, rows, products, masses in halves.parts():
         columns, low, high = _split_between(shares, products / squares[row, rows])
         columns += cells[row, rows] * shares.size
         for weight in (lower, upper):
             own = masses * weight[row, rows]
-            found += _gathered(columns, own * low, own * high, found.size)
+            summed += _gathered(columns, own * low, own * high, summed.size)
             columns += shares.size
-    kept = np.flatnonzero(found)
-    rows, columns = np.divmod(kept, shares.size)
+    places = np.flatnonzero(summed)
+    rows, columns = np.divmod(places, shares.size)
     distinct, rows = np.unique(rows, return_inverse=True)
     return GroupLaw(
         means=nodes[distinct],
         rows=rows,
         products=shares[columns] * nodes[distinct][rows] ** 2,
-        masses=found[kept],
-        sizes=both.sizes,
+        masses=summed[places],
+        sizes=halves.sizes,
         top=float(shares[columns].max()),
-        **both.errors,
+        **halves.errors,
     )
 
 
-def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
+def _pair_of(halves: _Sum, infinity_mass: float) -> DominatingPair:
     """Returns the pair of all draws, with its ratios split between nodes."""
-    least, most = both.ends()
-    if not most > 0:  # The masses of all other ratios have underflowed.
+    smallest, largest = halves.ends()
+    if not largest > 0:  # The masses of all other ratios have underflowed.
         return dominating_pair.trivial_pair(Bound.UPPER)
-    nodes = np.append(0.0, np.geomspace(least, most, _FINAL_NODES))
-    found = np.zeros(nodes.size)
-    for _, _, products, masses in both.parts():
+    nodes = np.append(0.0, np.geomspace(smallest, largest, _FINAL_NODES))
+    summed = np.zeros(nodes.size)
+    for _, _, products, masses in halves.parts():
         cells, lower, upper = _split_between(nodes, products)
-        found += _gathered(cells, masses * lower, masses * upper, found.size)
-    kept = found[1:] > 0
+        summed += _gathered(cells, masses * lower, masses * upper, summed.size)
+    has_mass = summed[1:] > 0
     return DominatingPair(
-        nodes[1:][kept],
-        found[1:][kept],
+        nodes[1:][has_mass],
+        summed[1:][has_mass],
         infinity_mass=infinity_mass,
-        zero_mass=min(float(found[0]) + _UNDERFLOW, 1.0),
+        zero_mass=min(float(summed[0]) + _UNDERFLOW, 1.0),
         bound=Bound.UPPER,
-        mass_error=both.errors["mass_error"],
-        ratio_error=both.errors["place_error"],
+        mass_error=halves.errors["mass_error"],
+        ratio_error=halves.errors["place_error"],
     )

@@ -76,7 +76,7 @@ class PrivacyBounds:
             min(claim.gaussian_precision, claim.largest_loss) < math.inf
             for claim in (part.claims() for part in counts)
         )
-        self._known: dict[Bound, list[_Composed]] = {}
+        self._routed: dict[Bound, list[_Composed]] = {}
         # Ratios may be too large for a float: then samples gain nothing.
         likely = min(claims.loss, claims.gaussian_precision / 2)
         self._is_huge = likely > _HUGE
@@ -124,8 +124,8 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # ε is nonincreasing in δ, so that a larger δ gives a lower bound.
         deltas = np.maximum(deltas, accuracy.LEVELS[-1][0])
-        each = [way.epsilons(deltas) for way in self._composed(Bound.LOWER)]
-        return functools.reduce(np.maximum, each)
+        bounds = [composed.epsilons(deltas) for composed in self._composed(Bound.LOWER)]
+        return functools.reduce(np.maximum, bounds)
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε, in nats, which may be infinite."""
@@ -133,15 +133,20 @@ class PrivacyBounds:
         if self._is_finite:
             deltas[epsilons == math.inf] = 0.0
         if math.isfinite(self._largest):
-            known = np.where(epsilons >= self._largest, self._probability_of_more, 1.0)
-            deltas = np.minimum(deltas, known)
+            by_claims = np.where(
+                epsilons >= self._largest, self._probability_of_more, 1.0
+            )
+            deltas = np.minimum(deltas, by_claims)
+        # A bound below the smallest δ of all levels stays, as no profile is accurate
+        # there. At an infinite ε the profile is its sink, which may be less than one.
         is_asked = (deltas >= accuracy.LEVELS[-1][0]) & (epsilons < math.inf)
         is_asked |= np.isinf(epsilons) & (deltas == 1)
         open_ = np.flatnonzero(is_asked & (deltas > 0))
         if open_.size:
             for composed in self._composed(Bound.UPPER):
-                known = composed.deltas(epsilons[open_])
-                deltas[open_] = np.minimum(deltas[open_], known)
+                deltas[open_] = np.minimum(
+                    deltas[open_], composed.deltas(epsilons[open_])
+                )
         if epsilons.max(initial=0.0) > _HUGE and self._unsampled is not None:
             deltas = np.minimum(deltas, self._unsampled.upper_deltas(epsilons))
         return deltas
@@ -150,13 +155,13 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
         # δ is nonincreasing in ε. At this ε, δ is one up to 4e-18.
         epsilons = np.maximum(epsilons, -40.0)
-        each = [way.deltas(epsilons) for way in self._composed(Bound.LOWER)]
-        return functools.reduce(np.maximum, each)
+        bounds = [composed.deltas(epsilons) for composed in self._composed(Bound.LOWER)]
+        return functools.reduce(np.maximum, bounds)
 
     def _composed(self, bound: Bound) -> "list[_Composed]":
         """Returns the compositions that bound what was composed; the best counts."""
-        if bound not in self._known:
-            self._known[bound] = [
+        if bound not in self._routed:
+            self._routed[bound] = [
                 _Composed(
                     compositions.in_cells(parts, bound),
                     bound,
@@ -165,18 +170,18 @@ class PrivacyBounds:
                 )
                 for parts in compositions.routes(self._counts, bound)[self._routes]
             ]
-        return self._known[bound]
+        return self._routed[bound]
 
-    def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
+    def _at_most_gaussian(self, deltas: FloatArray, epsilons: FloatArray) -> FloatArray:
         """Returns the smaller of (n,) ε and those of the Gaussian that dominates."""
         if math.isinf(self._mean) or not self._mean:
-            return np.minimum(found, self._mean)
+            return np.minimum(epsilons, self._mean)
         # A comparison of δ shows where the search for ε would find a smaller ε.
-        less = np.isinf(found) | (self._gaussian_deltas(found) <= deltas)
-        found[less] = interface.each(
+        less = np.isinf(epsilons) | (self._gaussian_deltas(epsilons) <= deltas)
+        epsilons[less] = interface.each(
             lambda delta: gaussian.epsilon(self._mean, delta, Bound.UPPER), deltas[less]
         )
-        return found
+        return epsilons
 
     def _gaussian_deltas(self, epsilons: FloatArray) -> FloatArray:
         if math.isinf(self._mean):
@@ -211,20 +216,20 @@ class _Composed:
             return interface.each(
                 lambda delta: gaussian.epsilon(mean, delta, self.bound), deltas
             )
-        found = np.zeros(deltas.shape)
+        bounds = np.zeros(deltas.shape)
         open_ = np.arange(deltas.size)
-        for level, (least, _) in enumerate(accuracy.LEVELS):
+        for level, (smallest_delta, _) in enumerate(accuracy.LEVELS):
             if not open_.size:
                 break
             # For a δ below the smallest δ of the level, the answer at the latter is a
             # lower bound on ε. Including it makes ε monotone in δ.
-            asked = np.maximum(deltas[open_], least)
-            for way in self._profiles_at(level):
-                found[open_] = np.maximum(found[open_], way.epsilons(asked))
-            open_ = open_[deltas[open_] < least]
+            asked = np.maximum(deltas[open_], smallest_delta)
+            for one_way in self._profiles_at(level):
+                bounds[open_] = np.maximum(bounds[open_], one_way.epsilons(asked))
+            open_ = open_[deltas[open_] < smallest_delta]
         if self.bound is Bound.UPPER:
-            found[open_] = math.inf
-        return found
+            bounds[open_] = math.inf
+        return bounds
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) bounds on δ at (n,) ε, which may be infinite."""
@@ -234,18 +239,20 @@ class _Composed:
                 lambda epsilon: gaussian.delta(mean, epsilon, self.bound), epsilons
             )
         is_upper = self.bound is Bound.UPPER
-        found = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
+        bounds = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
         best = np.minimum if is_upper else np.maximum
         # No finite loss is larger than this.
         epsilons = np.minimum(epsilons, 1e300)
         open_ = np.arange(epsilons.size)
-        for level, (least, _) in enumerate(accuracy.LEVELS):
+        for level, (smallest_delta, _) in enumerate(accuracy.LEVELS):
             if not open_.size:
                 break
-            each_way = [way.deltas(epsilons[open_]) for way in self._profiles_at(level)]
-            found[open_] = best(found[open_], functools.reduce(np.maximum, each_way))
-            open_ = open_[found[open_] < least]
-        return found
+            both_ways = [
+                one_way.deltas(epsilons[open_]) for one_way in self._profiles_at(level)
+            ]
+            bounds[open_] = best(bounds[open_], functools.reduce(np.maximum, both_ways))
+            open_ = open_[bounds[open_] < smallest_delta]
+        return bounds
 
     def _profiles_at(self, level: int) -> Sequence[profile.Profile]:
         """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
@@ -255,7 +262,8 @@ class _Composed:
                 self.parts, self.bound, Accuracy.of_level(level, self.cells)
             )
             return _Profiles(
-                composed.losses(way).profile(way) for way in self.directions
+                composed.losses(direction).profile(direction)
+                for direction in self.directions
             )
 
         return _PROFILES.get((self, level), make)
@@ -314,8 +322,8 @@ class WorstPrivacyBounds:
 
     def worst(self, delta: float) -> int:
         """Returns the index of the scenario with the largest upper bound on ε at δ."""
-        found = self._uppers(PrivacyBounds.upper_epsilons, np.array([delta]))
-        return int(np.argmax(found[:, 0]))
+        uppers = self._uppers(PrivacyBounds.upper_epsilons, np.array([delta]))
+        return int(np.argmax(uppers[:, 0]))
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε."""
@@ -338,25 +346,25 @@ class WorstPrivacyBounds:
 
     def _upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (s, n) upper bounds, none of them a subnormal number."""
-        found = self._uppers(PrivacyBounds.upper_deltas, epsilons)
-        return np.where(found > 0, np.maximum(found, floats.SMALLEST_MASS), found)
+        uppers = self._uppers(PrivacyBounds.upper_deltas, epsilons)
+        return np.where(uppers > 0, np.maximum(uppers, floats.SMALLEST_MASS), uppers)
 
     def _uppers(
         self, upper_of: Callable[..., FloatArray], asked: FloatArray
     ) -> FloatArray:
         """Returns (s, n) upper bounds of s scenarios, the largest of them tight."""
         first, *others = self.scenarios
-        found = [upper_of(first, asked)]
-        worst = found[0]
+        uppers = [upper_of(first, asked)]
+        worst = uppers[0]
         for scenario in others:
             bounds = upper_of(scenario.rough, asked)
             open_ = np.flatnonzero(bounds > worst)
             if open_.size:
                 tight = upper_of(scenario, asked[open_])
                 bounds[open_] = np.minimum(bounds[open_], tight)
-            found.append(bounds)
+            uppers.append(bounds)
             worst = np.maximum(worst, bounds)
-        return np.array(found)
+        return np.array(uppers)
 
     def _bounds(
         self,
@@ -371,10 +379,10 @@ class WorstPrivacyBounds:
                 gives lower bounds.
         """
         lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
-        known = [n for n, each in enumerate(self.scenarios) if each.has_lower]
-        order = np.argsort(-uppers[known], axis=0, kind="stable")[:_MOST_LOWERS]
-        for numbers in np.array(known, dtype=int)[order]:
-            for number in known:
+        with_lower = [n for n, each in enumerate(self.scenarios) if each.has_lower]
+        order = np.argsort(-uppers[with_lower], axis=0, kind="stable")[:_MOST_LOWERS]
+        for numbers in np.array(with_lower, dtype=int)[order]:
+            for number in with_lower:
                 scenario = self.scenarios[number]
                 is_wide = lower < np.minimum(0.999 * upper, uppers[number])
                 chosen = np.flatnonzero(is_wide & (numbers == number))

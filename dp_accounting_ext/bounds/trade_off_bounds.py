@@ -66,14 +66,14 @@ class Curve:
         self._factor = math.exp(sign * pair.mass_error)
         # Larger losses give larger true positive rates.
         self._scale = math.exp(sign * pair.ratio_error)
-        found = pair.infinity_mass + np.cumsum(pair.p_masses[order])
+        gained = pair.infinity_mass + np.cumsum(pair.p_masses[order])
         ratios = np.exp(np.minimum(pair.losses[order], floats.LARGEST_EXPONENT))
         q = pair.q_masses[order]
         if not self._upper:
             # A mass that underflowed has at most this false positive rate.
             q = np.maximum(q, floats.SMALLEST_MASS)
             ratios = np.minimum(ratios, pair.p_masses[order] / q)
-        self._found = np.append(pair.infinity_mass, found)
+        self._gained = np.append(pair.infinity_mass, gained)
         self._spent = np.append(0.0, np.cumsum(q))
         self._ratios = np.append(ratios, 0.0)
         self.infinity_mass = min(max(self._factor * pair.infinity_mass, 0.0), 1.0)
@@ -81,41 +81,41 @@ class Curve:
     @property
     def nbytes(self) -> int:
         """The memory of the curve, in bytes."""
-        return self._found.nbytes + self._spent.nbytes + self._ratios.nbytes
+        return self._gained.nbytes + self._spent.nbytes + self._ratios.nbytes
 
     def true_positive_rates(self, rates: FloatArray) -> FloatArray:
         """Returns (n,) bounds on true positive rates at (n,) false positive rates."""
         # A subnormal rate has few digits, which a ratio could multiply. From above it
         # is raised: a larger rate has no smaller true positive rate.
-        least = floats.SMALLEST_MASS if self._upper else 0.0
-        rounded = np.where(rates < floats.SMALLEST_MASS, least, rates)
+        smallest = floats.SMALLEST_MASS if self._upper else 0.0
+        rounded = np.where(rates < floats.SMALLEST_MASS, smallest, rates)
         rounded = np.where(rates > 0, rounded, 0.0)
         places = rounded * self._scale / self._factor
         first = np.searchsorted(self._spent, places, side="right") - 1
         along = self._ratios[first] * (places - self._spent[first])
-        values = self._factor * self._slack * (self._found[first] + along)
+        values = self._factor * self._slack * (self._gained[first] + along)
         conservation.check_numbers("True positive rates", values)
         clipped: FloatArray = np.clip(values, rates, 1.0)
         return clipped
 
-    def false_positive_rates(self, found: FloatArray) -> FloatArray:
+    def false_positive_rates(self, rates: FloatArray) -> FloatArray:
         """Returns (n,) bounds on the false positive rates at (n,) true positive rates.
 
         They are lower bounds for an upper curve, and upper bounds for a lower curve.
         """
-        goals = found / (self._factor * self._slack)
-        last = np.searchsorted(self._found, goals, side="left") - 1
+        goals = rates / (self._factor * self._slack)
+        last = np.searchsorted(self._gained, goals, side="left") - 1
         below = np.maximum(last, 0)
         ratios = self._ratios[below]
-        missing = goals * (1 / self._slack) - self._found[below]
+        missing = goals * (1 / self._slack) - self._gained[below]
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = np.where(ratios > 0, np.maximum(missing, 0.0) / ratios, math.inf)
         places = np.where(last < 0, 0.0, self._spent[below] + steps)
         values = places * self._factor / self._scale / self._slack
-        least = 0.0 if self._upper else floats.SMALLEST_MASS
-        values = np.where(values < floats.SMALLEST_MASS, least, values)
+        smallest = 0.0 if self._upper else floats.SMALLEST_MASS
+        values = np.where(values < floats.SMALLEST_MASS, smallest, values)
         conservation.check_numbers("False positive rates", values)
-        return np.clip(values, 0.0, found)
+        return np.clip(values, 0.0, rates)
 
 
 def gaussian_rates(
@@ -144,12 +144,12 @@ def gaussian_rates(
         ends = quantiles + mean + sign * error
         logs = np.array([special.log_ndtr(ends), special.log_ndtr(-ends)])
         logs += sign * _NORMAL_ERROR * (1 + np.abs(logs)) * np.array([[1], [-1]])
-    found, missed = np.exp(np.minimum(logs, 0.0))
+    detected, missed = np.exp(np.minimum(logs, 0.0))
     if mean == 0:
-        found = rates
-    found = np.clip(np.where((rates > 0) & (rates < 1), found, rates), rates, 1.0)
+        detected = rates
+    detected = np.clip(np.where((rates > 0) & (rates < 1), detected, rates), rates, 1.0)
     missed = np.where((rates > 0) & (rates < 1), missed, 1 - rates)
-    return found, np.clip(missed, 0.0, 1.0)
+    return detected, np.clip(missed, 0.0, 1.0)
 
 
 def largest_distance(
@@ -177,22 +177,22 @@ def largest_distance(
     attained = float((heights - places).max())
     if math.isinf(attained):
         return attained
-    left, over, width = places[:-1], heights[1:], (high - low) / _CELLS
+    left, tops, width = places[:-1], heights[1:], (high - low) / _CELLS
     # Until this takes too many cells, or cells are as narrow as floats allow.
     for _ in range(24):
-        open_ = over - left > attained + _CLOSE_ENOUGH
+        open_ = tops - left > attained + _CLOSE_ENOUGH
         if bound is Bound.LOWER or not 0 < open_.sum() < 32 * _CELLS:
             break
         width /= 2
-        left, over = left[open_], over[open_]
+        left, tops = left[open_], tops[open_]
         middle = left + width
         between = _heights(rates_above, middle, least, most)
         attained = max(attained, float((between - middle).max()))
-        left, over = np.concatenate([left, middle]), np.concatenate([between, over])
+        left, tops = np.concatenate([left, middle]), np.concatenate([between, tops])
     error = _INVERSE_ERROR * (1 + abs(low) + abs(high) + abs(attained))
     if bound is Bound.LOWER:
         return max(attained - error, 0.0)
-    return max(float((over - left).max(initial=0.0)), attained + _CLOSE_ENOUGH) + error
+    return max(float((tops - left).max(initial=0.0)), attained + _CLOSE_ENOUGH) + error
 
 
 def _heights(
@@ -203,8 +203,8 @@ def _heights(
 ) -> FloatArray:
     """Returns (n,) Φ⁻¹(TPR), from the smaller one of TPR and 1 − TPR."""
     rates = np.clip(special.ndtr(places), least, most)
-    found, missed = rates_above(rates)
-    return np.where(found <= missed, special.ndtri(found), -special.ndtri(missed))
+    detected, missed = rates_above(rates)
+    return np.where(detected <= missed, special.ndtri(detected), -special.ndtri(missed))
 
 
 _CURVES: memory.Memory[Curve] = memory.Memory(privacy_bounds.MOST_KEPT)
@@ -237,12 +237,15 @@ class TradeOffBounds:
 
     def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
         """Returns (n,) bounds on the true positive rates at false positive rates."""
-        both = [self._found_and_missed(rates, way, bound)[0] for way in Direction]
-        worst: FloatArray = np.maximum(*both)
+        rates_each_way = [
+            self._detected_and_missed(rates, direction, bound)[0]
+            for direction in Direction
+        ]
+        worst: FloatArray = np.maximum(*rates_each_way)
         # Subnormal bounds have few digits: a simpler bound takes their place.
-        rare = (worst > 0) & (worst < floats.SMALLEST_MASS)
-        known = rates if bound is Bound.LOWER else np.full(1, floats.SMALLEST_MASS)
-        return np.where(rare, known, worst)
+        is_subnormal = (worst > 0) & (worst < floats.SMALLEST_MASS)
+        simpler = rates if bound is Bound.LOWER else np.full(1, floats.SMALLEST_MASS)
+        return np.where(is_subnormal, simpler, worst)
 
     def gaussian_parameter(self, least: float, bound: Bound) -> float:
         """Returns a bound on the largest μ(α), least ≤ α ≤ 1/2, in either direction.
@@ -264,13 +267,13 @@ class TradeOffBounds:
             def ends(
                 rates: FloatArray, direction: Direction = direction
             ) -> tuple[FloatArray, FloatArray]:
-                return self._found_and_missed(rates, direction, bound)
+                return self._detected_and_missed(rates, direction, bound)
 
             # Tests with rates α above 1/2 have small rates in the other direction.
             distances.append(largest_distance(ends, least, 0.5, bound))
         return min(max(distances), limit)
 
-    def _found_and_missed(
+    def _detected_and_missed(
         self, rates: FloatArray, direction: Direction, bound: Bound
     ) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) bounds on true positive rates, and on one minus these."""
@@ -278,7 +281,7 @@ class TradeOffBounds:
         if mean is not None:
             return gaussian_rates(mean, rates, bound)
         curve = self._curve(direction, bound)
-        found = curve.true_positive_rates(rates)
+        detected = curve.true_positive_rates(rates)
         opposite = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}
         # Suppose that a test for P has the false positive rate α and misses a share β
         # of P. Its complement is a test for Q, which has the false positive rate β and
@@ -288,13 +291,13 @@ class TradeOffBounds:
         if bound is Bound.UPPER:
             above = [gaussian_rates(self._mean, rates, bound)]
             above.append(self._of_the_largest_loss(rates))
-            found = np.minimum(found, np.minimum(*(f for f, _ in above)))
+            detected = np.minimum(detected, np.minimum(*(f for f, _ in above)))
             missed = np.maximum(missed, np.maximum(*(m for _, m in above)))
             # This also covers the rounding of one minus a rate.
-            most = np.nextafter(1 - missed * (1 - _ROUNDING), 2.0)
-            return np.minimum(found, np.minimum(most, 1.0)), missed
-        least = np.nextafter(1 - missed * (1 + _ROUNDING), 0.0)
-        return np.maximum(found, least), missed
+            limit = np.nextafter(1 - missed * (1 - _ROUNDING), 2.0)
+            return np.minimum(detected, np.minimum(limit, 1.0)), missed
+        at_least = np.nextafter(1 - missed * (1 + _ROUNDING), 0.0)
+        return np.maximum(detected, at_least), missed
 
     def _of_the_largest_loss(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self._largest_loss > floats.LARGEST_EXPONENT:
@@ -317,8 +320,8 @@ class TradeOffBounds:
         composed = privacy_bounds.composition_of(
             self._parts[bound], bound, self._accuracy
         )
-        found = composed.losses(direction)
-        return Curve(found if direction is Direction.REMOVE else found.swapped())
+        losses = composed.losses(direction)
+        return Curve(losses if direction is Direction.REMOVE else losses.swapped())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -71,8 +71,8 @@ class Accuracy:
             level: The number of one of `LEVELS`.
             cells: The number of cells in a scale.
         """
-        least, scales = LEVELS[level]
-        return cls(least * TAIL_SHARE, cells, scales)
+        smallest_delta, scales = LEVELS[level]
+        return cls(smallest_delta * TAIL_SHARE, cells, scales)
 
     @classmethod
     def of_curve(cls, least_rate: float, cells: int) -> "Accuracy":
@@ -92,9 +92,9 @@ class Accuracy:
 
     @property
     def frequent_delta(self) -> float:
-        """The least δ that is often asked for; at the first of `LEVELS` it is 1e-6.
+        """The δ for which bounds are tuned that are tight at one δ only.
 
-        Bounds that are tight at one δ only are tuned for it.
+        It is the least δ that is often asked for: 1e-6 at the first of `LEVELS`.
         """
         return min(self.delta * _FREQUENT, _LARGEST)
 
@@ -103,11 +103,11 @@ class Accuracy:
         return self.with_tails(self.tail_mass / parts)
 
     def with_tails(self, tail_mass: float) -> "Accuracy":
-        """Returns the same with tails of another mass."""
+        """Returns this accuracy with another `tail_mass`."""
         return dataclasses.replace(self, tail_mass=tail_mass)
 
     def with_cells(self, cells: int) -> "Accuracy":
-        """Returns the same with another number of cells in a scale."""
+        """Returns this accuracy with another number of cells in a scale."""
         return dataclasses.replace(self, cells=cells)
 
     def of_levels(self, levels: float) -> "Accuracy":

@@ -142,7 +142,7 @@ class Law(abc.ABC):
             return sums.products(x, y, self.row_degrees, product)
         rows = [*x]
         others = rows if x is y else [*y]
-        return np.array([product(*both) for both in zip(rows, others, strict=True)])
+        return np.array([product(*pair) for pair in zip(rows, others, strict=True)])
 
     @property
     def is_series(self) -> bool:
@@ -201,17 +201,20 @@ class Atoms(Law):
         return (p + last if self.keeps_rests else p), first
 
     def centred(self) -> "Atoms":
-        """Returns the same losses, shifted so that the last heavy atom is at zero."""
+        """Returns the same losses, with the last heavy atom's value moved to `offset`.
+
+        That atom, and so its multiples in sums, is then exactly on a node of a lattice.
+        """
         masses = self.masses[0]
         heavy = masses >= masses.max() / 2
-        least = max(_HEAVY * masses.max(), _OUTSTANDING * masses[-2:][0])
-        heavy[-1] |= masses[-1] >= least
-        middle = float(self.values[heavy][-1])
+        threshold = max(_HEAVY * masses.max(), _OUTSTANDING * masses[-2:][0])
+        heavy[-1] |= masses[-1] >= threshold
+        last_heavy = float(self.values[heavy][-1])
         rounding = 4 * floats.UNIT_ROUNDOFF * float(np.abs(self.values[[0, -1]]).max())
         return dataclasses.replace(
             self,
-            values=self.values - middle,
-            offset=self.offset + middle,
+            values=self.values - last_heavy,
+            offset=self.offset + last_heavy,
             ratio_error=self.ratio_error + rounding,
         )
 
@@ -249,27 +252,27 @@ class Atoms(Law):
         return np.asarray(above | below)
 
     def without(self, gone: BoolArray, q_mass: float | None = None) -> "Atoms":
-        """Returns the law of a sum without some atoms, which go to the sinks.
+        """Returns the law of a sum without some atoms, whose masses go to the sinks.
 
-        The sinks also get an allowance for products of masses that underflowed, as
-        those have no atom.
+        The sinks also get a bound on the products of masses that underflowed to zero,
+        as these products have no atom.
 
         Args:
-            gone: (n,) which atoms go.
+            gone: (n,) which atoms are left out.
             q_mass: The sum of Q's finite masses before anything was lost, if it is not
                 the sum of the masses here.
         """
         p, q = self.p_and_q[0], np.minimum(self.p_and_q[1], 1.0)
-        # Of a product below the smallest mass few digits are known, and so of the other
-        # law's mass there, which is computed from it and may be large.
+        # A product below the smallest mass has lost digits. The other law's mass, which
+        # may be large, is computed from it. Both count as underflow.
         source = self.masses[-1 if self.axis is Axis.LOSS else 0]
         vague = gone & (source < floats.SMALLEST_MASS)
         cut = gone & ~vague
         cut_p, cut_q = float(p[cut].sum()), float(q[cut].sum())
         ends = tuple(self.values[[0, -1]].tolist()) if q.size else (0.0, 0.0)
-        underflow = underflown(self, q.size, *ends)
-        less_p = float(p[vague].sum()) + underflow[0]
-        less_q = float(q[vague].sum()) + underflow[1]
+        no_atom = underflown(self, q.size, *ends)
+        underflow_p = float(p[vague].sum()) + no_atom[0]
+        underflow_q = float(q[vague].sum()) + no_atom[1]
         kept = dataclasses.replace(
             self, values=self.values[~gone], masses=self.masses[:, ~gone]
         )
@@ -278,7 +281,7 @@ class Atoms(Law):
             before = self.p_and_q_mass()[1] if q_mass is None else q_mass
             return before, kept.p_and_q_mass()[1]
 
-        fields = self.fields_after((cut_p, cut_q), (less_p, less_q), q_masses)
+        fields = self.fields_after((cut_p, cut_q), (underflow_p, underflow_q), q_masses)
         return dataclasses.replace(kept, **fields)
 
     def p_and_q_mass(self) -> Masses:
@@ -289,8 +292,8 @@ class Atoms(Law):
 
 def missing(before: float, after: float, mass_error: float) -> float:
     """Returns an upper bound on the mass lost between two sums of masses."""
-    most, least = floats.raised(before), floats.lowered(after)
-    return max(most * (1 + 4 * mass_error) - least * (1 - 4 * mass_error), 0.0)
+    upper, lower = floats.raised(before), floats.lowered(after)
+    return max(upper * (1 + 4 * mass_error) - lower * (1 - 4 * mass_error), 0.0)
 
 
 def underflown(law: Law, cells: int, low: float, high: float) -> Masses:
@@ -302,11 +305,11 @@ def underflown(law: Law, cells: int, low: float, high: float) -> Masses:
         low: A lower bound on their values.
         high: An upper bound on their values.
     """
-    lost = _UNDERFLOW * cells
+    lost_p = _UNDERFLOW * cells
     if law.axis is Axis.RATIO:
-        return lost * max(high, 1.0), lost
-    most = math.log(lost) - min(low + law.offset, 0.0) if cells else -math.inf
-    return lost, floats.exponential(most)
+        return lost_p * max(high, 1.0), lost_p
+    log_lost_q = math.log(lost_p) - min(low + law.offset, 0.0) if cells else -math.inf
+    return lost_p, floats.exponential(log_lost_q)
 
 
 def fields_of_sum(one: Law, other: Law, rounding: float) -> dict[str, Any]:
@@ -373,10 +376,11 @@ def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
     if atoms.bound is Bound.UPPER:
         lower, upper = 1 - above, above
         if atoms.axis is Axis.LOSS:
-            # From exact differences, so that both shares have all their digits.
-            whole = np.expm1(-widths)
-            lower = np.exp(-widths * above) * np.expm1(-widths * lower) / whole
-            upper = np.expm1(-widths * above) / whole
+            # The shares keep the mean of e^{−value}, whose change over a cell is this.
+            # Both are products of exact differences, so that they have all digits.
+            change = np.expm1(-widths)
+            lower = np.exp(-widths * above) * np.expm1(-widths * lower) / change
+            upper = np.expm1(-widths * above) / change
         cells = np.concatenate([floors, floors + 1]).astype(np.int64)
         return cells, np.concatenate([lower * masses, upper * masses], axis=1)
     if atoms.keeps_rests:

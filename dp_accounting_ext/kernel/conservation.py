@@ -46,30 +46,31 @@ class Side(NamedTuple):
     """The sums that the masses of P, or of Q, must have.
 
     Attributes:
-        whole: The sum of the masses if nothing were cut off. It is one up to rounding;
-            for P's masses of ratios, the number of terms. It is zero if no law is kept.
-        gone: The mass that was cut off.
+        whole: The sum of the masses if nothing were cut off. It is one up to
+            rounding; for P's masses of ratios, the number of terms. It is zero if no
+            law of P, or of Q, is known.
+        cut: The mass that was cut off.
         underflow: The mass that may have been lost because products of masses
             underflowed.
     """
 
     whole: float = 1.0
-    gone: float = 0.0
+    cut: float = 0.0
     underflow: float = 0.0
 
     def after(self, cut: float, underflow: float) -> "Side":
         """Returns the sums after masses were cut off, or may have underflowed."""
-        return Side(self.whole, self.gone + cut, self.underflow + underflow)
+        return Side(self.whole, self.cut + cut, self.underflow + underflow)
 
     def times(self, factor: float) -> "Side":
         """Returns the sums of masses that are multiplied by a factor."""
-        return Side(self.whole * factor, self.gone * factor, self.underflow * factor)
+        return Side(self.whole * factor, self.cut * factor, self.underflow * factor)
 
     def product(self, other: "Side") -> "Side":
         """Returns the sums of the masses of two independent outputs."""
-        kept = max(self.whole - self.gone, 0.0)
-        gone = self.gone * other.whole + other.gone * kept
-        return Side(self.whole * other.whole, gone, self.underflow + other.underflow)
+        finite = max(self.whole - self.cut, 0.0)
+        cut = self.cut * other.whole + other.cut * finite
+        return Side(self.whole * other.whole, cut, self.underflow + other.underflow)
 
 
 class Ledger(NamedTuple):
@@ -123,10 +124,10 @@ def of_ratios(one: Ledger, other: Ledger) -> Ledger:
     """
     p = Side(0.0)
     for term, rest in ((one, other), (other, one)):
-        mean = max(term.p.whole - term.p.gone, 0.0)
+        mean = max(term.p.whole - term.p.cut, 0.0)
         p = Side(
             p.whole + term.p.whole * rest.q.whole,
-            p.gone + term.p.gone * rest.q.whole + rest.q.gone * mean,
+            p.cut + term.p.cut * rest.q.whole + rest.q.cut * mean,
             p.underflow + term.p.underflow + rest.q.underflow * mean,
         )
     return Ledger(one.terms + other.terms, p, one.q.product(other.q))
@@ -144,7 +145,7 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
         MassError: If they hold less.
     """
     p, q = ledger.p, ledger.q
-    if infinity_mass >= p.gone and zero_mass >= q.gone:
+    if infinity_mass >= p.cut and zero_mass >= q.cut:
         return  # One answer may need hundreds of laws, and this holds for most of them.
     # If the masses of a term sum to more than one, the ledger multiplies what other
     # terms cut off by this sum, while a sink is at most one. So the sinks may hold less
@@ -152,26 +153,28 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
     # used there.
     share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
     p_whole = p.whole if p.whole < _MANY_RATIOS else q.whole
-    for name, sink, gone, whole in (
-        ("P", infinity_mass, p.gone, p_whole),
-        ("Q", zero_mass, min(q.gone, 1.0), q.whole),
+    for name, sink, cut, whole in (
+        ("P", infinity_mass, p.cut, p_whole),
+        ("Q", zero_mass, min(q.cut, 1.0), q.whole),
     ):
         # Comparisons with NaN are false.
-        if not sink >= gone * max(share - max(whole - 1, 0.0), 0.0):
+        if not sink >= cut * max(share - max(whole - 1, 0.0), 0.0):
             raise MassError(
                 f"An upper law must keep in its sink what was cut off of {name}. "
-                f"Found {sink} there, where {gone} was cut off."
+                f"Found {sink} there, where {cut} was cut off."
             )
 
 
-def check_terms(found: int, terms: int) -> None:
+def check_terms(terms_of_law: int, terms: int) -> None:
     """Checks that a law is the sum of a given number of terms.
 
     Raises:
         MassError: If it has another number of terms.
     """
-    if found != terms:
-        raise MassError(f"A law must be that of {terms} terms. Found one of {found}.")
+    if terms_of_law != terms:
+        raise MassError(
+            f"A law must be that of {terms} terms. Found one of {terms_of_law}."
+        )
 
 
 def check_law(
@@ -215,16 +218,16 @@ def _check_sum(
 ) -> None:
     """Checks a sum of finite masses against one side of a ledger."""
     allowed = math.expm1(min(error, 1.0)) + SUM_ERROR
-    least = side.whole * (1 - allowed)
-    found = total + side.gone + side.underflow
+    lower = side.whole * (1 - allowed)
+    accounted = total + side.cut + side.underflow
     if sink is not None:
-        least, found = min(least, 1 - allowed), total + sink
+        lower, accounted = min(lower, 1 - allowed), total + sink
     # A product of many wholes may underflow where a sum does not.
-    most = side.whole * (1 + allowed) + floats.SMALLEST_MASS
-    if not (found >= least and total + min(side.gone, 1.0) <= most):
+    upper = side.whole * (1 + allowed) + floats.SMALLEST_MASS
+    if not (accounted >= lower and total + min(side.cut, 1.0) <= upper):
         raise MassError(
             f"The masses of {name} must sum to {side.whole:.12g} but for "
-            f"{allowed:.1e}. Found {total:.12g}, with {side.gone:.3g} cut off"
+            f"{allowed:.1e}. Found {total:.12g}, with {side.cut:.3g} cut off"
             + ("." if sink is None else f" and {sink:.3g} in the sink.")
         )
 
@@ -256,27 +259,27 @@ def check_pair(
     for name, total, sink, error in zip(names, totals, sinks, errors, strict=True):
         allowed = math.expm1(min(1.01 * error, 1.0)) + SUM_ERROR
         if is_upper:
-            most = 1 + _SURPLUS_ERRORS * allowed + _SURPLUS
-            is_whole = total + sink >= 1 - allowed and total <= most
+            limit = 1 + _SURPLUS_ERRORS * allowed + _SURPLUS
+            is_valid = total + sink >= 1 - allowed and total <= limit
         else:
-            is_whole = total + sink <= 1 + allowed
-        if not is_whole:
-            least = "one" if is_upper else "at most one"
+            is_valid = total + sink <= 1 + allowed
+        if not is_valid:
+            wanted = "one" if is_upper else "at most one"
             raise MassError(
-                f"{name} must sum to {least}, within the pair's errors of "
+                f"{name} must sum to {wanted}, within the pair's errors of "
                 f"{allowed:.1e}. Found {total:.12g} and {sink:.3g}."
             )
 
 
 def check_total(
-    name: str, total: float, whole: float, error: float, *, more: float = 0.0
+    name: str, total: float, expected: float, error: float, *, more: float = 0.0
 ) -> None:
     """Checks a sum of masses that are only moved, if no pair or law is made of them.
 
     Args:
         name: The name of the masses.
         total: Their sum after they were moved.
-        whole: Their sum before, or the sum that a theorem states.
+        expected: Their sum before, or the sum that a theorem states.
         error: A bound on the absolute error of the two sums.
         more: The amount by which the sum may be larger besides, on the safe side.
 
@@ -284,9 +287,9 @@ def check_total(
         MassError: If the sum is less, or larger by more.
     """
     # Comparisons with NaN are false.
-    if not whole - error <= total <= whole + error + more:
+    if not expected - error <= total <= expected + error + more:
         raise MassError(
-            f"The {name} must sum to {whole:.12g} but for {error:.1e}. "
+            f"The {name} must sum to {expected:.12g} but for {error:.1e}. "
             f"Found {total:.12g}."
         )
 

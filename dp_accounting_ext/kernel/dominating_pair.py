@@ -70,7 +70,7 @@ class DominatingPair:
 
     def __post_init__(self) -> None:
         self._check()
-        self._make_distinct()
+        self._normalize()
         conservation.check_pair(
             (float(self.p_masses.sum()), float(self.masses.sum())),
             (self.infinity_mass, self.zero_mass),
@@ -78,8 +78,8 @@ class DominatingPair:
             is_upper=self.bound is Bound.UPPER,
         )
 
-    def _make_distinct(self) -> None:
-        """Sorts the ratios, and replaces atoms whose masses are subnormal."""
+    def _normalize(self) -> None:
+        """Sorts the ratios, and loses or lifts the atoms with a mass below 1e-300."""
         if (self.ratios[1:] < self.ratios[:-1]).any():
             order = np.argsort(self.ratios, kind="stable")
             object.__setattr__(self, "ratios", self.ratios[order])
@@ -114,13 +114,13 @@ class DominatingPair:
         It is raised by at most 1e-300, which is far below the rounding of any δ. An
         atom both of whose masses are rare is dropped.
         """
-        kept = ~rare | (np.maximum(self.masses, p_masses) >= floats.TINY)
-        lifted = rare[kept]
-        ratios, masses = self.ratios[kept].copy(), self.masses[kept].copy()
-        p_lifted = np.maximum(p_masses[kept][lifted], floats.SMALLEST_MASS)
-        masses[lifted] = np.maximum(masses[lifted], floats.SMALLEST_MASS)
+        remaining = ~rare | (np.maximum(self.masses, p_masses) >= floats.TINY)
+        rises = rare[remaining]
+        ratios, masses = self.ratios[remaining].copy(), self.masses[remaining].copy()
+        p_lifted = np.maximum(p_masses[remaining][rises], floats.SMALLEST_MASS)
+        masses[rises] = np.maximum(masses[rises], floats.SMALLEST_MASS)
         # The rounded product must not be below `p_lifted`.
-        ratios[lifted] = p_lifted / masses[lifted] * (1 + 4 * floats.UNIT_ROUNDOFF)
+        ratios[rises] = p_lifted / masses[rises] * (1 + 4 * floats.UNIT_ROUNDOFF)
         order = np.argsort(ratios, kind="stable")
         self._set(ratios[order], masses[order])
         rounding = 8 * floats.UNIT_ROUNDOFF
@@ -180,12 +180,12 @@ class DominatingPair:
     def profile(self, direction: Direction) -> profile.Profile:
         """Returns the certified privacy profile in one direction."""
         ratios = self.ratios
-        kept = np.minimum(ratios, self.masses) > 0
-        losses, masses = np.log(ratios[kept]), self.p_masses[kept]
+        has_mass = np.minimum(ratios, self.masses) > 0
+        losses, masses = np.log(ratios[has_mass]), self.p_masses[has_mass]
         rounding = 2 * floats.UNIT_ROUNDOFF * float(np.abs(losses).max(initial=1.0))
         sink = self.infinity_mass
         if direction is Direction.ADD:
-            losses, masses, sink = -losses, self.masses[kept], self.zero_mass
+            losses, masses, sink = -losses, self.masses[has_mass], self.zero_mass
         # Errors multiply, and 1 / (1 − e) is more than e^e.
         error = 1.01 * (self.mass_error + self.ratio_error) + rounding
         shift = 1.01 * self.ratio_error + rounding
@@ -265,7 +265,7 @@ class DirectedPairs:
 
 
 def trivial_pair(bound: Bound) -> DominatingPair:
-    """Returns the pair that dominates all (upper), or is dominated by all (lower)."""
+    """Returns the pair that dominates all (upper), or that all dominate (lower)."""
     if bound is Bound.LOWER:
         return identity_pair(bound)
     return DominatingPair(np.ones(1), np.zeros(1), 1.0, 1.0, bound)
@@ -308,10 +308,10 @@ def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
     lost_p = lost_q = 0.0
     if pair.bound is Bound.UPPER:
         rounding = floats.raised(1 + pair.mass_error + pair.ratio_error)
-        gone = np.ones(pair.ratios.size, dtype=np.bool_)
-        gone[kept] = False
-        lost_p = float(pair.p_masses[gone].sum()) * rounding
-        lost_q = float(pair.masses[gone].sum()) * rounding
+        is_in_tail = np.ones(pair.ratios.size, dtype=np.bool_)
+        is_in_tail[kept] = False
+        lost_p = float(pair.p_masses[is_in_tail].sum()) * rounding
+        lost_q = float(pair.masses[is_in_tail].sum()) * rounding
     return dataclasses.replace(
         pair,
         ratios=pair.ratios[kept],

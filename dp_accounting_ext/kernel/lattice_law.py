@@ -75,10 +75,10 @@ class LatticeLaw(atom_laws.Law):
     def atoms_and_places(self) -> tuple[Atoms, IntArray]:
         """Returns the nodes that have mass, and their (n,) indices among all cells."""
         nodes, masses = self._cells()
-        (kept,) = np.nonzero(masses[0])
-        kept = kept[np.argsort(nodes[kept], kind="stable")]
-        atoms = Atoms(values=nodes[kept], masses=masses[:, kept], **self.common)
-        return atoms, kept
+        (places,) = np.nonzero(masses[0])
+        places = places[np.argsort(nodes[places], kind="stable")]
+        atoms = Atoms(values=nodes[places], masses=masses[:, places], **self.common)
+        return atoms, places
 
     def _cells(self) -> tuple[FloatArray, FloatArray]:
         """Returns the (n,) nodes of all pieces, and their (rows, n) masses."""
@@ -158,21 +158,21 @@ class LatticeLaw(atom_laws.Law):
         return law._with_underflow(self.ends(), self.p_and_q_mass)
 
     def levelled(self) -> "LatticeLaw":
-        """Returns the law with the two rows of a lower law of losses scaled to one sum.
+        """Returns a lower law of losses with the sums of both rows made equal.
 
-        In a lower law the mean loss of a cell lies above its node. Over millions of
-        runs these differences add up to hundreds of nats. The common part of all cells
-        is moved to the offset. Other laws are returned unchanged.
+        A cell's mean loss is its value, plus `offset`, minus ln(second row / first
+        row). Over millions of runs this logarithm grows to hundreds of nats. The part
+        that all cells share is moved to `offset`. Other laws are returned unchanged.
         """
         if self.bound is Bound.UPPER or self.axis is Axis.RATIO or not self.pieces:
             return self
         first, last = sum(masses.sum(axis=1) for _, masses in self.pieces.values())
-        rare = min(first, last) < floats.TINY  # Such a law is trimmed away later.
-        moved = 0.0 if rare else math.log(first / last)
-        if abs(moved) < 1:
+        is_rare = min(first, last) < floats.TINY  # Such a law is trimmed away later.
+        excess = 0.0 if is_rare else math.log(first / last)
+        if abs(excess) < 1:
             return self
-        factors = np.array([[1.0], [math.exp(moved)]])
-        offset = self.offset + moved
+        factors = np.array([[1.0], [math.exp(excess)]])
+        offset = self.offset + excess
         return dataclasses.replace(
             self,
             pieces={k: (start, factors * m) for k, (start, m) in self.pieces.items()},
@@ -197,7 +197,7 @@ class LatticeLaw(atom_laws.Law):
             reach=max(self.reach, other.reach),
             lowest=self.lowest * other.lowest,
         )
-        found: dict[int, Piece] = {}
+        pieces: dict[int, Piece] = {}
         mine: Piece | None = None
         theirs: Piece | None = None
         top, terms = max(*self.pieces, *other.pieces), 1
@@ -221,7 +221,7 @@ class LatticeLaw(atom_laws.Law):
                 if one is not None and two is not None:
                     terms = max(terms, min(one[1].shape[1], two[1].shape[1]))
                     met = convolved(one, two, law)
-                    found[level] = added(found.get(level), met)
+                    pieces[level] = added(pieces.get(level), met)
         units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
         rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
         fields = atom_laws.fields_of_sum(self, other, rounding)
@@ -232,7 +232,7 @@ class LatticeLaw(atom_laws.Law):
             (p, q), (other_p, other_q) = self.p_and_q_mass(), other.p_and_q_mass()
             return p * other_p, q * other_q
 
-        return _laid_out(law, found)._with_underflow((low, high), products)
+        return _laid_out(law, pieces)._with_underflow((low, high), products)
 
     def _rounded(self, units: int) -> "LatticeLaw":
         """Returns the law with `units` more units of rounding in its masses."""
@@ -243,9 +243,9 @@ class LatticeLaw(atom_laws.Law):
         )
 
 
-def _laid_out(law: LatticeLaw, found: Mapping[int, Piece]) -> LatticeLaw:
+def _laid_out(law: LatticeLaw, summed: Mapping[int, Piece]) -> LatticeLaw:
     """Returns a law whose pieces are moved up to the levels of their distances."""
-    waiting = dict(found)
+    waiting = dict(summed)
     pieces: dict[int, Piece] = {}
     level, first = min(waiting), min(waiting)
     while waiting:
@@ -260,12 +260,12 @@ def _laid_out(law: LatticeLaw, found: Mapping[int, Piece]) -> LatticeLaw:
         high = min(max(math.floor(middle + law.reach) + 1 - start, low), size)
         if high > low:
             pieces[level] = start + low, masses[:, low:high]
-        for begin, part in (
+        for begin, outer in (
             (start, masses[:, :low]),
             (start + high, masses[:, high:]),
         ):
-            if part.any():
-                wider = halved((begin, part), width, law)
+            if outer.any():
+                wider = halved((begin, outer), width, law)
                 next_one = waiting.get(level + 1)
                 waiting[level + 1] = added(next_one, wider)
         level += 1

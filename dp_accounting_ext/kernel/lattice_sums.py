@@ -92,7 +92,7 @@ def _scale_at_zero(atoms: Atoms, scale: float) -> float:
         atoms: A law of values of either sign.
         scale: The scale of the law, the largest result.
     """
-    found, cumulated = scale, np.append(0.0, np.cumsum(atoms.masses[0]))
+    steep_from, cumulated = scale, np.append(0.0, np.cumsum(atoms.masses[0]))
     for halvings in range(_MOST_HALVINGS):
         width = math.ldexp(scale, -halvings)
         places = np.searchsorted(atoms.values, [-width, -width / 2, 0.0])
@@ -100,8 +100,8 @@ def _scale_at_zero(atoms: Atoms, scale: float) -> float:
         if half >= zero:
             break
         if zero - low > _STEEP * (zero - half):
-            found = width / 2
-    return found
+            steep_from = width / 2
+    return steep_from
 
 
 def _quantile(atoms: Atoms, share: float) -> float:
@@ -158,9 +158,9 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     pieces: dict[int, lattice_law.Piece] = {}
     for level, start in enumerate(begin.tolist()):
         piece = table[:, size * level : size * (level + 1)]
-        (there,) = np.nonzero(piece[0])
-        if there.size:
-            first, last = int(there[0]), int(there[-1])
+        (occupied,) = np.nonzero(piece[0])
+        if occupied.size:
+            first, last = int(occupied[0]), int(occupied[-1])
             pieces[level] = start + first, piece[:, first : last + 1]
     law = LatticeLaw(
         step=step,
@@ -187,16 +187,16 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
     atoms, places = law.atoms_and_places()
     gone = atoms.in_tails(tail_mass) | atoms.is_rare()
     cells = sum(masses.shape[1] for _, masses in law.pieces.values())
-    there = np.zeros(cells, np.bool_)
-    there[places[~gone]] = True
+    is_kept = np.zeros(cells, np.bool_)
+    is_kept[places[~gone]] = True
     pieces, end = {}, 0
     for level, (start, masses) in law.pieces.items():
         begin, end = end, end + masses.shape[1]
-        (kept,) = np.nonzero(there[begin:end])
-        if kept.size:
-            some = slice(int(kept[0]), int(kept[-1]) + 1)
-            part = np.where(there[begin:end][some], masses[:, some], 0.0)
-            pieces[level] = start + some.start, part
+        (occupied,) = np.nonzero(is_kept[begin:end])
+        if occupied.size:
+            span = slice(int(occupied[0]), int(occupied[-1]) + 1)
+            trimmed_masses = np.where(is_kept[begin:end][span], masses[:, span], 0.0)
+            pieces[level] = start + span.start, trimmed_masses
     atoms = atoms.without(gone)
     law = dataclasses.replace(
         law,

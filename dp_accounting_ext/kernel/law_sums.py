@@ -55,19 +55,19 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
     mass_error = (
         1.01 * (given.mass_error + given.ratio_error) + 4 * floats.UNIT_ROUNDOFF
     )
-    kept = (p if axis is Axis.LOSS else q) >= floats.TINY
+    fits = (p if axis is Axis.LOSS else q) >= floats.TINY
     if axis is Axis.RATIO:
-        kept &= ratios <= _LARGEST_RATIO
+        fits &= ratios <= _LARGEST_RATIO
     infinity_mass, zero_mass = given.infinity_mass, given.zero_mass
     sides = [
-        conservation.Side(float(masses.sum()) + sink, float(masses[~kept].sum()) + sink)
+        conservation.Side(float(masses.sum()) + sink, float(masses[~fits].sum()) + sink)
         for masses, sink in ((p, infinity_mass), (q, zero_mass))
     ]
     ledger = conservation.Ledger(1, *sides)
-    if given.bound is Bound.UPPER and not kept.all():
-        infinity_mass += float(p[~kept].sum()) * (1 + 1e-9)
-        zero_mass += float(q[~kept].sum()) * (1 + 1e-9)
-    ratios, p, q, losses = ratios[kept], p[kept], q[kept], losses[kept]
+    if given.bound is Bound.UPPER and not fits.all():
+        infinity_mass += float(p[~fits].sum()) * (1 + 1e-9)
+        zero_mass += float(q[~fits].sum()) * (1 + 1e-9)
+    ratios, p, q, losses = ratios[fits], p[fits], q[fits], losses[fits]
     if axis is Axis.LOSS:
         ratio_error = given.ratio_error + 2 * floats.UNIT_ROUNDOFF * float(
             np.abs(losses).max(initial=0.0)
@@ -112,9 +112,9 @@ def sum_of(
             off in all.
     """
     copies = sum(count for _, count in parts)
-    found = _sum_of(parts, copies, bound, accuracy)
-    conservation.check_terms(found.ledger.terms, copies)
-    return found
+    law = _sum_of(parts, copies, bound, accuracy)
+    conservation.check_terms(law.ledger.terms, copies)
+    return law
 
 
 def _sum_of(
@@ -181,13 +181,13 @@ def _without_values(atoms: Atoms, terms: int) -> Atoms:
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
     """Returns the exact sum of independent copies, or None if it has many atoms."""
-    found = atoms if atoms.values.size <= _MOST_ATOMS else None
+    total = atoms if atoms.values.size <= _MOST_ATOMS else None
     for digit in bin(count)[3:]:
-        for term in (found, atoms) if digit == "1" else (found,):
-            if found is None or term is None:
+        for term in (total, atoms) if digit == "1" else (total,):
+            if total is None or term is None:
                 return None
-            found = _plus(found, term)
-    return found
+            total = _plus(total, term)
+    return total
 
 
 def _plus(one: Atoms, other: Atoms) -> Atoms | None:
@@ -195,10 +195,10 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     if not (one.values.size and other.values.size):
         none = other if one.values.size else one
         return dataclasses.replace(none, **atom_laws.fields_of_sum(one, other, 0.0))
-    found = _sum_of_spaced(one, other) or _sum_of_products(one, other)
-    if found is None:
+    summed = _sum_of_spaced(one, other) or _sum_of_products(one, other)
+    if summed is None:
         return None
-    values, masses, moved, rounding = found
+    values, masses, moved, rounding = summed
     rounding += (4 + len(masses)) * floats.UNIT_ROUNDOFF
     fields = atom_laws.fields_of_sum(one, other, rounding)
     fields["ratio_error"] += moved
@@ -264,11 +264,11 @@ def _sum_of_products(
     if starts.size > _MOST_ATOMS:
         return None
     rows = np.add.reduceat(rows, starts, axis=1)
-    most = int(np.diff(np.append(starts, values.size)).max())
+    merged = int(np.diff(np.append(starts, values.size)).max())
     # Merged values span at most this many steps between adjacent ones; each sum was
     # rounded, too.
-    moved = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (largest if is_loss else 1.0)
-    return values[starts], rows, moved, most * floats.UNIT_ROUNDOFF
+    moved = (_SAME * merged + 2 * floats.UNIT_ROUNDOFF) * (largest if is_loss else 1.0)
+    return values[starts], rows, moved, merged * floats.UNIT_ROUNDOFF
 
 
 def read(atoms: Atoms, count: int = 1) -> LossPair:
@@ -370,17 +370,17 @@ class ComposedLosses:
             sinks.append((pairs.remove.zero_mass, count))
             return of_pair(pairs.remove, Axis.LOSS)
 
-        found = self._sum(law_of)
+        losses = self._sum(law_of)
         # Outputs were cut off, or underflowed, that are rare under P, but perhaps not
         # under Q.
-        cut = max(found.zero_mass, found.ledger.q.gone)
+        cut = max(losses.zero_mass, losses.ledger.q.cut)
         cut -= sums.probability_of_any(sinks)
         serves_both = (
             all(are_one)
             and cut <= _GIVEN * self.accuracy.tail_mass
-            and found.distance() <= lattice_sums.FURTHEST
+            and losses.distance() <= lattice_sums.FURTHEST
         )
-        return found, serves_both
+        return losses, serves_both
 
     @functools.cached_property
     def _added(self) -> LossPair:

@@ -43,10 +43,10 @@ class Memory(Generic[Value]):
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Returns the value of a key; makes it if it is not in the cache."""
         with self._lock:
-            found = self._values.pop(key, None)
-            if found is not None:
-                self._values[key] = found  # The last one is forgotten last.
-                return found
+            cached = self._values.pop(key, None)
+            if cached is not None:
+                self._values[key] = cached  # The last one is forgotten last.
+                return cached
         value = make()
         with self._lock:
             self._drop(key)

@@ -58,7 +58,7 @@ def of_probabilities(
             raise ValueError(f"{name} must sum to at most 1. Found {total}.")
         lacking.append(1 - total if total < 1 - allowed else 0.0)
     rare = (laws[0] < floats.RARE) | (laws[1] < floats.RARE)
-    known, sinks = [law[~rare] for law in laws], [0.0, 0.0]
+    common, sinks = [law[~rare] for law in laws], [0.0, 0.0]
     for place, law in enumerate(laws):
         # An output that the other law does not have is exact, whatever the rounding.
         exclusive = (laws[1 - place] == 0) & (law >= floats.RARE)
@@ -68,7 +68,7 @@ def of_probabilities(
             sinks[place] = min(
                 (sinks[place] + rest) * (1 + 4 * floats.UNIT_ROUNDOFF), 1.0
             )
-    ratios, masses = known[0] / known[1], known[1]
+    ratios, masses = common[0] / common[1], common[1]
     if not ratios.size:
         ratios, masses = np.ones(1), np.zeros(1)
     order = np.argsort(ratios, kind="stable")
@@ -88,22 +88,22 @@ def of_losses(pair: profile.LossPair) -> DominatingPair:
     order = np.argsort(pair.losses, kind="stable")
     losses = pair.losses[order]
     p_masses, q_masses = pair.p_masses[order], pair.q_masses[order]
-    kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (p_masses >= floats.RARE)
-    kept &= q_masses >= floats.RARE
+    fits = (np.abs(losses) <= floats.LARGEST_LOSS) & (p_masses >= floats.RARE)
+    fits &= q_masses >= floats.RARE
     infinity_mass, zero_mass = pair.infinity_mass, pair.zero_mass
-    if not kept.any():
+    if not fits.any():
         return dominating_pair.trivial_pair(pair.bound)
     mass_error = pair.mass_error
     if pair.bound is Bound.UPPER:
-        infinity_mass += float((p_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
-        zero_mass += float((q_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
+        infinity_mass += float((p_masses[~fits] + floats.RARE).sum()) * (1 + 1e-9)
+        zero_mass += float((q_masses[~fits] + floats.RARE).sum()) * (1 + 1e-9)
         # Profiles are raised a little, and so the masses of many runs sum to more than
         # one. A pair has no ledger that says so.
-        whole = max(float(p_masses[kept].sum()), float(q_masses[kept].sum()), 1.0)
-        mass_error = max(mass_error, math.log(whole))
+        total = max(float(p_masses[fits].sum()), float(q_masses[fits].sum()), 1.0)
+        mass_error = max(mass_error, math.log(total))
     return DominatingPair(
-        np.exp(losses[kept]),
-        q_masses[kept],
+        np.exp(losses[fits]),
+        q_masses[fits],
         min(infinity_mass, 1.0),
         min(zero_mass, 1.0),
         pair.bound,

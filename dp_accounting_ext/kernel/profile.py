@@ -77,11 +77,11 @@ class Profile:
         while high:
             top = float(losses[high - 1])
             low = int(np.searchsorted(losses[:high], top - _SPAN))
-            here = losses[low:high] - top
+            below_top = losses[low:high] - top
             carried *= math.exp(top - reference) if high < losses.size else 0.0
             # Relative to the largest loss of this span.
-            summed = np.cumsum((masses[low:high] * np.exp(-here))[::-1])[::-1]
-            costs[low:high] = (summed + carried) * np.exp(here)
+            summed = np.cumsum((masses[low:high] * np.exp(-below_top))[::-1])[::-1]
+            costs[low:high] = (summed + carried) * np.exp(below_top)
             carried += float(summed[0])
             reference, high = top, low
         falls = -np.expm1(-np.diff(losses)) * costs[1:]
@@ -107,29 +107,29 @@ class Profile:
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
         sign = 1.0 if self.bound is Bound.UPPER else -1.0
-        moved = epsilons - sign * (
+        shifted = epsilons - sign * (
             self.ratio_error + 4 * floats.UNIT_ROUNDOFF * np.abs(epsilons)
         )
-        next_ones = np.searchsorted(self.losses, moved, side="right")
+        next_ones = np.searchsorted(self.losses, shifted, side="right")
         places = np.minimum(next_ones, self.losses.size - 1)
         with np.errstate(under="ignore"):
             finite = self.heights[places] - self.costs[places] * np.expm1(
-                np.minimum(moved - self.losses[places], 0.0)
+                np.minimum(shifted - self.losses[places], 0.0)
             )
         summed = finite + self.infinity_mass
         if self.mass_error > floats.LARGEST_EXPONENT:
             # Masses with so large an error give no bound.
-            found = np.full(summed.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
+            bounds = np.full(summed.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
         else:
-            found = summed * math.exp(sign * self.mass_error)
+            bounds = summed * math.exp(sign * self.mass_error)
         if self.bound is Bound.UPPER:
             # At ε < 0, no two laws have a smaller δ than this.
-            least = -np.expm1(np.minimum(epsilons, 0.0)) * (
+            smallest = -np.expm1(np.minimum(epsilons, 0.0)) * (
                 1 + 8 * floats.UNIT_ROUNDOFF
             )
-            found = np.maximum(found, least)
-        conservation.check_numbers("Bounds on δ", found)
-        clipped: FloatArray = np.clip(found, 0.0, 1.0)
+            bounds = np.maximum(bounds, smallest)
+        conservation.check_numbers("Bounds on δ", bounds)
+        clipped: FloatArray = np.clip(bounds, 0.0, 1.0)
         return clipped
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
@@ -146,16 +146,16 @@ class Profile:
         places = np.searchsorted(-self.heights, -goals, side="left")
         places = np.minimum(places, self.losses.size - 1)
         lacking = (goals - self.heights[places]) / self.costs[places]
-        found = self.losses[places] + np.log1p(
+        bounds = self.losses[places] + np.log1p(
             -np.minimum(lacking, 1 - floats.UNIT_ROUNDOFF)
         )
-        size = np.abs(self.losses[places]) + np.abs(found)
-        found = found + sign * (self.ratio_error + 8 * floats.UNIT_ROUNDOFF * size)
+        size = np.abs(self.losses[places]) + np.abs(bounds)
+        bounds = bounds + sign * (self.ratio_error + 8 * floats.UNIT_ROUNDOFF * size)
         # Here the profile is below the goal at every ε.
-        found = np.where(lacking >= 1, 0.0, found)
-        found = np.where(is_finite, found, math.inf)
-        conservation.check_numbers("Bounds on ε", found)
-        positive: FloatArray = np.maximum(found, 0.0)
+        bounds = np.where(lacking >= 1, 0.0, bounds)
+        bounds = np.where(is_finite, bounds, math.inf)
+        conservation.check_numbers("Bounds on ε", bounds)
+        positive: FloatArray = np.maximum(bounds, 0.0)
         return positive
 
 
@@ -205,14 +205,14 @@ class LossPair:
 
     def profile(self, direction: Direction) -> Profile:
         """Returns the privacy profile in one direction."""
-        each = self if direction is Direction.REMOVE else self.swapped()
-        infinity_mass = each.infinity_mass
-        kept = each.p_masses > 0
-        if self.bound is Bound.UPPER and not kept.all():
-            infinity_mass += each.p_masses.size * floats.RARE
+        pair = self if direction is Direction.REMOVE else self.swapped()
+        infinity_mass = pair.infinity_mass
+        has_mass = pair.p_masses > 0
+        if self.bound is Bound.UPPER and not has_mass.all():
+            infinity_mass += pair.p_masses.size * floats.RARE
         return Profile.of(
-            each.losses[kept],
-            each.p_masses[kept],
+            pair.losses[has_mass],
+            pair.p_masses[has_mass],
             infinity_mass,
             self.bound,
             self.mass_error,

@@ -51,13 +51,13 @@ def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
         return np.convolve(x, y)
     out = np.zeros(x.size + y.size - 1)
     for first in range(0, y.size, _BLOCK):
-        part = y[first : first + _BLOCK]
-        if not part.any():
+        block = y[first : first + _BLOCK]
+        if not block.any():
             continue
         start, other = first, x
         if x is y:
-            start, other = 2 * first, np.append(part, 2 * x[first + _BLOCK :])
-        out[start : start + other.size + part.size - 1] += np.convolve(other, part)
+            start, other = 2 * first, np.append(block, 2 * x[first + _BLOCK :])
+        out[start : start + other.size + block.size - 1] += np.convolve(other, block)
     return out
 
 

@@ -60,9 +60,9 @@ def shares(positions: FloatArray, step: float) -> tuple[IntArray, FloatArray]:
     """
     low = np.floor(positions)
     above = positions - low
-    whole = -math.expm1(-step)
-    lower = math.exp(-step) * np.expm1((1 - above) * step) / whole
-    upper = -np.expm1(-above * step) / whole
+    change = -math.expm1(-step)
+    lower = math.exp(-step) * np.expm1((1 - above) * step) / change
+    upper = -np.expm1(-above * step) / change
     cells = low.astype(np.int64)
     return np.stack([cells, cells + 1]), np.stack([lower, upper])
 
@@ -96,19 +96,19 @@ class Factor:
         return np.log(self.masses)
 
     def tilted(self, tilt: float) -> tuple[float, FloatArray, float]:
-        """Returns the law of one copy, multiplied by e^{tilt · row}.
+        """Returns the law of one copy, with masses multiplied by e^{tilt · row}.
 
         Returns:
             The logarithm of the sum of the tilted masses; the (n,) tilted masses
-            divided by their sum; and a bound on their relative error, which also holds
-            for the sum.
+            divided by their sum; and a bound on the relative error of each of them and
+            of the sum.
         """
         exponents = self._log_masses + tilt * self.rows
         largest = float(exponents.max())
         weights = np.exp(exponents - largest)
-        whole = float(weights.sum())
-        log_moment = largest + math.log(whole)
-        weights /= whole
+        total = float(weights.sum())
+        log_moment = largest + math.log(total)
+        weights /= total
         terms = abs(tilt) * float(np.abs(self.rows).max())
         terms += float(np.abs(self._log_masses).max()) + abs(log_moment)
         units = _TILTING_ERROR + _OF_EXPONENT * terms + math.log2(self.rows.size)
@@ -152,16 +152,16 @@ class TiltedSum:
             for count, (_, _, error) in zip(self._counts, laws, strict=True)
         )
         # A large power has few frequencies that are not negligible.
-        least = math.exp(_NEGLIGIBLE_EXPONENT / max(self._counts[-1], 1))
+        negligible = math.exp(_NEGLIGIBLE_EXPONENT / max(self._counts[-1], 1))
         main = _Columns(factors[-1], laws[-1][1], shape)
-        self._of_rows = np.flatnonzero(main.most() + self._error > least)
-        whole = main.spectrum(self._of_rows)
-        self._active = np.flatnonzero(np.abs(whole) + self._error > least)
+        self._of_rows = np.flatnonzero(main.magnitudes() + self._error > negligible)
+        spectrum = main.spectrum(self._of_rows)
+        self._active = np.flatnonzero(np.abs(spectrum) + self._error > negligible)
         self._spectra = [
             _Columns(factor, weights, shape).spectrum(self._of_rows)[self._active]
             for factor, (_, weights, _) in zip(factors[:-1], laws[:-1], strict=True)
         ]
-        self._spectra.append(whole[self._active])
+        self._spectra.append(spectrum[self._active])
 
     def mass_above(self, row: int, tilts: Sequence[float]) -> float:
         """Returns an upper bound on the untilted mass at or above a fine row
@@ -189,7 +189,7 @@ class TiltedSum:
     def _tilted_mass_outside(self, first: int, changes: Sequence[float]) -> float:
         """Returns an upper bound on the tilted mass outside the rows of the torus."""
         last = first + self._shape[0]
-        found = 0.0
+        outside = 0.0
         for sign, row in ((1.0, last), (-1.0, first - 1)):
             tilts = [self._tilt + sign * change for change in changes]
             # The logarithm of E e^{c (R − row)} under the tilted law.
@@ -197,8 +197,8 @@ class TiltedSum:
                 self._log_chernoff(row, tilt) + self._tilt * row - self._log_moment
                 for tilt in tilts
             ]
-            found += floats.exponential(min(logs) + self.mass_error)
-        return floats.raised(found)
+            outside += floats.exponential(min(logs) + self.mass_error)
+        return floats.raised(outside)
 
     def _power(self) -> tuple[ComplexArray, float]:
         """Returns the spectrum of the sum where it is active, and a bound on its error.
@@ -230,8 +230,8 @@ class TiltedSum:
         returned as e^700.
 
         Args:
-            weights: (2 · height − 1,) shares that the fine rows from 1 − height to
-                height − 1, relative to a coarse row, have in it.
+            weights: (2 · height − 1,) weights with which fine rows count in a coarse
+                one, from `height` − 1 rows below its first fine row to as many above.
             first: The first coarse row.
             height: The number of fine rows in a coarse one. It divides the number of
                 fine rows, and leaves an even number of coarse ones.
@@ -240,8 +240,8 @@ class TiltedSum:
         raised = np.maximum(values, 0.0) + noise
         # If a product overflows, the largest float is still above the probability.
         with np.errstate(over="ignore"):
-            found = raised * self._scale(first, height)
-        return np.minimum(found, math.exp(floats.LARGEST_EXPONENT))
+            untilted = raised * self._scale(first, height)
+        return np.minimum(untilted, math.exp(floats.LARGEST_EXPONENT))
 
     def masses_below(
         self, first: int, *, height: int, changes: Sequence[float]
@@ -268,8 +268,8 @@ class TiltedSum:
         coarse = self._shape[0] // height
         tilts = self._tilt * height * (first + np.arange(coarse))
         exponents = np.minimum(self._log_moment - tilts, floats.LARGEST_EXPONENT)
-        found: FloatArray = np.exp(exponents)[:, np.newaxis]
-        return found
+        factors: FloatArray = np.exp(exponents)[:, np.newaxis]
+        return factors
 
     def _tilted_masses(
         self, weights: FloatArray, first: int, height: int
@@ -292,8 +292,8 @@ class TiltedSum:
         grid = self._folded(spectrum, coarse)
         if columns > 1:
             grid = fft.ifft(grid, axis=1, overwrite_x=True)
-        found = fft.irfft(grid, coarse, axis=0)
-        found = np.roll(found, -(first % coarse), axis=0)
+        masses = fft.irfft(grid, coarse, axis=0)
+        masses = np.roll(masses, -(first % coarse), axis=0)
         noise = floats.raised(noise * float(kernel.sum()))
         # A fine row is counted in several coarse rows. `shared` is the total weight
         # with which it is counted. As the tilted law has mass one, the coarse masses
@@ -301,12 +301,12 @@ class TiltedSum:
         shared = kernel.reshape(-1, height).sum(axis=0)
         conservation.check_total(
             "tilted masses",
-            float(found.sum()),
+            float(masses.sum()),
             float(shared.min()),
-            noise * found.size + (self.mass_error + _SHARED) * float(shared.max()),
+            noise * masses.size + (self.mass_error + _SHARED) * float(shared.max()),
             more=float(shared.max() - shared.min()),
         )
-        return found, noise, float(kernel.max())
+        return masses, noise, float(kernel.max())
 
     def _folded(self, spectrum: ComplexArray, coarse: int) -> ComplexArray:
         """Returns the spectrum on coarse rows, to which finer frequencies alias.
@@ -319,21 +319,21 @@ class TiltedSum:
             (coarse / 2 + 1, n) transform of the law on coarse rows.
         """
         half = coarse // 2 + 1
-        found = np.zeros((half, spectrum.shape[1]), dtype=np.complex128)
+        folded = np.zeros((half, spectrum.shape[1]), dtype=np.complex128)
         # Increasing, so that those from one number to another are a slice.
         rows = self._of_rows
         blocks = range(0, self._shape[0] // 2 + 1, coarse)
         # The rows of a slice have different places, so `+=` adds them all.
         for start in blocks:
             first, last = np.searchsorted(rows, [start, start + half])
-            found[rows[first:last] - start] += spectrum[first:last]
+            folded[rows[first:last] - start] += spectrum[first:last]
         # A real law has conjugate frequencies, whose columns have the other sign.
         for start in blocks:
             ends = max(start - half + 1, 1), min(start, self._shape[0] // 2 - 1) + 1
             first, last = np.searchsorted(rows, ends)
             mirrored = np.roll(spectrum[first:last, ::-1], 1, axis=1)
-            found[start - rows[first:last]] += np.conj(mirrored)
-        return found
+            folded[start - rows[first:last]] += np.conj(mirrored)
+        return folded
 
 
 class _Columns:
@@ -344,16 +344,20 @@ class _Columns:
     ) -> None:
         self._shape = shape
         columns = factor.columns % shape[1]
-        is_there = np.zeros(shape[1], dtype=bool)
-        is_there[columns] = True
-        self._occupied = np.flatnonzero(is_there)
-        numbers = np.cumsum(is_there) - 1
+        is_occupied = np.zeros(shape[1], dtype=bool)
+        is_occupied[columns] = True
+        self._occupied = np.flatnonzero(is_occupied)
+        numbers = np.cumsum(is_occupied) - 1
         cells = numbers[columns] * shape[0] + factor.rows % shape[0]
         law = sums.gather(cells, weights, self._occupied.size * shape[0])
         self._half = fft.rfft(law.reshape(-1, shape[0]), axis=1)
 
-    def most(self) -> FloatArray:
-        """Returns the largest possible magnitude at each frequency of rows."""
+    def magnitudes(self) -> FloatArray:
+        """Returns a bound on the spectrum's magnitude at each frequency of rows.
+
+        At a frequency of columns, the transforms of the columns are added up with
+        factors of magnitude one.
+        """
         return np.asarray(np.abs(self._half).sum(axis=0))
 
     def spectrum(self, of_rows: IntArray) -> ComplexArray:
@@ -361,9 +365,9 @@ class _Columns:
         columns = self._shape[1]
         if columns == 1:
             return np.asarray(self._half[0, of_rows])
-        whole = np.zeros((of_rows.size, columns), dtype=np.complex128)
-        whole[:, self._occupied] = self._half[:, of_rows].T
-        return np.asarray(fft.fft(whole, axis=1, overwrite_x=True)).ravel()
+        transforms = np.zeros((of_rows.size, columns), dtype=np.complex128)
+        transforms[:, self._occupied] = self._half[:, of_rows].T
+        return np.asarray(fft.fft(transforms, axis=1, overwrite_x=True)).ravel()
 
 
 def block(height: int) -> FloatArray:

@@ -79,10 +79,10 @@ class _ShiftMixture(interface.OnePairMechanism):
     q: Shifts
 
     def __post_init__(self) -> None:
-        most = max(len(self.p), len(self.q))
-        if most > shifts.MOST_SHIFTS:
+        size = max(len(self.p), len(self.q))
+        if size > shifts.MOST_SHIFTS:
             raise ValueError(
-                f"A mixture may have {shifts.MOST_SHIFTS} shifts at most. Found {most}."
+                f"A mixture may have {shifts.MOST_SHIFTS} shifts at most. Found {size}."
             )
 
     def _likely(
@@ -95,14 +95,14 @@ class _ShiftMixture(interface.OnePairMechanism):
         return p, q, (p_lost, q_lost)
 
     def sampled_from(self) -> tuple[float, interface.Mechanism] | None:
-        moved = [(shift, weight) for shift, weight in self.p if shift]
-        if self.q != UNSHIFTED or not 0 < len(moved) < len(self.p):
+        shifted = [(shift, weight) for shift, weight in self.p if shift]
+        if self.q != UNSHIFTED or not 0 < len(shifted) < len(self.p):
             return None
-        rate = math.fsum(weight for _, weight in moved)
-        given = tuple((shift, weight / rate) for shift, weight in moved)
+        rate = math.fsum(weight for _, weight in shifted)
+        if_sampled = tuple((shift, weight / rate) for shift, weight in shifted)
         # Ratios increase with the output, so more weight of a shift is an upper bound.
-        raised = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
-        return raised, dataclasses.replace(self, p=given)
+        rounded_up = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
+        return rounded_up, dataclasses.replace(self, p=if_sampled)
 
     def on_a_sample(self, rate: float) -> interface.Mechanism | None:
         """Returns the mixture, with a shift of zero if the record is not sampled."""
@@ -139,10 +139,10 @@ class GaussianMixture(_ShiftMixture):
 
     def gaussian_steps(self) -> interface.Allocation | None:
         """Returns the step of a Poisson-sampled Gaussian, which is drawn or not."""
-        moved = [(shift, weight) for shift, weight in self.p if shift]
-        if self.q != UNSHIFTED or len(moved) != 1:
+        shifted = [(shift, weight) for shift, weight in self.p if shift]
+        if self.q != UNSHIFTED or len(shifted) != 1:
             return None
-        ((shift, weight),) = moved
+        ((shift, weight),) = shifted
         null_probability = math.fsum(weight for other, weight in self.p if not other)
         step = replaced_allocation.Steps(shift, weight, 1)
         return interface.Allocation((step,), null_probability, infinity_mass=0.0)
@@ -227,11 +227,11 @@ class LaplaceMixture(_ShiftMixture):
         finite = np.minimum(alpha, ratio_moments.LARGEST_ORDER)
         shrunk = np.expm1((1 - 2 * finite) * loss) / (2 * finite - 1)
         slopes = np.maximum(finite - 1, floats.SMALLEST_MASS)
-        found = np.log1p(slopes * shrunk) / slopes
-        found += loss * (1 + 16 * floats.UNIT_ROUNDOFF)
-        found = np.where(alpha > ratio_moments.LARGEST_ORDER, loss, found)
+        values = np.log1p(slopes * shrunk) / slopes
+        values += loss * (1 + 16 * floats.UNIT_ROUNDOFF)
+        values = np.where(alpha > ratio_moments.LARGEST_ORDER, loss, values)
         squared = finite * ratio_moments.rounded_up(loss**2 / 2)
-        return interface.Divergences(np.minimum(np.minimum(found, squared), loss))
+        return interface.Divergences(np.minimum(np.minimum(values, squared), loss))
 
     def claims(self) -> interface.Claims:
         # The largest loss in either direction is that of an end. Its relative error is

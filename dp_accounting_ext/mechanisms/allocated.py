@@ -125,14 +125,14 @@ class RandomAllocation(Mechanism):
         uneven = inverses * steps / draws**2 - 1
         if in_block * max(1.0, draws / 10) + uneven <= _LITTLE:
             return blocks
-        known = [blocks, self.in_twos().pairs(Bound.UPPER, accuracy)]
+        by_blocks = [blocks, self.in_twos().pairs(Bound.UPPER, accuracy)]
         remove = counts.upper_pair(
             [step_laws.Kind(step.remove, steps)],
             draws,
-            [pairs.remove for pairs in known],
+            [pairs.remove for pairs in by_blocks],
             tail_mass=accuracy.tail_mass,
         )
-        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
+        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in by_blocks]
         return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
@@ -283,14 +283,15 @@ class TwoOutOfSteps(Mechanism):
 def allocate_to_schedule(numbers: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
     """Returns 1-out-of-t allocation over steps that differ or never ran."""
     ran = {part: count for part, count in numbers.items() if part != compositions.NO_OP}
-    known = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
+    revealing = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
     null_probability = float(
-        num_steps - sum(ran.values()) - sum(count for _, count in known)
+        num_steps - sum(ran.values()) - sum(count for _, count in revealing)
     )
     infinity_mass = (
-        math.fsum(count * probability for (probability, _), count in known) / num_steps
+        math.fsum(count * probability for (probability, _), count in revealing)
+        / num_steps
     )
-    null_probability += math.fsum(count * rest for (_, rest), count in known)
+    null_probability += math.fsum(count * rest for (_, rest), count in revealing)
     if ran:
         return ScheduledAllocation(
             tuple(ran.items()), num_steps, null_probability / num_steps, infinity_mass
@@ -323,7 +324,7 @@ class ScheduledAllocation(Mechanism):
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         numbers = [count for _, count in self.items]
-        each = [
+        pairs_of_steps = [
             _pairs_of_step(part, bound, accuracy, self.num_steps)
             for part, _ in self.items
         ]
@@ -342,7 +343,7 @@ class ScheduledAllocation(Mechanism):
                 sum(numbers) / self.num_steps,
             )
 
-        return DirectedPairs.combined(each, mean)
+        return DirectedPairs.combined(pairs_of_steps, mean)
 
     def gaussian_steps(self) -> interface.Allocation | None:
         return compositions.one_drawn(
@@ -358,7 +359,12 @@ class ScheduledAllocation(Mechanism):
     def _diluted(
         self, mean: dominating_pair.DominatingPair, share: float
     ) -> dominating_pair.DominatingPair:
-        """Returns the pair with the steps that reveal nothing, or everything."""
+        """Returns the pair of all t steps, whose ratio is the mean of theirs.
+
+        Args:
+            mean: The pair of an allocation over the steps of `items` alone.
+            share: The probability that the record's step is one of these.
+        """
         ratios, masses = self.null_probability + share * mean.ratios, mean.masses
         zero_mass = mean.zero_mass
         if self.null_probability and zero_mass:
@@ -378,8 +384,8 @@ class ScheduledAllocation(Mechanism):
     def claims(self) -> interface.Claims:
         if self.infinity_mass:
             return interface.Claims()
-        each = [part.claims() for part, _ in self.items]
-        return _of_drawn(interface.claims_of_either(each))
+        claims = [part.claims() for part, _ in self.items]
+        return _of_drawn(interface.claims_of_either(claims))
 
 
 def allocate_several(
@@ -421,28 +427,29 @@ class SeveralOfSchedule(Mechanism):
         is empty if there are too many ways.
         """
         counts = [count for _, count in self.items]
-        most = [min(count, self.num_selected) + 1 for count in counts]
-        if math.prod(most[:-1]) > _MOST_WAYS:
+        ranges = [range(min(count, self.num_selected) + 1) for count in counts[:-1]]
+        if math.prod(map(len, ranges)) > _MOST_WAYS:
             return []
-        ranges = (range(min(count, self.num_selected) + 1) for count in counts[:-1])
-        found = []
-        for some in itertools.product(*ranges):
-            last = self.num_selected - sum(some)
+        ways = []
+        for firsts in itertools.product(*ranges):
+            last = self.num_selected - sum(firsts)
             if 0 <= last <= counts[-1]:
-                numbers = (*some, last)
+                numbers = (*firsts, last)
                 sets = math.prod(map(math.comb, counts, numbers))
                 every = math.comb(sum(counts), self.num_selected)
-                found.append((numbers, max(sets / every, floats.SMALLEST_MASS)))
-        return found
+                ways.append((numbers, max(sets / every, floats.SMALLEST_MASS)))
+        return ways
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        steps = sum(count for _, count in self.items)
-        each = [_pairs_of_step(kind, bound, accuracy, steps) for kind, _ in self.items]
+        num_steps = sum(count for _, count in self.items)
+        pairs_of_kinds = [
+            _pairs_of_step(kind, bound, accuracy, num_steps) for kind, _ in self.items
+        ]
 
         def kinds(direction: Direction) -> list[step_laws.Kind]:
             return [
                 step_laws.Kind(pairs.of(direction), count)
-                for pairs, (_, count) in zip(each, self.items, strict=True)
+                for pairs, (_, count) in zip(pairs_of_kinds, self.items, strict=True)
             ]
 
         if bound is Bound.LOWER:
@@ -460,16 +467,16 @@ class SeveralOfSchedule(Mechanism):
                 for direction in Direction
             )
             return DirectedPairs(remove, add)
-        known = self._shrunk().pairs(Bound.UPPER, accuracy)
-        one = allocate_to_schedule(dict(self.items), steps)
+        shrunk = self._shrunk().pairs(Bound.UPPER, accuracy)
+        one = allocate_to_schedule(dict(self.items), num_steps)
         remove = counts.upper_pair(
             kinds(Direction.REMOVE),
             self.num_selected,
-            [known.remove],
+            [shrunk.remove],
             mean=one.pairs(Bound.UPPER, accuracy).remove,
             tail_mass=accuracy.tail_mass,
         )
-        return DirectedPairs.same(profile_pairs.joined(remove, known.add))
+        return DirectedPairs.same(profile_pairs.joined(remove, shrunk.add))
 
     def _shrunk(self) -> Mechanism:
         """Returns allocations with smaller losses, a bound if a record is added.
@@ -482,13 +489,13 @@ class SeveralOfSchedule(Mechanism):
             docs/mathematics.md, "Steps that differ".
         """
         total = sum(count for _, count in self.items)
-        found: collections.Counter[Mechanism] = collections.Counter()
+        parts: collections.Counter[Mechanism] = collections.Counter()
         for kind, count in self.items:
             if kind != compositions.NO_OP:
-                most = min(self.num_selected, count)
-                share = self.num_selected * count / (total * most)
-                found[_Shrunk(allocate(kind, most, count), share)] += 1
-        return compositions.compose(found)
+                drawn = min(self.num_selected, count)
+                share = self.num_selected * count / (total * drawn)
+                parts[_Shrunk(allocate(kind, drawn, count), share)] += 1
+        return compositions.compose(parts)
 
     def basis(self, bound: Bound) -> str:
         steps = dict.fromkeys(part.basis(bound) for part, _ in self.items)
@@ -501,10 +508,10 @@ class SeveralOfSchedule(Mechanism):
         return f"a sum of scores, one for each step, by {kinds}"
 
     def claims(self) -> interface.Claims:
-        each = [
+        claims = [
             interface.claims_of({kind: self.num_selected}) for kind, _ in self.items
         ]
-        return _of_drawn(interface.claims_of_either(each))
+        return _of_drawn(interface.claims_of_either(claims))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -58,15 +58,21 @@ def replaced(mechanism: Mechanism) -> Mechanism:
 def _replaced_draws(
     mechanism: allocated.RandomAllocation, chain: Mechanism
 ) -> Mechanism:
-    """Returns k-out-of-t allocation for a replaced record, bounded by k blocks."""
+    """Returns k-out-of-t allocation for a replaced record, bounded by k blocks.
+
+    Args:
+        mechanism: The allocation with the record, against that without it.
+        chain: The bound by a record that leaves and one that joins. It is returned if
+            no better bound is known of a block.
+    """
     blocks: dict[Mechanism, int] = {}
     for block, count in compositions.unpacked({mechanism.blocks(): 1}).items():
-        found = replaced(block)
+        replacement = replaced(block)
         if block.gaussian_noise is not None:
-            found = additive_noise.Gaussian(block.gaussian_noise / 2)
-        elif found == chained.chain(block, 1, 1):
+            replacement = additive_noise.Gaussian(block.gaussian_noise / 2)
+        elif replacement == chained.chain(block, 1, 1):
             return chain
-        blocks[found] = blocks.get(found, 0) + count
+        blocks[replacement] = blocks.get(replacement, 0) + count
     step = _not_too_far(compositions.gaussian_steps(mechanism.inner))
     is_one = step is not None and sum(each.count for each in step.steps) == 1
     below = chain
@@ -104,19 +110,19 @@ class AllocatedGroup(Mechanism):
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return group_scores.lower_pairs(self.allocation, self.members, accuracy)
-        known = DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        chain = DirectedPairs.same(dominating_pair.trivial_pair(bound))
         if not self.is_rough:
-            known = interface.pairs_of(self._chain, bound, accuracy)
+            chain = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
-            return known
+            return chain
         remove = group_counts.upper_pair(
             self.allocation,
             self.members,
-            known.remove,
+            chain.remove,
             accuracy,
             is_rough=self.is_rough,
         )
-        return DirectedPairs(remove, known.add)
+        return DirectedPairs(remove, chain.add)
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
         revealed = self._revealed_sum() if bound is Bound.LOWER else None
@@ -216,9 +222,11 @@ class LeaveAndJoin(Mechanism):
 
 
 def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
-    """Returns the bound for members who leave Gaussian steps, else None.
+    """Returns the mechanism in which members leave together, or None.
 
-    None is returned if nothing is known but a chain.
+    None is returned if only a chain is known: for a single member, if the mechanism is
+    no allocation of Gaussian steps, or if a step reveals everything or shifts its noise
+    by too much.
 
     Args:
         mechanism: The mechanism with one member, against that without it.

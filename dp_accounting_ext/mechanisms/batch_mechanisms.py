@@ -169,13 +169,21 @@ class Answer(batches.Base):
 
 @dataclasses.dataclass(frozen=True)
 class _Answered(Mechanism):
-    """Randomized answers to the question whether the batch holds a member."""
+    """Randomized answers to the question whether the batch holds a member.
+
+    Attributes:
+        noise_parameter: As in `Answer`.
+        removed: The probabilities that a batch of the first dataset holds a member who
+            leaves, and that it holds none.
+        inserted: The same for the second dataset and members who join.
+    """
 
     noise_parameter: float
     removed: interface.Probabilities
     inserted: interface.Probabilities
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        # Each dataset's answers against those of a batch that never holds a member.
         without = self._answers(known_bounds.NEVER)
         sides = []
         if self.removed[0]:
@@ -183,15 +191,15 @@ class _Answered(Mechanism):
         if self.inserted[0]:
             sides.append((without, self._answers(self.inserted)))
         error = discrete_outputs.FEW_ERROR + batches.WEIGHT_ERROR
-        each = [
+        pairs = [
             output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
         ]
-        if len(each) == 1:
-            return DirectedPairs.same(each[0])
-        if bound is Bound.LOWER or not each:
+        if len(pairs) == 1:
+            return DirectedPairs.same(pairs[0])
+        if bound is Bound.LOWER or not pairs:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
         # Neither side dominates the other, and a composition can attain both.
-        return profile_pairs.maximum([DirectedPairs.same(side) for side in each])
+        return profile_pairs.maximum([DirectedPairs.same(side) for side in pairs])
 
     def _answers(self, probabilities: interface.Probabilities) -> tuple[float, float]:
         """Returns the probabilities of yes and of no, neither of them a difference."""
@@ -247,13 +255,13 @@ class NeighboringBatches(batches.Base):
     ) -> tuple[FloatArray, trade_off_curves.Curves]:
         if self.is_bounded:
             distances = np.minimum(distances, 1.0)
-        known = {
+        profiles = {
             distance: profile_pairs.Hinges.of(
                 interface.pairs_of_part(self.at(distance), Bound.UPPER, accuracy).remove
             )
             for distance in np.unique(distances[distances > 0]).tolist()
         }
-        return distances, trade_off_curves.PairCurves(known)
+        return distances, trade_off_curves.PairCurves(profiles)
 
     @property
     def _either(self) -> Mechanism:
@@ -294,14 +302,14 @@ class _AtDistance(Mechanism):
     distances: Distances
 
     def basis(self, bound: Bound) -> str:
-        found = self.base.at(1.0).basis(bound)
-        return f"a mixture by distances between batches, of {found}"
+        basis = self.base.at(1.0).basis(bound)
+        return f"a mixture by distances between batches, of {basis}"
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         rare = accuracy.tail_mass
-        kept, lost = additive_noise.without_rare(self.distances, rare, bound)
+        likely, lost = additive_noise.without_rare(self.distances, rare, bound)
         weights: dict[Mechanism, float] = {}
-        for distance, weight in kept:
+        for distance, weight in likely:
             if distance and weight:
                 apart = self.base.at(1.0 if bound is Bound.LOWER else distance)
                 weights[apart] = weights.get(apart, 0.0) + weight
@@ -310,7 +318,7 @@ class _AtDistance(Mechanism):
             for apart, weight in weights.items()
         ]
         if len(parts) > 1:
-            common = math.fsum(weight for distance, weight in kept if not distance)
+            common = math.fsum(weight for distance, weight in likely if not distance)
             return batch_laws.mixture_and_common(parts, common, lost)
         ((pairs, rate),) = parts
         sign = 1 if bound is Bound.UPPER else -1

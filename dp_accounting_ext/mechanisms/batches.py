@@ -153,7 +153,11 @@ class Base(abc.ABC):
         return False
 
     def attains(self, parts: Sequence[Coupled]) -> bool:
-        """Returns whether coupled batches of two real datasets give a lower bound."""
+        """Returns whether the mechanism on these parts is also a lower bound.
+
+        Args:
+            parts: The coupled batches of two datasets that exist; see `on_parts`.
+        """
         return True
 
     def replaced(self) -> "Base":
@@ -272,44 +276,44 @@ def _checked_distances(
     """Returns (n, n) distances, none of which is longer than a detour."""
     if callable(distances):
         distances = [[distances(one, other) for other in classes] for one in classes]
-    found = np.array(distances, dtype=np.float64)
+    matrix = np.array(distances, dtype=np.float64)
     number = len(classes)
-    if found.shape != (number, number):
+    if matrix.shape != (number, number):
         raise ValueError(
             f"distances must be a ({number}, {number}) matrix, with a row for each "
-            f"class of first and second. Found the shape {found.shape}."
+            f"class of first and second. Found the shape {matrix.shape}."
         )
-    wrong = found[~((found >= 0) & (found <= _FURTHEST))]
+    wrong = matrix[~((matrix >= 0) & (matrix <= _FURTHEST))]
     if wrong.size:
         raise ValueError(
             f"distances must be from 0 to {_FURTHEST:g}. Found {wrong[0]}."
         )
-    for one, other in zip(*np.nonzero(found != found.T), strict=True):
+    for one, other in zip(*np.nonzero(matrix != matrix.T), strict=True):
         raise ValueError(
-            f"distances must be symmetric. Found {found[one, other]} from "
-            f"{classes[one]} to {classes[other]}, and {found[other, one]} back; use "
+            f"distances must be symmetric. Found {matrix[one, other]} from "
+            f"{classes[one]} to {classes[other]}, and {matrix[other, one]} back; use "
             "the least one."
         )
-    if found.diagonal().any():
+    if matrix.diagonal().any():
         raise ValueError(
             "distances of a class from itself must be 0. Found "
-            f"{found.diagonal().max()}; the least distance of its batches counts."
+            f"{matrix.diagonal().max()}; the least distance of its batches counts."
         )
     for middle in range(number):
-        found = np.minimum(found, found[:, middle, np.newaxis] + found[middle])
-    return found
+        matrix = np.minimum(matrix, matrix[:, middle, np.newaxis] + matrix[middle])
+    return matrix
 
 
 def _merged(matrix: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Returns distances and weights where classes at distance zero are one class."""
     leaders = (matrix == 0).argmax(axis=1)
-    kept = np.unique(leaders)
+    distinct = np.unique(leaders)
     sums = np.array(
-        [[math.fsum(row[leaders == each]) for each in kept] for row in weights]
+        [[math.fsum(row[leaders == each]) for each in distinct] for row in weights]
     )
     likely = sums.any(axis=0)
-    kept = kept[likely]
-    return matrix[np.ix_(kept, kept)], sums[:, likely]
+    distinct = distinct[likely]
+    return matrix[np.ix_(distinct, distinct)], sums[:, likely]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,24 +365,24 @@ class OnBatchLaws(Mechanism):
         likeliest = np.sort(weights.max(axis=0))
         # Most classes are of one dataset only.
         is_together_rare = np.cumsum(likeliest) <= 2 * _RARE
-        least = likeliest[~is_together_rare][0]
-        is_rare = weights.max(axis=0) < least
+        smallest_kept = likeliest[~is_together_rare][0]
+        is_rare = weights.max(axis=0) < smallest_kept
         if not is_rare.any():
             return renyi_curves.upper(self, orders)
-        kept = np.flatnonzero(~is_rare)
-        likely = weights[:, kept] / weights[:, kept].sum(axis=1, keepdims=True)
+        places = np.flatnonzero(~is_rare)
+        likely = weights[:, places] / weights[:, places].sum(axis=1, keepdims=True)
         first, second = (tuple(row) for row in likely.tolist())
-        matrix = np.array(self.distances)[np.ix_(kept, kept)]
+        matrix = np.array(self.distances)[np.ix_(places, places)]
         usual = dataclasses.replace(
             self,
             first=first,
             second=second,
             distances=tuple(tuple(row) for row in matrix.tolist()),
         )
-        found = renyi_curves.upper(usual, orders)
+        divergences = renyi_curves.upper(usual, orders)
         lost = floats.raised(float(weights[:, is_rare].sum(axis=1).max()))
-        failure = min(found.failure_probability + lost, 1.0)
-        return interface.Divergences(found.values, failure)
+        failure = min(divergences.failure_probability + lost, 1.0)
+        return interface.Divergences(divergences.values, failure)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.UPPER:
@@ -469,15 +473,15 @@ class RandomChoice(Mechanism):
 
         # There may be dozens, each of which has a quarter of a million atoms where
         # there is little noise.
-        each = [
+        pairs_of_parts = [
             interface.pairs_of_part(part, bound, accuracy).map(chained_pairs.reduced)
             for part, _ in self.drawn
         ]
-        return DirectedPairs.combined(each, mixed)
+        return DirectedPairs.combined(pairs_of_parts, mixed)
 
     def basis(self, bound: Bound) -> str:
-        found = dict.fromkeys(part.basis(bound) for part, _ in self.drawn)
-        return f"one of several at random, and which one: {'; '.join(found)}"
+        bases = dict.fromkeys(part.basis(bound) for part, _ in self.drawn)
+        return f"one of several at random, and which one: {'; '.join(bases)}"
 
     def claims(self) -> interface.Claims:
         return interface.claims_of_either([part.claims() for part, _ in self.drawn])
@@ -500,15 +504,15 @@ def replaced_members(base: Base, members: Distances) -> Mechanism:
         return compositions.NO_OP
     weights: dict[float, float] = {}
     # The likeliest numbers count one by one. A larger number stands for each other one.
-    ordered = sorted(members, key=lambda each: each[1], reverse=True)
-    alone = sorted(number for number, weight in ordered[:MOST_NUMBERS] if weight)
+    likeliest = sorted(members, key=lambda each: each[1], reverse=True)
+    alone = sorted(number for number, weight in likeliest[:MOST_NUMBERS] if weight)
     standing, step = [0.0, *alone], 1.0
     while standing[-1] < furthest(members):
         standing.append(min(standing[-1] + step, furthest(members)))
         step *= 2
     for number, weight in members:
-        at = standing[bisect.bisect_left(standing, number)] if weight else 0.0
-        weights[at] = weights.get(at, 0.0) + weight
+        stand_in = standing[bisect.bisect_left(standing, number)] if weight else 0.0
+        weights[stand_in] = weights.get(stand_in, 0.0) + weight
     return on_batch_laws(
         base,
         {(number, 0.0): weight for number, weight in weights.items()},

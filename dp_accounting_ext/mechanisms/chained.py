@@ -61,10 +61,10 @@ class Symmetrized(Mechanism):
         return profile_pairs.maximum([pairs, pairs.swapped()])
 
     def basis(self, bound: Bound) -> str:
-        found = self.inner.basis(bound)
+        basis = self.inner.basis(bound)
         if bound is Bound.LOWER:
-            return found
-        return f"the larger of both directions at each ε, by {found}"
+            return basis
+        return f"the larger of both directions at each ε, by {basis}"
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         return renyi_curves.of(self.inner, orders)
@@ -82,9 +82,8 @@ class ChainedSplit(Mechanism):
 
     The upper bound holds for any order in which they do. The lower bound is that of the
     sum of all outputs, if its law is known, and else that of a single record, as the
-    other members of a group may contribute nothing. In a
-    composition each part is chained on its own, which is never larger than a chain of
-    the composition.
+    other members of a group may contribute nothing. In a composition each part is
+    chained on its own, which is never larger than a chain of the composition.
 
     Attributes:
         inner: The mechanism with one record more, against that without it.
@@ -152,8 +151,8 @@ class InARow(Mechanism):
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
             return interface.NOTHING
-        found = dict.fromkeys(part.basis(bound) for part, *_ in self.links)
-        return f"a chain of datasets, by {' and '.join(found)}"
+        bases = dict.fromkeys(part.basis(bound) for part, *_ in self.links)
+        return f"a chain of datasets, by {' and '.join(bases)}"
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:

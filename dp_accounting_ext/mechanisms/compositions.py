@@ -44,17 +44,17 @@ class Composition(Mechanism):
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        whole = accuracy.with_cells(_WHOLE_CELLS)
-        return law_sums.ComposedLosses(made, bound, whole).pairs()
+        fine = accuracy.with_cells(_WHOLE_CELLS)
+        return law_sums.ComposedLosses(made, bound, fine).pairs()
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
         return [dict(self.items)]
 
     def basis(self, bound: Bound) -> str:
-        found = dict.fromkeys(part.basis(bound) for part, _ in self.items)
+        bases = dict.fromkeys(part.basis(bound) for part, _ in self.items)
         return (
-            f"a composition of {' and of '.join(found)}"
-            if found
+            f"a composition of {' and of '.join(bases)}"
+            if bases
             else interface.OWN_PAIR
         )
 
@@ -138,10 +138,10 @@ def routes(counts: Mapping[Mechanism, int], bound: Bound) -> list[dict[Mechanism
         counts: The mechanisms to compose, with counts.
         bound: The side of the bound.
     """
-    found = [flatten(counts, bound)]
-    while (following := flatten(counts, bound, len(found))) != found[-1]:
-        found.append(following)
-    return found
+    compositions = [flatten(counts, bound)]
+    while (following := flatten(counts, bound, len(compositions))) != compositions[-1]:
+        compositions.append(following)
+    return compositions
 
 
 def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
@@ -151,11 +151,11 @@ def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, i
         counts: The mechanisms to compose, none of which has parts, with counts.
         bound: The side of the bound.
     """
-    found, repeated = schedules.in_cells(counts, bound)
+    parts, repeated = schedules.in_cells(counts, bound)
     for cells, count in repeated:
-        whole = Composition(tuple(cells.items()))
-        found[whole] = found.get(whole, 0) + count
-    return found
+        composed = Composition(tuple(cells.items()))
+        parts[composed] = parts.get(composed, 0) + count
+    return parts
 
 
 def unsampled(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
@@ -163,15 +163,15 @@ def unsampled(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
 
     By joint convexity no divergence of a sample is above that of what is sampled.
     """
-    found: dict[Mechanism, int] = {}
+    parts: dict[Mechanism, int] = {}
     for mechanism, count in counts.items():
         sample = mechanism.sampled_from()
         if sample is None:
-            found[mechanism] = found.get(mechanism, 0) + count
+            parts[mechanism] = parts.get(mechanism, 0) + count
             continue
         for part, number in unsampled({sample[1]: count}).items():
-            found[part] = found.get(part, 0) + number
-    return found
+            parts[part] = parts.get(part, 0) + number
+    return parts
 
 
 def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
@@ -194,9 +194,9 @@ def gaussian_steps(mechanism: Mechanism) -> interface.Allocation | None:
     Args:
         mechanism: The mechanism with a record, against that without it.
     """
-    known = mechanism.gaussian_steps()
-    if known is not None:
-        return known
+    allocation = mechanism.gaussian_steps()
+    if allocation is not None:
+        return allocation
     parts = flatten({mechanism: 1}, Bound.UPPER)
     if any(part.gaussian_noise is None for part in parts):
         return None
@@ -243,7 +243,7 @@ def in_small_steps(
     A Gaussian mechanism with little noise is replaced by many with more noise. Then
     e^loss fits a float for the losses of each mechanism, if not for their sum.
     """
-    found: dict[Mechanism, int] = {}
+    divided: dict[Mechanism, int] = {}
     rounding = 4 * floats.UNIT_ROUNDOFF * (-1 if bound is Bound.UPPER else 1)
     for part, count in counts.items():
         noise = part.gaussian_noise
@@ -253,5 +253,5 @@ def in_small_steps(
             if number > 1:
                 noise *= math.sqrt(number) * (1 + rounding)
                 part, count = additive_noise.Gaussian(noise), count * number
-        found[part] = found.get(part, 0) + count
-    return found
+        divided[part] = divided.get(part, 0) + count
+    return divided

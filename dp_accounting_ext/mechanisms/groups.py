@@ -69,7 +69,7 @@ class Grouped(Mechanism):
         return False
 
     def has_few_rows(self) -> bool:
-        """Returns whether Rényi divergences are known without a pair for each split."""
+        """Returns whether `rdp_rows` needs no pair for each split of the group."""
         return self.has_one_split()
 
     def rdp_rows(self, orders: Sequence[float]) -> interface.Divergences:
@@ -189,8 +189,8 @@ class GroupedByChain(Grouped):
         together = allocated_replacements.group(self.inner, self.group_size)
         if together is None:
             return self.group_size > _MOST_SPLITS
-        most = _MOST_BUNDLED if together.has_theorem else _MOST_ALLOCATED
-        return self.group_size > most
+        limit = _MOST_BUNDLED if together.has_theorem else _MOST_ALLOCATED
+        return self.group_size > limit
 
     def has_few_rows(self) -> bool:
         return self.group_size > _MOST_ALLOCATED or self.has_one_split()
@@ -311,14 +311,16 @@ def worst_pairs(
         bound: The side of the result.
         accuracy: What the pairs are for.
     """
-    every = [
+    pairs_of_splits = [
         interface.pairs_of(compositions.compose(each), bound, accuracy)
         for each in scenarios(counts)
     ]
-    if len(every) == 1 or bound is Bound.LOWER:
-        return every[0]
-    reverse = [each.swapped() for each in every]
-    return profile_pairs.maximum([*every, *reverse]).map(dominating_pair.certain)
+    if len(pairs_of_splits) == 1 or bound is Bound.LOWER:
+        return pairs_of_splits[0]
+    reverse = [each.swapped() for each in pairs_of_splits]
+    return profile_pairs.maximum([*pairs_of_splits, *reverse]).map(
+        dominating_pair.certain
+    )
 
 
 def scenarios(counts: Mapping[Mechanism, int]) -> list[dict[Mechanism, int]]:
@@ -340,10 +342,10 @@ def scenarios(counts: Mapping[Mechanism, int]) -> list[dict[Mechanism, int]]:
         return [dict(counts)]
     (size,) = {each.group_size for each in families}
     # If all bounds are those of the split in which all leave, no other one matters.
-    most = 0 if have_one_split(families) else size // 2
+    limit = 0 if have_one_split(families) else size // 2
     leaving_is_worst = all(each.leaving_is_worst for each in families)
-    found = []
-    for inserted in range(most + 1):
+    distinct = []
+    for inserted in range(limit + 1):
         scenario: dict[Mechanism, int] = {}
         for part, count in counts.items():
             if isinstance(part, Grouped):
@@ -351,6 +353,6 @@ def scenarios(counts: Mapping[Mechanism, int]) -> list[dict[Mechanism, int]]:
                 if leaving_is_worst and inserted:
                     part = known_bounds.between(None, part)
             scenario[part] = scenario.get(part, 0) + count
-        if scenario not in found:
-            found.append(scenario)
-    return found
+        if scenario not in distinct:
+            distinct.append(scenario)
+    return distinct

@@ -81,8 +81,8 @@ class Claims:
             object.__setattr__(self, "tail", (self.largest_loss, 0.0))
         if self.rho == math.inf:
             loss, precision = min(self.tail[0], 1e150), self.tail[1]
-            known = (loss**2 + precision) / 2 * (1 + 4 * floats.UNIT_ROUNDOFF)
-            object.__setattr__(self, "rho", known if loss < 1e150 else math.inf)
+            rho = (loss**2 + precision) / 2 * (1 + 4 * floats.UNIT_ROUNDOFF)
+            object.__setattr__(self, "rho", rho if loss < 1e150 else math.inf)
 
     @property
     def largest_loss(self) -> float:
@@ -247,21 +247,21 @@ class OnePairMechanism(Mechanism):
 
 def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
     """Returns what is known of a composition. All values are rounded up."""
-    known = [(part.claims(), count) for part, count in counts.items()]
+    claims = [(part.claims(), count) for part, count in counts.items()]
     if sum(counts.values()) == 1:
-        return known[0][0]
-    precision = math.fsum(n * c.gaussian_precision for c, n in known)
-    tails = math.fsum(n * c.tail[1] for c, n in known)
+        return claims[0][0]
+    precision = math.fsum(n * c.gaussian_precision for c, n in claims)
+    tails = math.fsum(n * c.tail[1] for c, n in claims)
     return Claims(
-        _sum_of_losses([(c.loss, n) for c, n in known]),
-        probability_of_any([(c.probability_of_more, n) for c, n in known]),
+        _sum_of_losses([(c.loss, n) for c, n in claims]),
+        probability_of_any([(c.probability_of_more, n) for c, n in claims]),
         precision * (1 + 4 * floats.UNIT_ROUNDOFF),
-        all(c.is_symmetric for c, _ in known),
+        all(c.is_symmetric for c, _ in claims),
         (
-            _sum_of_losses([(c.tail[0], n) for c, n in known]),
+            _sum_of_losses([(c.tail[0], n) for c, n in claims]),
             tails * (1 + 4 * floats.UNIT_ROUNDOFF),
         ),
-        math.fsum(n * c.rho for c, n in known) * (1 + 4 * floats.UNIT_ROUNDOFF),
+        math.fsum(n * c.rho for c, n in claims) * (1 + 4 * floats.UNIT_ROUNDOFF),
     )
 
 
@@ -289,15 +289,15 @@ def _sum_of_losses(losses: list[tuple[float, int]]) -> float:
     return nearest if nearest >= total else math.nextafter(nearest, math.inf)
 
 
-def claims_of_either(known: list[Claims]) -> Claims:
+def claims_of_either(claims: list[Claims]) -> Claims:
     """Returns what is known of one of several mechanisms, drawn at random."""
     return Claims(
-        max(each.loss for each in known),
-        max(each.probability_of_more for each in known),
-        max(each.gaussian_precision for each in known),
-        all(each.is_symmetric for each in known),
-        (max(each.tail[0] for each in known), max(each.tail[1] for each in known)),
-        max(each.rho for each in known),
+        max(each.loss for each in claims),
+        max(each.probability_of_more for each in claims),
+        max(each.gaussian_precision for each in claims),
+        all(each.is_symmetric for each in claims),
+        (max(each.tail[0] for each in claims), max(each.tail[1] for each in claims)),
+        max(each.rho for each in claims),
     )
 
 

@@ -64,15 +64,15 @@ class Bracket(interface.Mechanism):
         return [{part: 1} for part in self._side(bound)] or super().routes(bound)
 
     def claims(self) -> interface.Claims:
-        known = [part.claims() for bound in Bound for part in self._side(bound)]
-        is_symmetric = all(each.is_symmetric for each in known)
+        claims = [part.claims() for bound in Bound for part in self._side(bound)]
+        is_symmetric = all(each.is_symmetric for each in claims)
         return dataclasses.replace(self.above[0].claims(), is_symmetric=is_symmetric)
 
     def basis(self, bound: Bound) -> str:
-        found = [part.basis(bound) for part in self._side(bound)]
-        if len(found) > 1:
-            return f"the smallest of the bounds by {', and by '.join(found)}"
-        return found[0] if found else interface.NOTHING
+        bases = [part.basis(bound) for part in self._side(bound)]
+        if len(bases) > 1:
+            return f"the smallest of the bounds by {', and by '.join(bases)}"
+        return bases[0] if bases else interface.NOTHING
 
     def sum_of(self, members: int) -> interface.Mechanism | None:
         return self.below.sum_of(members) if self.below else None
@@ -126,8 +126,8 @@ class NonPrivate(interface.OnePairMechanism):
         (probability, rest), (other, other_rest) = self.record, self.other
         if min(rest, other_rest) < floats.SMALLEST_MASS:
             everything = dominating_pair.trivial_pair(Bound.UPPER)
-            known = bound is Bound.UPPER or interface.is_certain(self)
-            if known:
+            is_bound = bound is Bound.UPPER or interface.is_certain(self)
+            if is_bound:
                 return dataclasses.replace(everything, bound=bound)
             return dominating_pair.trivial_pair(bound)
         return dominating_pair.DominatingPair(

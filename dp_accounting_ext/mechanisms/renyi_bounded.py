@@ -57,8 +57,8 @@ class RenyiBounded(interface.OnePairMechanism):
         at most that of the first one.
         """
         asked = np.array([float(order) for order in orders])
-        found = _chords(np.array(ORDERS), np.array(self.values), asked)
-        return interface.Divergences(found, self.failure_probability)
+        bounds = _chords(np.array(ORDERS), np.array(self.values), asked)
+        return interface.Divergences(bounds, self.failure_probability)
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
         if bound is Bound.LOWER:
@@ -110,28 +110,28 @@ class Concentrated(interface.OnePairMechanism):
         return RenyiBounded.of(self.rdp(ORDERS).values)
 
 
-def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
-    """Returns (n,) bounds at n orders from those at (k,) known ones, increasing."""
+def _chords(orders: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
+    """Returns (n,) bounds at (n,) `asked` from (k,) values at increasing orders."""
     finite = np.isfinite(values)
     if not finite.any():
         return np.full(asked.size, math.inf)
-    alpha, bounds = known[finite], values[finite]
+    alpha, bounds = orders[finite], values[finite]
     with np.errstate(invalid="ignore"):
         chords = np.interp(asked, alpha, (alpha - 1) * bounds) / (asked - 1)
     chords = np.where(
         alpha[0] > asked, bounds[0], chords * (1 + 16 * floats.UNIT_ROUNDOFF)
     )
-    found: FloatArray = np.where(alpha[-1] < asked, math.inf, chords)
-    return found
+    between: FloatArray = np.where(alpha[-1] < asked, math.inf, chords)
+    return between
 
 
 def composition(counts: Mapping[interface.Mechanism, int]) -> RenyiBounded:
     """Returns the composition of mechanisms, by adding their Rényi divergences."""
     total, probabilities = np.zeros(len(ORDERS)), []
     for part, count in counts.items():
-        known = part.rdp(ORDERS)
-        total += count * (known.values if known else math.inf)
-        probabilities.append((known.failure_probability if known else 0.0, count))
+        rdp = part.rdp(ORDERS)
+        total += count * (rdp.values if rdp else math.inf)
+        probabilities.append((rdp.failure_probability if rdp else 0.0, count))
     failure_probability = interface.probability_of_any(probabilities)
     return RenyiBounded.of(
         total * (1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF), failure_probability
@@ -165,13 +165,13 @@ def dominating_pair_of(
     # A few at a time, with all orders.
     epsilons = np.concatenate(
         [
-            conversion.epsilons(orders, values, part[:, np.newaxis]).min(axis=1)
-            for part in np.array_split(deltas, 12)
+            conversion.epsilons(orders, values, block[:, np.newaxis]).min(axis=1)
+            for block in np.array_split(deltas, 12)
         ]
     )
     epsilons = np.maximum.accumulate(epsilons)
     # Where κ or masses of Q do not fit a float, δ may go to the sinks. Of several δ at
     # κ = 1 the last is the smallest.
-    kept = (epsilons <= floats.LARGEST_LOSS) & (np.log(deltas) - epsilons > -640)
-    kept[: np.count_nonzero(epsilons == 0) - 1] = False
-    return profile_pairs.symmetric(np.exp(epsilons[kept]), deltas[kept])
+    fits = (epsilons <= floats.LARGEST_LOSS) & (np.log(deltas) - epsilons > -640)
+    fits[: np.count_nonzero(epsilons == 0) - 1] = False
+    return profile_pairs.symmetric(np.exp(epsilons[fits]), deltas[fits])

@@ -58,20 +58,21 @@ def of(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:
 
 @functools.lru_cache(maxsize=64)
 def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
-    found = mechanism.rdp(orders)
-    if found is None:
-        found = _by_parts(mechanism, orders)
-    values = found.values
+    """Returns the mechanism's own bounds, or else those of its parts or its pairs."""
+    bounds = mechanism.rdp(orders)
+    if bounds is None:
+        bounds = _by_parts(mechanism, orders)
+    values = bounds.values
     parts = compositions.unpacked({mechanism: 1})
     if not all(part.revealed for part in parts):
         # The divergences of samples of samples may underflow, but none of them is 0.
         values = np.maximum(values, floats.SMALLEST_MASS)
     values.setflags(write=False)
-    return Divergences(values, found.failure_probability)
+    return Divergences(values, bounds.failure_probability)
 
 
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
-    """Returns the bounds of the parts of a mechanism, or else those of its pairs."""
+    """Returns the bounds of what is sampled or composed, or else those of the pairs."""
     sample = mechanism.sampled_from()
     if sample is not None:
         return of_sample(mechanism, *sample, orders, subsampling.poisson_rdp)
@@ -115,10 +116,10 @@ def of_sample(
     if failure_probability:
         rounded = rate * failure_probability * (1 + 4 * floats.UNIT_ROUNDOFF)
         return Divergences(values, min(rounded, 1.0))
-    found = upper(sampled, orders)
-    if found.failure_probability:
+    by_pairs = upper(sampled, orders)
+    if by_pairs.failure_probability:
         return Divergences(values)
-    return Divergences(np.minimum(values, found.values))
+    return Divergences(np.minimum(values, by_pairs.values))
 
 
 def _of_composition(
@@ -128,9 +129,9 @@ def _of_composition(
     total = np.zeros(len(orders))
     failures = []
     for part, count in counts.items():
-        found = of(part, orders)
-        total += count * found.values
-        failures.append((found.failure_probability, count))
+        bounds = of(part, orders)
+        total += count * bounds.values
+        failures.append((bounds.failure_probability, count))
     rounded = 1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF
     return Divergences(total * rounded, interface.probability_of_any(failures))
 
@@ -147,8 +148,8 @@ def both_ways(
     larger, failure_probability = of(mechanism, orders)
     if failure_probability:
         return larger, larger, failure_probability
-    found = divergences(mechanism, _above_one(orders), Bound.UPPER)
-    removed, added = (np.minimum(larger, each) for each in found)
+    both_directions = divergences(mechanism, _above_one(orders), Bound.UPPER)
+    removed, added = (np.minimum(larger, each) for each in both_directions)
     return removed, added, 0.0
 
 
@@ -177,8 +178,8 @@ def divergences(
     parts = compositions.flatten({mechanism: 1}, bound)
     remove, add = np.zeros(len(orders)), np.zeros(len(orders))
     for part, count in parts.items():
-        both = _of_part(part, orders, bound)
-        remove, add = remove + count * both[0], add + count * both[1]
+        values = _of_part(part, orders, bound)
+        remove, add = remove + count * values[0], add + count * values[1]
     sign = 1 if bound is Bound.UPPER else -1
     rounded = 1 + sign * 4 * (len(parts) + 1) * floats.UNIT_ROUNDOFF
     return remove * rounded, add * rounded
@@ -189,9 +190,9 @@ def _of_part(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns both directions' divergences of one run of a mechanism without parts."""
     if part.is_known_by_divergences:
-        known = part.rdp(orders) if bound is Bound.UPPER else None
-        values = np.zeros(len(orders)) if known is None else known.values
-        if known is not None and known.failure_probability:
+        bounds = part.rdp(orders) if bound is Bound.UPPER else None
+        values = np.zeros(len(orders)) if bounds is None else bounds.values
+        if bounds is not None and bounds.failure_probability:
             values = np.full(len(orders), math.inf)
         return values, values
     pairs = interface.pairs_of(part, bound, _ACCURACY)
@@ -208,30 +209,30 @@ def upper(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergence
     mechanism is a function of an outcome that has the pair's laws. Then the sinks,
     which reveal everything, are one event under both laws: the failure.
     """
-    above = _above_one(orders)
+    above_one = _above_one(orders)
     pairs = interface.pairs_of(mechanism, Bound.UPPER, _ACCURACY)
     is_bounded = max(mechanism.claims().tail) < math.inf
-    each = [pairs.remove, dominating_pair.dual(pairs.add)]
-    sinks = [mass for p in each for mass in (p.infinity_mass, p.zero_mass)]
+    directed = [pairs.remove, dominating_pair.dual(pairs.add)]
+    sinks = [mass for p in directed for mass in (p.infinity_mass, p.zero_mass)]
     if is_bounded or not any(sinks) or not pairs.is_one:
-        return Divergences(np.maximum(*_of_part(mechanism, above, Bound.UPPER)))
+        return Divergences(np.maximum(*_of_part(mechanism, above_one, Bound.UPPER)))
     failure = max(sinks)
-    failure *= 1 + max(p.mass_error for p in each) + 4 * floats.UNIT_ROUNDOFF
+    failure *= 1 + max(p.mass_error for p in directed) + 4 * floats.UNIT_ROUNDOFF
     if failure >= 1:
-        return Divergences(np.zeros(len(above)), 1.0)
-    found = np.maximum(*(_without_sinks(pair, above) for pair in each))
-    return Divergences(found, failure)
+        return Divergences(np.zeros(len(above_one)), 1.0)
+    values = np.maximum(*(_without_sinks(pair, above_one) for pair in directed))
+    return Divergences(values, failure)
 
 
 def _without_sinks(pair: DominatingPair, orders: Sequence[float]) -> FloatArray:
     """Returns the divergences of P from Q, both restricted to finite losses."""
     p_mass, q_mass = float(pair.p_masses.sum()), float(pair.masses.sum())
     losses = np.log(pair.ratios) + math.log(q_mass / p_mass)
-    found = ratio_moments.of_outcomes(orders, pair.masses / q_mass, losses)
+    values = ratio_moments.of_outcomes(orders, pair.masses / q_mass, losses)
     error = pair.mass_error + (losses.size + 16) * floats.UNIT_ROUNDOFF
     slack = 2 * error / (1 - 1 / np.array(orders)) + pair.ratio_error
     slack += 16 * (1 + float(np.abs(losses).max())) * floats.UNIT_ROUNDOFF
-    return found + 2 * slack
+    return values + 2 * slack
 
 
 def _of_pairs(
@@ -264,18 +265,18 @@ def _of_pairs(
         terms.append(_log_sink_excess(finite, sink, highest, part, direction))
     totals = np.logaddexp.reduce(terms)
     moments = np.logaddexp(0.0, totals + np.log(finite - 1))
-    found = np.full(alpha.size, math.inf if sink else max(highest, 0.0))
-    found[np.isfinite(alpha)] = moments / (finite - 1)
+    bounds = np.full(alpha.size, math.inf if sink else max(highest, 0.0))
+    bounds[np.isfinite(alpha)] = moments / (finite - 1)
     if not is_upper:
-        return found * (1 - _ROUNDING)
+        return bounds * (1 - _ROUNDING)
     if totals.max(initial=-math.inf) > -math.inf:
-        found = np.maximum(found, floats.SMALLEST_MASS)
+        bounds = np.maximum(bounds, floats.SMALLEST_MASS)
     claims = part.claims()
-    found = np.minimum(found * (1 + _ROUNDING), claims.largest_loss)
+    bounds = np.minimum(bounds * (1 + _ROUNDING), claims.largest_loss)
     if math.isfinite(claims.gaussian_precision):
         slope = claims.gaussian_precision / 2 * (1 + _ROUNDING)
-        found = np.minimum(found, alpha * slope)
-    return found
+        bounds = np.minimum(bounds, alpha * slope)
+    return bounds
 
 
 def _side(
@@ -297,10 +298,10 @@ def _side(
     )
     # Losses move away from zero (upper), or towards it (lower), by their error.
     losses = np.log(pair.ratios) - sign * shift
-    kept = (sign * losses > 0) & (pair.masses > 0)
-    log_masses = np.log(pair.masses[kept]) + math.log(max(factor, 1e-300))
+    is_on_side = (sign * losses > 0) & (pair.masses > 0)
+    log_masses = np.log(pair.masses[is_on_side]) + math.log(max(factor, 1e-300))
     sink = pair.infinity_mass if sign > 0 else pair.zero_mass
-    return (log_masses, losses[kept]), factor * sink, float(losses.max())
+    return (log_masses, losses[is_on_side]), factor * sink, float(losses.max())
 
 
 def _log_sink_excess(
@@ -330,11 +331,11 @@ def _log_sink_excess(
     mean, deviation = part.loss_tail(direction)
     if not math.isfinite(deviation) or deviation == 0:
         return capped
-    levels = highest + _LEVELS
-    whole = slopes * mean + (slopes * deviation) ** 2 / 2
-    beyond = special.log_ndtr((mean - levels) / deviation + slopes * deviation)
-    rounding = _ROUNDING * (1 + whole - beyond)
-    tails = whole + beyond + rounding - np.log(slopes)
-    both = np.logaddexp(log_sink[:, np.newaxis] + slopes * levels, tails)
-    smaller: FloatArray = np.minimum(capped, both.min(axis=1))
-    return smaller
+    log_levels = highest + _LEVELS
+    log_moments = slopes * mean + (slopes * deviation) ** 2 / 2
+    log_shares = special.log_ndtr((mean - log_levels) / deviation + slopes * deviation)
+    rounding = _ROUNDING * (1 + log_moments - log_shares)
+    tails = log_moments + log_shares + rounding - np.log(slopes)
+    totals = np.logaddexp(log_sink[:, np.newaxis] + slopes * log_levels, tails)
+    smallest: FloatArray = np.minimum(capped, totals.min(axis=1))
+    return smallest

@@ -243,36 +243,38 @@ class FixedSize(Scheme):
 
     def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
         common = self._batch(self.dataset_size - removed - inserted)
-        own, other = (
+        first, second = (
             self._batch(self.dataset_size - absent) for absent in (inserted, removed)
         )
         return [
             Coupled(
-                self._moves(removed, inserted, common - own),
-                self._moves(inserted, removed, common - other),
+                self._moves(removed, inserted, common - first),
+                self._moves(inserted, removed, common - second),
             )
         ]
 
     def attained(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Sequence[Coupled]:
-        """Returns batches of members who leave with value +1 among others with −1.
+        """Returns batches of records with values of +1 and −1, the largest norm.
 
-        Members who join have the value −1 too, so in the other dataset the sum does not
-        depend on the batch.
+        Members who leave have +1. All other records, and members who join, have −1. So
+        all batches of the second dataset have one sum.
         """
         if not (removed and inserted) or base.is_revealing:
             return self.coupled(removed, inserted)
-        own, other = (self._batch(self.dataset_size - n) for n in (inserted, removed))
-        return [Coupled(self._moves(removed, inserted, other - own))]
+        first, second = (
+            self._batch(self.dataset_size - absent) for absent in (inserted, removed)
+        )
+        return [Coupled(self._moves(removed, inserted, second - first))]
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
         if base.is_revealing or base.is_of_one_question:
             # Here `dataset_size` is the size of either dataset, while a split counts
             # the members of both.
             size = self.dataset_size + members
-            both = dataclasses.replace(self, dataset_size=size)
-            return both.split(base, members, members)
+            union = dataclasses.replace(self, dataset_size=size)
+            return union.split(base, members, members)
         base, drawn = base.replaced(), self.members(members, 0)
         above = batches.replaced_members(base, drawn)
         # The members have the value +1, and all other records have −1.
@@ -307,6 +309,13 @@ class FixedSize(Scheme):
         return known_bounds.between(below, above)
 
     def _moves(self, present: int, absent: int, missing: int) -> Shifts:
+        """Returns the law of the distance of a batch: two norms for each member.
+
+        Args:
+            present: Members of the group in the dataset.
+            absent: Members of the group that are in the other dataset only.
+            missing: How many records fewer than the other batch this one holds.
+        """
         return tuple(
             (2.0 * members + missing, weight)
             for members, weight in self.members(present, absent)

@@ -99,21 +99,21 @@ def in_cells(
     """
     if len(counts) <= _CELLS:
         return dict(counts), []
-    found: dict[Mechanism, int] = {}
+    single: dict[Mechanism, int] = {}
     schedules: dict[tuple[float, float], dict[float, int]] = {}
     for mechanism, count in counts.items():
         step = _step_of(mechanism)
         if step is None:
-            found[mechanism] = count
+            single[mechanism] = count
         else:
             shift, absent, present = step
             schedules.setdefault((absent, present), {})[shift] = count
     repeated = []
     for (absent, present), runs in schedules.items():
         cells: dict[int, collections.Counter[Mechanism]] = {}
-        for some in _bins(runs):
-            size = sum(some.values())
-            cell = _cell_of(absent, present, some, bound)
+        for runs_of_cell in _bins(runs):
+            size = sum(runs_of_cell.values())
+            cell = _cell_of(absent, present, runs_of_cell, bound)
             cells.setdefault(size, collections.Counter())[cell] += 1
         for size, parts in cells.items():
             # What runs once, or is one cell, needs no composition of its own.
@@ -121,28 +121,29 @@ def in_cells(
                 repeated.append((dict(parts), size))
                 continue
             for cell, number in parts.items():
-                found[cell] = found.get(cell, 0) + size * number
-    return found, repeated
+                single[cell] = single.get(cell, 0) + size * number
+    return single, repeated
 
 
 def _step_of(mechanism: Mechanism) -> tuple[float, float, float] | None:
     """Returns the shift of a sampled Gaussian, and its weights without and with it."""
-    known = mechanism.gaussian_steps()
-    if known is None or len(known.steps) != 1 or known.infinity_mass:
+    allocation = mechanism.gaussian_steps()
+    if allocation is None or len(allocation.steps) != 1 or allocation.infinity_mass:
         return None
-    (step,) = known.steps
-    if step.count > 1 or not known.null_probability:
+    (step,) = allocation.steps
+    if step.count > 1 or not allocation.null_probability:
         return None
     if not _LEAST_SHIFT <= step.shift <= _LARGEST_SHIFT:
         return None
-    found = step.shift, known.null_probability, step.probability
+    parameters = step.shift, allocation.null_probability, step.probability
     # Of other mechanisms these steps may be an upper bound alone.
-    return found if mechanism == _sampled(*found) else None
+    return parameters if mechanism == _sampled(*parameters) else None
 
 
 def _sampled(
     shift: float, absent: float, present: float
 ) -> additive_noise.GaussianMixture:
+    """Returns Gaussian noise whose shift is drawn with probability `present`."""
     weights = ((0.0, absent), (shift, present))
     return additive_noise.GaussianMixture(weights, additive_noise.UNSHIFTED)
 
@@ -162,16 +163,16 @@ def _bins(runs: Mapping[float, int]) -> list[dict[float, int]]:
     # What a bin loses is about the slope of a run's Rényi divergences, times
     # the number of runs, times the width. Widths make the sum of this least.
     places = np.linspace(0, total - 1, _PLACES + 1)
-    found = shifts[np.searchsorted(ends, places, side="right")]
-    slopes = found * np.exp(np.minimum(found**2, 2.0))
-    density = np.sqrt(slopes[:-1] * -np.diff(found))
+    shifts_at = shifts[np.searchsorted(ends, places, side="right")]
+    slopes = shifts_at * np.exp(np.minimum(shifts_at**2, 2.0))
+    density = np.sqrt(slopes[:-1] * -np.diff(shifts_at))
     density *= _PLACES * _CELLS / (density.sum() * total)
     bins = []
     begin = 0
     while begin < total:
         place = int(np.searchsorted(places, begin, side="right")) - 1
-        most = 1 / max(density[min(place, density.size - 1)], _CELLS / (8 * total))
-        size = 1 << max(int(min(most, total - begin)).bit_length() - 1, 0)
+        longest = 1 / max(density[min(place, density.size - 1)], _CELLS / (8 * total))
+        size = 1 << max(int(min(longest, total - begin)).bit_length() - 1, 0)
         size = size if begin >= _ALONE else 1
         first, last = np.searchsorted(ends, [begin, begin + size - 1], side="right")
         inside = ends[first : last + 1].clip(begin, begin + size)
@@ -206,17 +207,18 @@ def _coins(low: float, high: float, shifts: FloatArray, bound: Bound) -> FloatAr
     """
     below = np.linspace(low, shifts, _INTERVALS + 1)
     above = np.linspace(shifts, high, _INTERVALS + 1)
-    largest = _largest_loss(high, high + _KEPT) if bound is Bound.LOWER else 0.0
+    loss = _largest_loss(high, high + _KEPT) if bound is Bound.LOWER else 0.0
 
     def integrals(points: FloatArray, ends: FloatArray) -> FloatArray:
         areas = np.diff(special.erf(points / math.sqrt(8)), axis=0)
-        grown = np.exp(largest**2 / 2 * (high**-2 - ends**-2.0))
-        return np.asarray((areas * grown).sum(axis=0))
+        integrand = np.exp(loss**2 / 2 * (high**-2 - ends**-2.0))
+        return np.asarray((areas * integrand).sum(axis=0))
 
-    least, most = integrals(below, below[:-1]), integrals(above, above[1:])
+    area_below, area_above = integrals(below, below[:-1]), integrals(above, above[1:])
+    share = area_below / (area_below + area_above)
     if bound is Bound.LOWER:
-        return np.asarray(least / (least + most) * (1 - _ROUNDING))
-    return np.asarray(np.minimum(least / (least + most) * (1 + _ROUNDING), 1.0))
+        return np.asarray(share * (1 - _ROUNDING))
+    return np.asarray(np.minimum(share * (1 + _ROUNDING), 1.0))
 
 
 def _one_coin(coins: FloatArray, counts: FloatArray, bound: Bound) -> float:
@@ -235,9 +237,15 @@ def _largest_loss(shift: float, end: float) -> float:
     return floats.raised(shift * end - shift**2 / 2 - math.log1p(-shift / end))
 
 
-def _lower_end(shift: float, kept: float, loss: float) -> float:
-    """Returns an end z for the shift a, guessed from `kept`, with E at most `loss`."""
-    end = (loss + shift**2 / 2 + math.log1p(-shift / kept)) / shift
+def _lower_end(shift: float, near: float, loss: float) -> float:
+    """Returns an end z for the shift a, at which E is at most `loss`.
+
+    Args:
+        shift: a.
+        near: A value of z, with which the logarithm in E is guessed.
+        loss: The largest E.
+    """
+    end = (loss + shift**2 / 2 + math.log1p(-shift / near)) / shift
     while _largest_loss(shift, end) > loss:
         end -= 0.01
     return end
@@ -264,11 +272,11 @@ class _Cell(interface.OnePairMechanism):
         )
         if bound is Bound.LOWER:
             (a, _), (b, _) = self.low.p[-1], self.high.p[-1]
-            kept = b + _KEPT
-            seen = floats.lowered(b * kept - b**2 / 2)
-            end = _lower_end(a, kept, seen)
-            low = _with_ends_merged(low, self.low, end)
-            high = _with_ends_merged(high, self.high, kept)
+            end_of_high = b + _KEPT
+            loss = floats.lowered(b * end_of_high - b**2 / 2)
+            end_of_low = _lower_end(a, end_of_high, loss)
+            low = _with_ends_merged(low, self.low, end_of_low)
+            high = _with_ends_merged(high, self.high, end_of_high)
         return dominating_pair.mixture([low, high], [1 - self.weight, self.weight])
 
     def claims(self) -> interface.Claims:
@@ -281,7 +289,13 @@ class _Cell(interface.OnePairMechanism):
 def _with_ends_merged(
     pair: DominatingPair, mechanism: additive_noise.GaussianMixture, end: float
 ) -> DominatingPair:
-    """Returns the lower pair with an atom for outputs above `end`, and one below."""
+    """Returns the lower pair of T_s, for which some outputs are released as one.
+
+    Args:
+        pair: A lower pair of a sampled Gaussian.
+        mechanism: The sampled Gaussian, with the shift s.
+        end: The end z. Outputs above z are one atom, and those below s − z are one.
+    """
     (_, absent), (shift, present) = mechanism.p
     loss = shift * end - shift**2 / 2
     # Beyond these ratios, and in the cell that has either of them, outputs are one.

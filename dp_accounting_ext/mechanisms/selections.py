@@ -82,14 +82,14 @@ class ExponentialMechanism(interface.OnePairMechanism):
         """
         alpha, epsilon = np.array(orders, dtype=np.float64), self.epsilon
         with np.errstate(over="ignore"):
-            found = alpha * ratio_moments.rounded_up(epsilon**2 / 8)
-        found = np.minimum(np.where(np.isinf(alpha), epsilon, found), epsilon)
+            bounds = alpha * ratio_moments.rounded_up(epsilon**2 / 8)
+        bounds = np.minimum(np.where(np.isinf(alpha), epsilon, bounds), epsilon)
         # Below ε = 1e-5, t is a difference of two nearly equal logarithms, whose error
         # would exceed 1e-10 ε.
         if 1e-5 <= epsilon <= floats.LARGEST_EXPONENT:
-            each = [self._largest(max(a, ratio_moments.LOWEST_ORDER)) for a in alpha]
-            found = np.minimum(found, each)
-        return interface.Divergences(found)
+            largest = [self._largest(max(a, ratio_moments.LOWEST_ORDER)) for a in alpha]
+            bounds = np.minimum(bounds, largest)
+        return interface.Divergences(bounds)
 
     def _largest(self, order: float) -> float:
         """Returns the largest divergence of two outcomes over t, at an order above 1.
@@ -140,14 +140,14 @@ class _TwoOutcomes(interface.OnePairMechanism):
     share: float
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        whole = self.epsilon
-        if bound is Bound.UPPER or whole > floats.LARGEST_LOSS:
+        epsilon = self.epsilon
+        if bound is Bound.UPPER or epsilon > floats.LARGEST_LOSS:
             return dominating_pair.trivial_pair(bound)
-        high, low = whole * self.share, whole * (1 - self.share)
-        up, down = math.expm1(whole), math.expm1(-whole)
+        high, low = epsilon * self.share, epsilon * (1 - self.share)
+        up, down = math.expm1(epsilon), math.expm1(-epsilon)
         p = math.expm1(-low) / down, math.expm1(high) / up
         q = math.expm1(low) / up, math.expm1(-high) / down
-        error = 16 * floats.UNIT_ROUNDOFF * (1 + whole)
+        error = 16 * floats.UNIT_ROUNDOFF * (1 + epsilon)
         return output_pairs.of_probabilities(p, q, bound, error=error)
 
 

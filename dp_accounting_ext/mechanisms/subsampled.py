@@ -178,9 +178,9 @@ class SubstitutedSample(interface.OnePairMechanism):
         if self._sample in (compositions.NO_OP, self.inner) or self.inner.revealed:
             return renyi_curves.of(self._sample, orders)
         if isinstance(self.inner, discrete_outputs.RandomizedResponse):
-            known = self.inner.rdp_on_a_batch(orders, self.rate)
-            if known is not None:
-                return interface.Divergences(known)
+            values = self.inner.rdp_on_a_batch(orders, self.rate)
+            if values is not None:
+                return interface.Divergences(values)
         return renyi_curves.of_sample(
             self, self.rate, self.inner, orders, subsampling.without_replacement_rdp
         )

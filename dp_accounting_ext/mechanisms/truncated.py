@@ -132,18 +132,20 @@ class Truncated(sampling.Scheme):
             others and i members, with a relative error of at most 1e-9. A t whose
             probability is below 1e-290 is left out.
         """
-        most, others = self.batch_size, self.dataset_size - size
-        _, full = sampled_members.binomial_tails(self.dataset_size, self.rate, most - 1)
-        kept = dict(sampled_members.without_replacement(size, self.dataset_size, most))
-        drawn = dict(sampled_members.poisson(size, self.rate))
-        for number in range(least, min(most, others) + 1):
+        cap, others = self.batch_size, self.dataset_size - size
+        _, full = sampled_members.binomial_tails(self.dataset_size, self.rate, cap - 1)
+        in_full = dict(
+            sampled_members.without_replacement(size, self.dataset_size, cap)
+        )
+        in_sample = dict(sampled_members.poisson(size, self.rate))
+        for number in range(least, min(cap, others) + 1):
             mass = float(stats.binom.pmf(number, others, self.rate))
-            room = most - number
-            found = {i: mass * drawn.get(i, 0.0) for i in range(min(room, size + 1))}
+            room = cap - number
+            law = {i: mass * in_sample.get(i, 0.0) for i in range(min(room, size + 1))}
             if room <= size:
-                found[room] = full * kept.get(room, 0.0)
-            if sum(found.values()) > _LEAST_PROBABILITY:
-                yield number, tuple((float(i), c) for i, c in found.items() if c)
+                law[room] = full * in_full.get(room, 0.0)
+            if sum(law.values()) > _LEAST_PROBABILITY:
+                yield number, tuple((float(i), c) for i, c in law.items() if c)
 
     def fewer(self, size: int, least: int) -> Shifts:
         """Returns the law of the number of members if there is room for all of them.
@@ -282,20 +284,20 @@ class Truncated(sampling.Scheme):
                 of records stands for another record in the place.
         """
         first = self._near_full()
-        places = np.array(list(dict.fromkeys([*first, *second])))
+        classes = np.array(list(dict.fromkeys([*first, *second])))
         laws = [
-            np.array([law.get(tuple(each), 0.0) for each in places.tolist()])
+            np.array([law.get(tuple(each), 0.0) for each in classes.tolist()])
             for law in (first, second)
         ]
         p, q = (tuple((law / law.sum()).tolist()) for law in laws)
-        apart = np.abs(places[:, np.newaxis] - places).sum(axis=2)
+        apart = np.abs(classes[:, np.newaxis] - classes).sum(axis=2)
         distances = tuple(tuple(row) for row in apart.tolist())
         near = batches.OnBatchLaws(base, p, q, distances, error=3 * _BINOMIAL_ERROR)
         least = max(self.batch_size - _NEAR, 0)
         fewer = math.fsum(chance for _, chance in self.fewer(1, least))
         drawn = ((few, fewer), (near, math.fsum(first.values())))
-        likely = tuple(each for each in drawn if each[1])
-        return batches.RandomChoice(likely, error=self.probability_error)
+        possible = tuple(each for each in drawn if each[1])
+        return batches.RandomChoice(possible, error=self.probability_error)
 
     def is_never_cut(self) -> bool:
         """Returns whether a full batch is so rare that it is left out."""
@@ -332,15 +334,15 @@ def _others_released(
     if scheme.is_never_cut():
         members = sampled_members.poisson(size, scheme.rate)
         return (_coupled(members, size, removed, inserted, probability=1.0),)
-    most = scheme.batch_size
-    least = max(most - size, 0)
+    cap = scheme.batch_size
+    least = max(cap - size, 0)
     by_number = [scheme.fewer(size, least)]
     for number, probabilities in scheme.joint_probabilities(size, least):
         # Given the others, the probability of a full batch is rounded up.
-        raised = 1 + 3 * _BINOMIAL_ERROR
-        room = most - number
+        rounded_up = 1 + 3 * _BINOMIAL_ERROR
+        room = cap - number
         by_number.append(
-            tuple((i, c * raised if i == room else c) for i, c in probabilities)
+            tuple((i, c * rounded_up if i == room else c) for i, c in probabilities)
         )
     number = max(-(-len(by_number) // _MOST_INTERVALS), 1)
     several = [by_number[i : i + number] for i in range(0, len(by_number), number)]
@@ -356,16 +358,16 @@ def _noise_released(
     """Returns the parts of the lower bound: cells of the noisy number of others."""
     if scheme.is_never_cut():
         return _others_released(scheme, size, removed, inserted)
-    most, reach, edges = scheme.batch_size, 0.0, np.zeros(0)
+    cap, reach, edges = scheme.batch_size, 0.0, np.zeros(0)
     if _LEAST_NOISE <= noise <= _MOST_NOISE:
         # Numbers of others that leave little room for members matter most.
         last = min(size, 4) / noise + _BEYOND
         edges = noise * np.arange(-_BEYOND, last + _CELL, _CELL)
         reach = float(edges[-1]) + _NOISE_ENDS * noise
-    least = max(most - size - math.ceil(reach), 0)
+    least = max(cap - size - math.ceil(reach), 0)
     cells = np.zeros((edges.size + 1, size + 1))
     for number, probabilities in scheme.joint_probabilities(size, least):
-        shares = _shares(edges - (most - number), noise)
+        shares = _shares(edges - (cap - number), noise)
         for i, probability in probabilities:
             cells[:, int(i)] += shares * probability
     for i, probability in scheme.fewer(size, least):
@@ -392,9 +394,20 @@ def _parts(
 def _coupled(
     members: Shifts, size: int, removed: int, inserted: int, probability: float
 ) -> Coupled:
-    """Returns coupled batches, from the probabilities of each number of members."""
-    total = math.fsum(each for _, each in members)
-    law = tuple((number, each / total) for number, each in members)
+    """Returns one part of coupled batches, in which `members` is the same law for both.
+
+    If all members leave and all join, they are replaced. Otherwise those who leave, and
+    those who join, are any of the members in the batch.
+
+    Args:
+        members: The joint probability of this part and of each number of members.
+        size: The number of members.
+        removed: The number of members who leave.
+        inserted: The number of members who join.
+        probability: The probability of the part.
+    """
+    total = math.fsum(weight for _, weight in members)
+    law = tuple((number, weight / total) for number, weight in members)
     if removed == inserted == size:
         return Coupled(law, law, probability)
     leave, join = (_of_these(these, size, law) for these in (removed, inserted))
@@ -405,11 +418,11 @@ def _of_these(these: int, size: int, law: Shifts) -> Shifts:
     """Returns how many of `these` members are in a batch, if of `size` it is `law`."""
     if these == size:
         return law
-    found: dict[float, float] = {}
+    weights: dict[float, float] = {}
     for number, weight in law:
-        for each, share in _among(these, size, int(number)):
-            found[each] = found.get(each, 0.0) + weight * share
-    return tuple(found.items())
+        for count, share in _among(these, size, int(number)):
+            weights[count] = weights.get(count, 0.0) + weight * share
+    return tuple(weights.items())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -426,7 +439,7 @@ def _few_sizes(size: int, part: int) -> tuple[int, int]:
     return part // unit * unit, min(-(-part // unit) * unit, size)
 
 
-def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
+def _stochastically_larger(laws: list[Shifts], size: int) -> Shifts:
     """Returns probabilities of each number of members, stochastically above `laws`.
 
     Their sum is the probability of all cases together. Divided by this sum, the
@@ -434,7 +447,7 @@ def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
     """
     if len(laws) == 1:
         return laws[0]
-    probabilities = np.zeros((len(laws), most + 1))
+    probabilities = np.zeros((len(laws), size + 1))
     for row, law in zip(probabilities, laws, strict=True):
         for number, probability in law:
             row[int(number)] = probability
@@ -442,9 +455,9 @@ def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
     tails = tails[tails[:, 0] > 0]
     largest = (tails / tails[:, :1]).max(axis=0) * (1 + _SUM_ERROR)
     largest[0] = 1.0
-    kept = -np.diff(np.minimum.accumulate(np.minimum(largest, 1.0)), append=0.0)
+    masses = -np.diff(np.minimum.accumulate(np.minimum(largest, 1.0)), append=0.0)
     total = float(tails[:, 0].sum())
-    return tuple((float(i), total * c) for i, c in enumerate(kept.tolist()) if c)
+    return tuple((float(i), total * c) for i, c in enumerate(masses.tolist()) if c)
 
 
 def _shares(edges: FloatArray, noise: float) -> FloatArray:

@@ -75,13 +75,13 @@ def is_symmetric(first: FloatArray, second: FloatArray, distances: FloatArray) -
         distances: (n, n) distances between classes.
     """
     rows = np.sort(distances, axis=1).T
-    mine = np.lexsort([*rows, second, first])
-    other = np.lexsort([*rows, first, second])
+    order = np.lexsort([*rows, second, first])
+    swapped = np.lexsort([*rows, first, second])
     return (
-        np.array_equal(first[mine], second[other])
-        and np.array_equal(second[mine], first[other])
+        np.array_equal(first[order], second[swapped])
+        and np.array_equal(second[order], first[swapped])
         and np.array_equal(
-            distances[np.ix_(mine, mine)], distances[np.ix_(other, other)]
+            distances[np.ix_(order, order)], distances[np.ix_(swapped, swapped)]
         )
     )
 
@@ -135,23 +135,23 @@ def _with_error(pair: DominatingPair, error: float) -> DominatingPair:
 
 
 def _at_levels(
-    pairs: Sequence[DominatingPair], masses: Sequence[FloatArray], least: float
+    pairs: Sequence[DominatingPair], masses: Sequence[FloatArray], last_slope: float
 ) -> tuple[FloatArray, FloatArray]:
     """Returns (d, n) slopes of d trade-off curves at common levels, and profiles there.
 
     Args:
         pairs: Upper pairs.
         masses: The mass of each atom of a pair in the law whose levels are common.
-        least: The slope beyond the last atom.
+        last_slope: The slope beyond the last atom.
     """
-    ends = [np.cumsum(each[::-1]) for each in masses]
+    ends = [np.cumsum(masses_of_pair[::-1]) for masses_of_pair in masses]
     levels = np.unique(np.concatenate(ends))
     if levels.size > _MOST_LEVELS:
         levels = levels[np.linspace(0, levels.size - 1, _MOST_LEVELS).astype(np.int64)]
     levels = np.append((levels + np.append(0.0, levels[:-1])) / 2, 2.0)
     slopes = np.array(
         [
-            np.append(pair.ratios[::-1], least)[np.searchsorted(end, levels)]
+            np.append(pair.ratios[::-1], last_slope)[np.searchsorted(end, levels)]
             for pair, end in zip(pairs, ends, strict=True)
         ]
     )
@@ -195,12 +195,12 @@ class Laws:
         # Outputs of rare classes may be any.
         likeliest = np.maximum(self.first, self.second)
         is_rare = likeliest <= tail_mass / (4 * likeliest.size)
-        kept = np.flatnonzero(~is_rare)
+        likely_places = np.flatnonzero(~is_rare)
         likely = dataclasses.replace(
             self,
-            first=self.first[kept],
-            second=self.second[kept],
-            distances=self.distances[np.ix_(kept, kept)],
+            first=self.first[likely_places],
+            second=self.second[likely_places],
+            distances=self.distances[np.ix_(likely_places, likely_places)],
         )
         pair = likely._pair(tail_mass)
         return dataclasses.replace(
@@ -264,14 +264,14 @@ class Laws:
 
     def _placed(self, curves: trade_off_curves.NoiseCurves) -> FloatArray:
         """Returns (n,) places, no further apart than the distances."""
-        best, first = None, 0.0
+        best, largest = None, 0.0
         for kappa in 1 + np.geomspace(1e-9, self._end(1e-6), 256):
             (sides,) = self.sides(np.array([kappa]))
             if not sides.distances.size:
                 break
             worth = float(batch_programs.start(*sides.program, curves)[1][0])
-            first = max(first, worth)
-            if worth <= _PLACED * first:
+            largest = max(largest, worth)
+            if worth <= _PLACED * largest:
                 break
             best = kappa
         if best is None:
@@ -283,10 +283,10 @@ class Laws:
         places = np.empty(self.first.size)
         places[gain] = (below + distances).min(axis=1)
         places[cost] = (places[gain][:, np.newaxis] - distances).max(axis=0)
-        known = np.concatenate([gain, cost])
-        for other in np.setdiff1d(np.arange(places.size), known):
-            places[other] = (places[known] + self.distances[other, known]).min()
-            known = np.append(known, other)
+        placed = np.concatenate([gain, cost])
+        for other in np.setdiff1d(np.arange(places.size), placed):
+            places[other] = (places[placed] + self.distances[other, placed]).min()
+            placed = np.append(placed, other)
         middle = places.mean()
         shrunk: FloatArray = middle + (places - middle) * (1 - 1e-12)
         return shrunk
@@ -412,17 +412,17 @@ class _Nodes:
         number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
         number = min(number, max(self._room() // 2, 8))
         gaps = np.unique(np.geomspace(first, width, number))
-        for few in np.array_split(gaps, math.ceil(gaps.size / _AT_ONCE)):
+        for some in np.array_split(gaps, math.ceil(gaps.size / _AT_ONCE)):
             if self.values[-1] > self.tail_mass:
-                self._solve(few)
+                self._solve(some)
         new = self.gaps
-        least = max(self.tail_mass, batch_programs.ZERO * self.values[0])
+        smallest = max(self.tail_mass, batch_programs.ZERO * self.values[0])
         for _ in range(_ROUNDS):
             at = np.flatnonzero(np.isin(self.gaps[2:-1], new)) + 2
             between = self._interpolated(self.gaps[at], at - 1, at + 1)
-            bad = between > (1 + _INTERPOLATED) * np.maximum(self.values[at], least)
+            bad = between > (1 + _INTERPOLATED) * np.maximum(self.values[at], smallest)
             # Where values fall this fast, no node tells how good those in between are.
-            falls = np.diff(np.maximum(self.logs[1:], math.log(least)))
+            falls = np.diff(np.maximum(self.logs[1:], math.log(smallest)))
             steep = np.flatnonzero(falls < -_STEEP) + 1
             low = np.unique(np.concatenate([at[bad] - 1, at[bad], steep]))
             # The values at the first ones are the largest.
@@ -471,7 +471,9 @@ class _Nodes:
     def _interpolated(
         self, gaps: FloatArray, low: IndexArray, high: IndexArray
     ) -> FloatArray:
-        """Returns bounds with means of the shares of two nodes, on either side.
+        """Returns (g,) bounds at κ = 1 + gap between two nodes each.
+
+        λ and ρ are interpolated: a share is a mean of the shares at the two nodes.
 
         Args:
             gaps: (g,) gaps, increasing.
@@ -483,9 +485,9 @@ class _Nodes:
             weights = (np.log(gaps) - ends[low]) / (ends[high] - ends[low])
         bounds = np.empty(gaps.size)
         size = max(1, batch_programs.BLOCK // self.laws.distances.size)
-        for few in np.array_split(np.arange(gaps.size), 1 + gaps.size // size):
-            for sides in self.laws.sides(1 + gaps[few]):
-                places = few[sides.places]
+        for block in np.array_split(np.arange(gaps.size), 1 + gaps.size // size):
+            for sides in self.laws.sides(1 + gaps[block]):
+                places = block[sides.places]
                 weight = weights[places, np.newaxis, np.newaxis]
                 gains, costs = (
                     (1 - weight) * shares[(low[places, None, None], *sides.block)]

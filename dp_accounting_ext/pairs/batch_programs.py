@@ -77,10 +77,21 @@ class Solved(NamedTuple):
 def start(
     a: FloatArray, b: FloatArray, distances: FloatArray, curves: trade_off_curves.Curves
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns (k, n) u_j of good placements, and (k,) their values, or 0.
+    """Returns the best of many placements, for each of k programs.
 
-    In a placement all u_j are equal, or a class i is as near to all as it can be. A
-    value that is a difference without digits is 0.
+    In some of them all u_j are equal. In the others, each u_j is the smallest for which
+    u_i has a given value, for one class i: f_d(u_j) = u_i with d = d_ij. The classes i
+    are those with the largest sums of weights.
+
+    Args:
+        a: (k, m) weights c_i.
+        b: (k, n) weights −c_j.
+        distances: (m, n) distances.
+        curves: What is known by distance.
+
+    Returns:
+        (k, n) u_j, and the (k,) values of the programs. A value that is not positive,
+        or is rounding alone, is returned as 0.
     """
     m, n = distances.shape
     hubs = np.argsort(-a.sum(axis=0), kind="stable")[:_HUBS]
@@ -90,15 +101,15 @@ def start(
         + [curves.moved(levels, -distances[hub]) for hub in hubs]
     )
     levels = np.clip(levels, _LEAST, _MOST)
-    few = np.array_split(levels, 1 + levels.size * m // BLOCK)
-    above = np.concatenate([curves.allowed(part, distances) for part in few])
+    blocks = np.array_split(levels, 1 + levels.size * m // BLOCK)
+    above = np.concatenate([curves.allowed(block, distances) for block in blocks])
     gained = a @ above.T
     values = gained - b @ levels.T
     best = values.argmax(axis=1)
     rows = np.arange(best.size)
-    found = values[rows, best]
-    found = np.where(found > ZERO * gained[rows, best], found, 0.0)
-    return levels[best].copy(), found
+    best_values = values[rows, best]
+    best_values = np.where(best_values > ZERO * gained[rows, best], best_values, 0.0)
+    return levels[best].copy(), best_values
 
 
 class _Barrier:
@@ -126,38 +137,48 @@ class _Barrier:
         return _Barrier(self.distances, self.curves, _chosen(self.lines, chosen))
 
     def at(self, weights: "_Weights", levels: FloatArray, mu: FloatArray) -> "_Point":
-        """Returns the barrier at (k, n) u_j, for (k,) μ."""
-        known = self.curves.tangents(levels[:, np.newaxis], self.distances, self.lines)
-        return self._of_size(weights, levels, known, mu)
+        """Returns the values of the barrier, and its derivatives, at given u_j.
+
+        Args:
+            weights: The weights of k programs.
+            levels: (k, n) u_j.
+            mu: (k,) sizes of the barrier.
+        """
+        tangents = self.curves.tangents(
+            levels[:, np.newaxis], self.distances, self.lines
+        )
+        return self._of_size(weights, levels, tangents, mu)
 
     def resized(self, weights: "_Weights", point: "_Point", mu: FloatArray) -> "_Point":
-        """Returns the barrier at the same u_j, for other μ."""
-        known = point.values, point.rises, point.bends
-        return self._of_size(weights, point.levels, known, mu)
+        """Returns the barrier at the same (k, n) u_j, for other (k,) μ."""
+        tangents = point.values, point.rises, point.bends
+        return self._of_size(weights, point.levels, tangents, mu)
 
     def _of_size(
         self,
         weights: "_Weights",
         levels: FloatArray,
-        known: tuple[FloatArray, FloatArray, FloatArray],
+        tangents: tuple[FloatArray, FloatArray, FloatArray],
         mu: FloatArray,
     ) -> "_Point":
+        """Returns the barrier from what `Curves.tangents` returns at the (k, n) u_j."""
         a, b = weights.a, weights.b
-        above = known[0].min(axis=(2, 3))
-        beyond = known[0] - above[..., np.newaxis, np.newaxis]
-        # The sum of 1 / slack is a_i / μ. Its inverse is concave in the least slack.
+        above = tangents[0].min(axis=(2, 3))
+        beyond = tangents[0] - above[..., np.newaxis, np.newaxis]
+        # At the best u_i the sum of 1 / slack is a_i / μ. Its inverse is concave in the
+        # smallest slack, so that Newton's steps increase to the solution.
         wanted = mu[:, np.newaxis] / a
-        least = wanted
+        slack = wanted
         for _ in range(5):
-            inverse = 1 / (beyond + least[..., np.newaxis, np.newaxis])
+            inverse = 1 / (beyond + slack[..., np.newaxis, np.newaxis])
             total = inverse.sum(axis=(2, 3))
-            least = least + (wanted * total - 1) * total / (inverse**2).sum(axis=(2, 3))
-        slacks = beyond + least[..., np.newaxis, np.newaxis]
+            slack = slack + (wanted * total - 1) * total / (inverse**2).sum(axis=(2, 3))
+        slacks = beyond + slack[..., np.newaxis, np.newaxis]
         worth = (a * above).sum(axis=1) - (b * levels).sum(axis=1)
         logs = np.log(slacks).sum(axis=(1, 2, 3))
         logs += np.log(levels * (1 - levels)).sum(axis=1)
-        barrier = worth - (a * least).sum(axis=1) + mu * logs
-        return _Point(levels, *known, above, slacks, worth, barrier)
+        barrier = worth - (a * slack).sum(axis=1) + mu * logs
+        return _Point(levels, *tangents, above, slacks, worth, barrier)
 
 
 class _Weights(NamedTuple):
@@ -223,8 +244,8 @@ class _Multipliers(NamedTuple):
 
 def _at_barrier(point: _Point, mu: FloatArray) -> _Multipliers:
     """Returns multipliers whose products with slacks are μ."""
-    each = np.repeat(mu[:, np.newaxis], point.levels.shape[1], axis=1)
-    return _Multipliers(_outer(mu) / point.slacks, each, each)
+    products = np.repeat(mu[:, np.newaxis], point.levels.shape[1], axis=1)
+    return _Multipliers(_outer(mu) / point.slacks, products, products)
 
 
 def _outer(sizes: FloatArray) -> FloatArray:
@@ -234,15 +255,15 @@ def _outer(sizes: FloatArray) -> FloatArray:
 
 def _chosen(arrays: T, chosen: BoolArray | IndexArray) -> T:
     """Returns the chosen rows of arrays."""
-    return arrays._make(each[chosen] for each in arrays)
+    return arrays._make(array[chosen] for array in arrays)
 
 
 def _where(chosen: BoolArray, arrays: T, others: T) -> T:
     """Returns the chosen rows of arrays, and rows of others elsewhere."""
 
-    def of(mine: FloatArray, other: FloatArray) -> FloatArray:
-        axes = (chosen.size,) + (1,) * (mine.ndim - 1)
-        return np.where(chosen.reshape(axes), mine, other)
+    def of(one: FloatArray, other: FloatArray) -> FloatArray:
+        axes = (chosen.size,) + (1,) * (one.ndim - 1)
+        return np.where(chosen.reshape(axes), one, other)
 
     return arrays._make(map(of, arrays, others))
 
@@ -264,18 +285,20 @@ def solved(
     # Points of a line search may be anywhere.
     with np.errstate(all="ignore"):
         parts = [_at_once(_Weights(a[k], b[k]), distances, curves) for k in blocks]
-    found = Solved(*map(np.concatenate, zip(*parts, strict=True)))
+    solution = Solved(*map(np.concatenate, zip(*parts, strict=True)))
     # Far beyond all losses floats may not suffice; all pairs of classes alike do.
-    alike = np.broadcast_arrays(
+    alike_shares = np.broadcast_arrays(
         (b / b.sum(axis=1, keepdims=True))[:, np.newaxis],
         (a / a.sum(axis=1, keepdims=True))[..., np.newaxis],
     )
-    bounds, others = (
+    bounds, by_alike = (
         certified(a, b, distances, curves, *shares)
-        for shares in ((found.gains, found.costs), alike)
+        for shares in ((solution.gains, solution.costs), alike_shares)
     )
     return _where(
-        bounds <= others, found, found._replace(gains=alike[0], costs=alike[1])
+        bounds <= by_alike,
+        solution,
+        solution._replace(gains=alike_shares[0], costs=alike_shares[1]),
     )
 
 
@@ -289,11 +312,13 @@ def _at_once(
         return _path(weights, barrier, levels, values, _GAP)
     # Lines are dense near slopes that a rough solution has, and so on.
     for gap in (*[_ROUGH] * _PASSES, _GAP):
-        found = _path(weights, _Barrier(distances, curves, lines), levels, values, gap)
-        ratios = weights.b[:, np.newaxis] * found.costs
-        ratios /= weights.a[..., np.newaxis] * found.gains
+        solution = _path(
+            weights, _Barrier(distances, curves, lines), levels, values, gap
+        )
+        ratios = weights.b[:, np.newaxis] * solution.costs
+        ratios /= weights.a[..., np.newaxis] * solution.gains
         lines = curves.lines(distances, np.clip(ratios, 1e-30, 1e30))
-    return found
+    return solution
 
 
 def _path(
@@ -318,11 +343,13 @@ def _path(
     left, length, last = np.arange(k), np.ones(k), np.ones(k)
     is_rising = np.ones(k, dtype=np.bool_)
     for step in range(_STEPS + 1):
-        lost = _ROUNDED * (weights.a * np.abs(point.above)).sum(axis=1)
-        least = np.maximum(gap * point.worth, np.maximum(lost, enough[left]))
+        rounding = _ROUNDED * (weights.a * np.abs(point.above)).sum(axis=1)
+        allowed = np.maximum(gap * point.worth, np.maximum(rounding, enough[left]))
         products = multipliers.products(point)
         unbalanced = multipliers.unbalanced(weights, point)
-        ended = (products.sum(axis=1) <= 2 * least) & (unbalanced <= _SOLVED * least)
+        ended = (products.sum(axis=1) <= 2 * allowed) & (
+            unbalanced <= _SOLVED * allowed
+        )
         ended |= (np.maximum(length, last) == 0) | (step == _STEPS)
         if ended.any():
             rows = left[ended]
@@ -336,9 +363,9 @@ def _path(
             point, multipliers = _chosen(point, on), _chosen(multipliers, on)
             left, mu, length, is_rising = left[on], mu[on], length[on], is_rising[on]
             products, unbalanced = products[on], unbalanced[on]
-            lost, least = lost[on], least[on]
+            rounding, allowed = rounding[on], allowed[on]
         error = np.abs(products - mu[:, np.newaxis]).max(axis=1)
-        end = _END * least / barrier.number
+        end = _END * allowed / barrier.number
         is_close = (np.maximum(error, unbalanced) <= _CLOSE * mu) & (mu > end)
         is_rising &= ~is_close
         first = np.maximum(mu, _FIRST * point.worth / barrier.number)
@@ -353,7 +380,7 @@ def _path(
         change, rise, changes = _newton(weights, point, multipliers, mu)
         last = length
         moved, length = _better(
-            barrier, weights, point, mu, change, rise, lost, 4 * length
+            barrier, weights, point, mu, change, rise, rounding, 4 * length
         )
         multipliers = _shifted(multipliers, changes, point, moved)
         point = moved
@@ -423,23 +450,23 @@ def _better(
     length = np.minimum(1.0, np.maximum(longest, _LEAST_LENGTH))
     length = np.minimum(length, _WITHIN / np.maximum(falls, _WITHIN))
     wanted = -1e-13 * np.abs(point.barrier) - lost
-    found = _Point(*(each.copy() for each in point))
+    best = _Point(*(each.copy() for each in point))
     left = np.arange(mu.size)
     for _ in range(_HALVINGS):
-        few = length[left, np.newaxis]
+        lengths = length[left, np.newaxis]
         moved = barrier.of(left).at(
-            _chosen(weights, left), u[left] * (1 + few * change[left]), mu[left]
+            _chosen(weights, left), u[left] * (1 + lengths * change[left]), mu[left]
         )
-        least = point.barrier[left] + 0.01 * few[:, 0] * rise[left] + wanted[left]
-        good = (moved.barrier >= least) | (rise[left] <= _CONVERGED * mu[left])
-        for each, new in zip(found, moved, strict=True):
-            each[left[good]] = new[good]
-        left = left[~good]
+        goal = point.barrier[left] + 0.01 * lengths[:, 0] * rise[left] + wanted[left]
+        is_good = (moved.barrier >= goal) | (rise[left] <= _CONVERGED * mu[left])
+        for each, new in zip(best, moved, strict=True):
+            each[left[is_good]] = new[is_good]
+        left = left[~is_good]
         if not left.size:
             break
         length[left] /= 2
     length[left] = 0.0
-    return found, length
+    return best, length
 
 
 def normalized(gains: FloatArray, costs: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -477,12 +504,12 @@ def certified(
         costs: (k, m, n) shares of −c_j, which sum to one but for rounding.
     """
     rounding = 4 * (sum(distances.shape) + 8) * floats.UNIT_ROUNDOFF
-    most = a[..., np.newaxis] * gains * (1 + rounding) + floats.SMALLEST_MASS
-    least = b[:, np.newaxis] * costs * (1 - rounding)
+    lambdas = a[..., np.newaxis] * gains * (1 + rounding) + floats.SMALLEST_MASS
+    rhos = b[:, np.newaxis] * costs * (1 - rounding)
     # A smaller threshold has a larger profile.
     with np.errstate(over="ignore"):
-        thresholds = np.minimum(least / most, _LARGEST)
-    terms = most * curves.profile(distances, thresholds)
+        thresholds = np.minimum(rhos / lambdas, _LARGEST)
+    terms = lambdas * curves.profile(distances, thresholds)
     rise = 1 + 2 * (distances.size + 8) * floats.UNIT_ROUNDOFF
     bounds: FloatArray = terms.sum(axis=(1, 2)) * rise
     return bounds

@@ -88,24 +88,24 @@ def chain_one_way(
     gained, spent = lengths * gain, lengths * cost
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.log(gain) - np.log(cost)
-    kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (gained > floats.SMALLEST_MASS)
-    kept &= spent > floats.SMALLEST_MASS
+    fits = (np.abs(losses) <= floats.LARGEST_LOSS) & (gained > floats.SMALLEST_MASS)
+    fits &= spent > floats.SMALLEST_MASS
     # The rest of the mass is split between a ratio of zero and an infinite one.
     rounding = ends.size * floats.UNIT_ROUNDOFF
-    slack = (~kept).sum() * floats.SMALLEST_MASS
-    infinity_mass = first.infinity_mass + (gained[~kept].sum() + slack) * (
+    slack = (~fits).sum() * floats.SMALLEST_MASS
+    infinity_mass = first.infinity_mass + (gained[~fits].sum() + slack) * (
         1 + 4 * rounding
     )
-    zero_mass = second.zero_mass + (spent[~kept].sum() + slack) * (1 + 4 * rounding)
-    gain, cost, spent = gain[kept][::-1], cost[kept][::-1], spent[kept][::-1]
+    zero_mass = second.zero_mass + (spent[~fits].sum() + slack) * (1 + 4 * rounding)
+    gain, cost, spent = gain[fits][::-1], cost[fits][::-1], spent[fits][::-1]
     if not spent.size:
         return dominating_pair.trivial_pair(Bound.UPPER)
     # Intervals shorter than their rounding have too large a ratio, or too large a mass.
     # The Q-mass that is missing for this reason goes to the sink. Masses that sum to
     # more than one have that error.
-    whole = float(spent.sum())
-    zero_mass = max(float(zero_mass), 1.0 - whole)
-    errors = first.mass_error + second.mass_error + max(math.log(whole), 0.0)
+    total = float(spent.sum())
+    zero_mass = max(float(zero_mass), 1.0 - total)
+    errors = first.mass_error + second.mass_error + max(math.log(total), 0.0)
     ratio_errors = first.ratio_error + second.ratio_error
     return reduced(
         DominatingPair(
@@ -133,16 +133,16 @@ def powers(
         number: The number of pairs in the chain, at least one.
         most_atoms: As in `chain_one_way`.
     """
-    found: DominatingPair | None = None
+    chained: DominatingPair | None = None
     while number:
         if number & 1:
-            one = found and chain_one_way(found, pair, most_atoms=most_atoms)
-            found = one or pair
+            one = chained and chain_one_way(chained, pair, most_atoms=most_atoms)
+            chained = one or pair
         number >>= 1
         if number:
             pair = chain_one_way(pair, pair, most_atoms=most_atoms)
-    assert found is not None
-    return found
+    assert chained is not None
+    return chained
 
 
 def reduced(pair: DominatingPair, most_atoms: int = MOST_ATOMS) -> DominatingPair:
@@ -164,11 +164,11 @@ def reduced(pair: DominatingPair, most_atoms: int = MOST_ATOMS) -> DominatingPai
     if pair.bound is Bound.LOWER:
         masses = np.add.reduceat(pair.masses, starts)
         p_masses = np.add.reduceat(pair.p_masses, starts)
-        kept = np.minimum(masses, p_masses) > 0
+        has_mass = np.minimum(masses, p_masses) > 0
         return dataclasses.replace(
             pair,
-            ratios=p_masses[kept] / masses[kept],
-            masses=masses[kept],
+            ratios=p_masses[has_mass] / masses[has_mass],
+            masses=masses[has_mass],
             mass_error=pair.mass_error + rounding,
             ratio_error=pair.ratio_error + 2 * rounding,
         )

@@ -228,9 +228,9 @@ def _log_densities(
     # Products of subnormal numbers are slow, and negligible beside 1.
     terms = np.exp(np.maximum(exponents - largest, -floats.LARGEST_LOSS))
     # A few rows at a time, so that BLAS wakes no threads.
-    few = np.array_split(terms, 1 + terms.size * length // (1 << 17))
+    blocks = np.array_split(terms, 1 + terms.size * length // (1 << 17))
     products = factors[:, :, np.newaxis] * within
-    table = np.concatenate([rows @ products for rows in few], axis=1)
+    table = np.concatenate([rows @ products for rows in blocks], axis=1)
     logs = (np.log(table[0]) + largest).reshape(-1)
     growths = (table[1:] / table[0]).reshape(len(steps), logs.size)
     return logs[: points.size], growths[:, : points.size]
@@ -348,13 +348,13 @@ def epsilon(mean: float, delta: float, bound: Bound) -> float:
     high = mean * (mean / 2 + math.sqrt(-2 * goal))
     while excess(high) > 0:
         high *= 2
-    found = float(
+    root = float(
         optimize.brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, disp=False)
     )
     # The result is near the root. Move it to the safe side until δ shows that it is.
     is_upper = bound is Bound.UPPER
     nudge = 1e-14 if is_upper else -1e-14
-    while (excess(found) > 0) is is_upper:
-        found += nudge * found
+    while (excess(root) > 0) is is_upper:
+        root += nudge * root
         nudge *= 2
-    return max(found, 0.0)
+    return max(root, 0.0)

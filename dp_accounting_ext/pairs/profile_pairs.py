@@ -42,8 +42,8 @@ def values_at(
     above = np.append(ratios, np.inf)
     following = np.searchsorted(ratios, places)
     gaps = np.where(following < ratios.size, above[following] - places, 0.0)
-    found: FloatArray = values[following] + np.append(slopes, 0.0)[following] * gaps
-    return found
+    result: FloatArray = values[following] + np.append(slopes, 0.0)[following] * gaps
+    return result
 
 
 def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
@@ -102,14 +102,14 @@ def atoms_above(
     slopes = np.append((heights[:-1] - heights[1:]) / np.diff(places), 0.0)
     masses = np.maximum(slopes[:-1] - slopes[1:], 0.0)
     infinity_mass = float(heights[-1])
-    found = values_at(places, places[1:], masses, infinity_mass)
+    attained = values_at(places, places[1:], masses, infinity_mass)
     # Where masses have underflowed, the value beyond the atoms takes their place.
-    short = np.where(heights > (1 + _ROUNDED) * found, heights - found, 0.0)
+    short = np.where(heights > (1 + _ROUNDED) * attained, heights - attained, 0.0)
     beyond = (1 + _ROUNDED) * float(short.max())
-    infinity_mass, found = infinity_mass + beyond, found + beyond
+    infinity_mass, attained = infinity_mass + beyond, attained + beyond
     # If rounding has lowered a corner, all masses are raised.
     rise = floats.raised(
-        float((heights / np.maximum(found, floats.SMALLEST_MASS)).max(initial=1.0))
+        float((heights / np.maximum(attained, floats.SMALLEST_MASS)).max(initial=1.0))
     )
     return places[1:], masses * rise, infinity_mass * rise
 
@@ -169,10 +169,10 @@ class Hinges:
         shift, factor = dominating_pair.allowance(
             Bound.UPPER, self.ratios.size, self.mass_error, self.ratio_error
         )
-        found = values_at(
+        divergences = values_at(
             places * math.exp(shift), self.ratios, self.masses, self.infinity_mass
         )
-        bounds: FloatArray = factor * found
+        bounds: FloatArray = factor * divergences
         return bounds
 
     def exact(self) -> "Hinges":
@@ -193,10 +193,10 @@ class Hinges:
 TRIVIAL = Hinges(np.ones(1), np.zeros(1), 1.0, 0.0, 0.0)
 
 
-def least(known: Sequence[Hinges]) -> DominatingPair:
+def least(bounds: Sequence[Hinges]) -> DominatingPair:
     """Returns the pair of the smallest of several bounds on H(P‖Q), which it bounds."""
-    everywhere = np.unique(np.concatenate([each.ratios for each in known]))
-    values = np.min([each.values(everywhere) for each in known], axis=0)
+    everywhere = np.unique(np.concatenate([each.ratios for each in bounds]))
+    values = np.min([each.values(everywhere) for each in bounds], axis=0)
     # A value that underflowed is not zero.
     return pair_above(everywhere, np.clip(values, SMALLEST, 1.0))
 
@@ -265,9 +265,11 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
         https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
     """
     # What is taken from one direction for the other holds without errors of its own.
-    both = [Hinges.of(each).exact() for each in (above, dominating_pair.dual(below))]
-    at_one = min(1.0, *(float(each.values(np.ones(1))[0]) for each in both))
-    high, low = (_from_one_on(each, at_one) for each in both)
+    profiles = [
+        Hinges.of(each).exact() for each in (above, dominating_pair.dual(below))
+    ]
+    at_one = min(1.0, *(float(each.values(np.ones(1))[0]) for each in profiles))
+    high, low = (_from_one_on(each, at_one) for each in profiles)
     low_masses = (low.ratios * low.masses)[::-1]
     rounding = 4 * (high.ratios.size + low.ratios.size + 8) * floats.UNIT_ROUNDOFF
     # The mass that is left for a ratio of one.
@@ -297,8 +299,8 @@ def _from_one_on(profile: Hinges, at_one: float) -> Hinges:
         profile: An upper bound on H_κ(P‖Q), without errors.
         at_one: An upper bound on H_1(P‖Q), no larger than that of the profile.
     """
-    kept = profile.ratios > 1
-    ratios, masses = profile.ratios[kept], profile.masses[kept]
+    is_above = profile.ratios > 1
+    ratios, masses = profile.ratios[is_above], profile.masses[is_above]
     infinity_mass = min(profile.infinity_mass, at_one)
     heights = values_at(np.append(1.0, ratios), ratios, masses, infinity_mass)
     if heights[0] > at_one:
@@ -347,10 +349,10 @@ def _without_negative(
         at_low = masses[low] + float(((places[high] - places[between]) * moved).sum())
         at_high = masses[high] + float(((places[between] - places[low]) * moved).sum())
         if min(at_low, at_high) >= 0:
-            kept = np.append(np.arange(low + 1), np.arange(high, places.size))
-            found = masses.copy()
-            found[low], found[high] = at_low, at_high
-            return places[kept], found[kept]
+            remaining = np.append(np.arange(low + 1), np.arange(high, places.size))
+            raised = masses.copy()
+            raised[low], raised[high] = at_low, at_high
+            return places[remaining], raised[remaining]
         low, high = low - (at_low < 0), high + (at_high < 0)
     return places[:0], masses[:0]
 
@@ -438,13 +440,13 @@ def symmetric_below(tests: FloatArray, infinity_mass: float) -> DominatingPair:
         tests: (2, n) as in `pair_below`, for outputs that both datasets have.
         infinity_mass: The probability of outputs that only one dataset has.
     """
-    whole = 1 - infinity_mass
-    half = tests.sum(axis=0) <= whole
-    better = pair_below(np.where(half, tests, whole - tests[::-1]))
+    total = 1 - infinity_mass
+    is_better_half = tests.sum(axis=0) <= total
+    better = pair_below(np.where(is_better_half, tests, total - tests[::-1]))
     above = better.ratios > 1
     ratios, costs = better.ratios[above], better.masses[above]
     gains = ratios * costs
-    rest = whole - float(gains.sum()) - float(costs.sum())
+    rest = total - float(gains.sum()) - float(costs.sum())
     rest = max(rest - 8 * floats.UNIT_ROUNDOFF, 0.0)
     return DominatingPair(
         np.concatenate([1 / ratios[::-1], [1.0], ratios]),

@@ -54,20 +54,20 @@ def without_replacement(members: int, dataset_size: int, sample_size: int) -> Sh
     Source:
         https://arxiv.org/abs/2403.04867, Appendix M (hypergeometric weights).
     """
-    least = max(0, members + sample_size - dataset_size)
-    most = min(members, sample_size)
+    fewest = max(0, members + sample_size - dataset_size)
+    largest = min(members, sample_size)
     others = dataset_size - members - sample_size
-    if most == least + 1:
+    if largest == fewest + 1:
         return _two(
-            least,
-            (least + 1) * (others + least + 1),
-            (members - least) * (sample_size - least),
+            fewest,
+            (fewest + 1) * (others + fewest + 1),
+            (members - fewest) * (sample_size - fewest),
         )
     mode = (members + 1) * (sample_size + 1) // (dataset_size + 2)
     return _around(
         lambda i: (members - i) * (sample_size - i) / ((i + 1) * (others + i + 1)),
-        least,
-        most,
+        fewest,
+        largest,
         mode,
     )
 
@@ -101,14 +101,14 @@ def capped(members: Shifts, most: int) -> Shifts:
         members: The law of the number of members that are drawn.
         most: The largest number of members in a batch, at least 0.
     """
-    kept = tuple((number, weight) for number, weight in members if number < most)
+    fewer = tuple((number, weight) for number, weight in members if number < most)
     rest = math.fsum(weight for number, weight in members if number >= most)
-    if len(kept) == len(members):
+    if len(fewer) == len(members):
         return members
-    if len(members) < 3 or len(kept) != 1:
-        return (*kept, (float(most), rest))
+    if len(members) < 3 or len(fewer) != 1:
+        return (*fewer, (float(most), rest))
     # Laws of two weights are assumed to be more exact than this: split the last one.
-    return (*kept, (float(most), rest / 2), (float(most), rest / 2))
+    return (*fewer, (float(most), rest / 2), (float(most), rest / 2))
 
 
 def total(laws: Sequence[Shifts]) -> Shifts:
@@ -117,21 +117,21 @@ def total(laws: Sequence[Shifts]) -> Shifts:
     Args:
         laws: At least one law. Their sum must take at least three values.
     """
-    found = {0.0: 1.0}
+    summed = {0.0: 1.0}
     for law in laws:
         longer: dict[float, float] = {}
-        for (number, mass), (more, weight) in itertools.product(found.items(), law):
+        for (number, mass), (more, weight) in itertools.product(summed.items(), law):
             longer[number + more] = longer.get(number + more, 0.0) + mass * weight
-        found = longer
-    return tuple(sorted(found.items()))
+        summed = longer
+    return tuple(sorted(summed.items()))
 
 
-def _two(least: int, weight: int, next_weight: int) -> Shifts:
+def _two(number: int, weight: int, next_weight: int) -> Shifts:
     """Returns two numbers with weights in proportion to integers, each rounded once."""
     total = weight + next_weight
     return (
-        (float(least), weight / total),
-        (float(least + 1), next_weight / total),
+        (float(number), weight / total),
+        (float(number + 1), next_weight / total),
     )
 
 
@@ -149,8 +149,8 @@ def binomial_tails(trials: int, rate: float, number: int) -> tuple[float, float]
     reach = math.ceil(8 * math.sqrt(mean * (1 - rate))) + 60
     low, high = math.floor(mean) - reach, math.ceil(mean) + reach
 
-    def mass(least: int, most: int) -> float:
-        numbers = np.arange(max(least, 0), min(most, trials) + 1)
+    def mass(first: int, last: int) -> float:
+        numbers = np.arange(max(first, 0), min(last, trials) + 1)
         return float(stats.binom.pmf(numbers, trials, rate).sum())
 
     above = number + 1
@@ -165,15 +165,17 @@ def _binomial(number: int, rate: float, odds: float) -> Shifts:
     return _around(lambda i: (number - i) / (i + 1) * odds, 0, number, mode)
 
 
-def _around(growth: Callable[[int], float], least: int, most: int, mode: int) -> Shifts:
+def _around(
+    growth: Callable[[int], float], fewest: int, largest: int, mode: int
+) -> Shifts:
     """Returns weights with given quotients w(i + 1) / w(i), which sum to one.
 
     They are computed from the mode outwards, so that few rounding errors add up.
     Weights that underflow are left out.
     """
-    mode = min(max(mode, least), most)
-    above = _logs(growth(i) for i in range(mode, most))
-    below = _logs(1 / growth(i - 1) for i in range(mode, least, -1))
+    mode = min(max(mode, fewest), largest)
+    above = _logs(growth(i) for i in range(mode, largest))
+    below = _logs(1 / growth(i - 1) for i in range(mode, fewest, -1))
     logs = [*reversed(below), 0.0, *above]
     weights = [math.exp(log) for log in logs]
     total = math.fsum(weights)

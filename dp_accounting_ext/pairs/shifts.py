@@ -75,11 +75,11 @@ def lower_pair(
         mass_error: A bound on the relative error of any mass.
         ratio_error: A bound on the relative error of any ratio.
     """
-    order = np.argsort(ratios, kind="stable")
-    kept = order[masses[order] > 0]
+    by_ratio = np.argsort(ratios, kind="stable")
+    order = by_ratio[masses[by_ratio] > 0]
     return dominating_pair.DominatingPair(
-        ratios[kept],
-        masses[kept],
+        ratios[order],
+        masses[order],
         0.0,
         0.0,
         Bound.LOWER,

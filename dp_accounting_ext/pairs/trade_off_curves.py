@@ -56,9 +56,14 @@ class Curves(abc.ABC):
         """Returns about f_d(u), or its inverse at −d if d is negative, elementwise."""
 
     def allowed(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
-        """Returns (k, m) least f_d(u_j), for (k, n) u_j and (m, n) distances."""
-        found: FloatArray = self.moved(levels[:, np.newaxis], distances).min(axis=2)
-        return found
+        """Returns the (k, m) largest u_i with u_i ≤ f_d(u_j) for all j.
+
+        Args:
+            levels: (k, n) u_j.
+            distances: (m, n) distances.
+        """
+        largest: FloatArray = self.moved(levels[:, np.newaxis], distances).min(axis=2)
+        return largest
 
     @abc.abstractmethod
     def tangents(
@@ -127,17 +132,17 @@ class GaussianCurves(NoiseCurves):
         # The argument of the smaller probability; beyond 37 both are negligible.
         away = np.minimum(np.abs(at) + d / 2, 37.0)
         error = 2 * floats.normal_tail_error(away) + 8 * floats.UNIT_ROUNDOFF
-        found = gain - cost + error * (gain + cost) + floats.SMALLEST_MASS
-        bounds: FloatArray = np.clip(found, 0.0, 1.0)
+        values = gain - cost + error * (gain + cost) + floats.SMALLEST_MASS
+        bounds: FloatArray = np.clip(values, 0.0, 1.0)
         return bounds
 
     def places(self, levels: FloatArray) -> FloatArray:
-        found: FloatArray = special.ndtri(levels)
-        return found
+        places: FloatArray = special.ndtri(levels)
+        return places
 
     def reached(self, places: FloatArray) -> FloatArray:
-        found: FloatArray = special.ndtr(places)
-        return found
+        probabilities: FloatArray = special.ndtr(places)
+        return probabilities
 
     def tangents(
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
@@ -158,20 +163,20 @@ class LaplaceCurves(NoiseCurves):
         d = distances * _RAISED + 16 * floats.UNIT_ROUNDOFF
         log = np.log(np.maximum(thresholds, floats.SMALLEST_MASS))
         middle = -np.expm1((np.clip(log, -d, d) - d) / 2)
-        found = np.where(log < -d, 1 - thresholds + 8 * floats.UNIT_ROUNDOFF, middle)
-        bounds: FloatArray = np.maximum(found, 0.0) * (1 + 16 * floats.UNIT_ROUNDOFF)
+        values = np.where(log < -d, 1 - thresholds + 8 * floats.UNIT_ROUNDOFF, middle)
+        bounds: FloatArray = np.maximum(values, 0.0) * (1 + 16 * floats.UNIT_ROUNDOFF)
         return bounds
 
     def places(self, levels: FloatArray) -> FloatArray:
-        found: FloatArray = np.where(
+        places: FloatArray = np.where(
             levels < 0.5, np.log(2 * levels), -np.log(2 - 2 * levels)
         )
-        return found
+        return places
 
     def reached(self, places: FloatArray) -> FloatArray:
         tail = np.exp(-np.abs(places)) / 2
-        found: FloatArray = np.where(places < 0, tail, 1 - tail)
-        return found
+        probabilities: FloatArray = np.where(places < 0, tail, 1 - tail)
+        return probabilities
 
     def tangents(
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
@@ -200,23 +205,25 @@ class PairCurves(Curves):
 
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
         distances = np.broadcast_to(distances, thresholds.shape)
-        found = np.empty(thresholds.shape)
+        values = np.empty(thresholds.shape)
         for distance, profile in self.known.items():
-            at = distances == distance
-            found[at] = profile.values(thresholds[at])
-        return np.minimum(found, 1.0)
+            at_distance = distances == distance
+            values[at_distance] = profile.values(thresholds[at_distance])
+        return np.minimum(values, 1.0)
 
     def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
+        """Returns the minimum of a few lines, or its inverse where distances are −d."""
         levels, distances = np.broadcast_arrays(levels, distances)
-        found = np.empty(levels.shape)
+        moved = np.empty(levels.shape)
         for distance in self.known:
-            slopes, values = self._few(distance)
-            up = distances == distance
-            found[up] = (values + np.multiply.outer(levels[up], slopes)).min(axis=1)
-            down = distances == -distance
-            back = np.subtract.outer(levels[down], values[1:]) / slopes[1:]
-            found[down] = back.max(axis=1)
-        return found
+            slopes, values = self._lines_at(distance)
+            ahead = distances == distance
+            lines = values + np.multiply.outer(levels[ahead], slopes)
+            moved[ahead] = lines.min(axis=1)
+            behind = distances == -distance
+            inverses = np.subtract.outer(levels[behind], values[1:]) / slopes[1:]
+            moved[behind] = inverses.max(axis=1)
+        return moved
 
     def tangents(
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
@@ -230,25 +237,29 @@ class PairCurves(Curves):
         shape = (1, *distances.shape, number)
         slopes, values = np.empty(shape), np.empty(shape)
         for distance in self.known:
-            at = distances == distance
-            few = self._few(distance)
-            slopes[:, at], values[:, at] = few
+            at_distance = distances == distance
+            lines = self._lines_at(distance)
+            slopes[:, at_distance], values[:, at_distance] = lines
         if ratios is None or number <= MOST_LINES:
             return Lines(slopes, values)
         near = np.multiply.outer(ratios, np.exp(_NEAR))
-        whole = (*ratios.shape, number)
+        all_lines = (*ratios.shape, number)
         more = self.profile(distances[..., np.newaxis], near)
         return Lines(
-            np.concatenate([np.broadcast_to(slopes, whole), near], axis=3),
-            np.concatenate([np.broadcast_to(values, whole), more], axis=3),
+            np.concatenate([np.broadcast_to(slopes, all_lines), near], axis=3),
+            np.concatenate([np.broadcast_to(values, all_lines), more], axis=3),
         )
 
     def _number(self) -> int:
         """Returns the number of lines besides the constant one, for each distance."""
         return min(max(each.ratios.size for each in self.known.values()), MOST_LINES)
 
-    def _few(self, distance: float) -> Lines:
-        """Returns a constant one and other lines: all of them, if they are few."""
+    def _lines_at(self, distance: float) -> Lines:
+        """Returns a line of slope 0, and `_number` other lines, above f at a distance.
+
+        The slopes of the others are the profile's ratios, repeated if these are fewer;
+        or a geometric sequence from the first to the last of more ratios.
+        """
         profile, number = self.known[distance], self._number()
         ratios = profile.ratios
         if ratios.size > number:

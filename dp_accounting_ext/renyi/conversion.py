@@ -43,9 +43,9 @@ def epsilon(
     Source:
         As for `epsilons`.
     """
-    found = epsilons(np.array(orders), np.array(curve), np.array(target_delta))
-    place = int(np.argmin(found))
-    best = float(found[place])
+    candidates = epsilons(np.array(orders), np.array(curve), np.array(target_delta))
+    place = int(np.argmin(candidates))
+    best = float(candidates[place])
     return best, float(orders[place]) if best < math.inf else 0.0
 
 
@@ -69,12 +69,12 @@ def delta(
         middle = (low + high) / 2
         is_enough = epsilons(alpha, rdp, np.exp(middle)) <= target_epsilon
         low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
-    found = np.exp(high)
+    candidates = np.exp(high)
     is_infinite = np.isinf(alpha) | math.isinf(target_epsilon)
-    found[is_infinite & (rdp <= target_epsilon) & (rdp < math.inf)] = 0.0
-    found[rdp == 0] = 0.0
-    place = int(np.argmin(found))
-    return float(found[place]), float(alpha[place])
+    candidates[is_infinite & (rdp <= target_epsilon) & (rdp < math.inf)] = 0.0
+    candidates[rdp == 0] = 0.0
+    place = int(np.argmin(candidates))
+    return float(candidates[place]), float(alpha[place])
 
 
 def epsilons(orders: FloatArray, curve: FloatArray, deltas: FloatArray) -> FloatArray:
@@ -107,11 +107,11 @@ def epsilons(orders: FloatArray, curve: FloatArray, deltas: FloatArray) -> Float
         ratio = np.expm1(-orders * log_z) / np.expm1(-slopes * log_z)
         of_excess = log_z + np.log(ratio) + spread
         of_excess += _ROUNDING * (1 + log_z - spread)
-    found = np.fmin(of_moment, of_excess)
-    found = np.where((orders > 1) & ~np.isnan(found), np.maximum(found, 0.0), math.inf)
-    found = np.where(np.isinf(orders), curve, found)
+    best = np.fmin(of_moment, of_excess)
+    best = np.where((orders > 1) & ~np.isnan(best), np.maximum(best, 0.0), math.inf)
+    best = np.where(np.isinf(orders), curve, best)
     is_nothing = (deltas >= _variation(curve)) & ((deltas > 0) | (curve == 0))
-    epsilons: FloatArray = np.where(is_nothing, 0.0, found)
+    epsilons: FloatArray = np.where(is_nothing, 0.0, best)
     return epsilons
 
 

@@ -49,10 +49,13 @@ def log_mean_excesses(
 
     @functools.cache
     def parts(octave: int) -> tuple[FloatArray, ...]:
-        """Returns all that does not depend on an order of at most 2^octave.
+        """Returns what all orders from 2^(octave − 1) to 2^octave have in common.
 
-        They are sums of powers of losses for which 14 terms of the power series give
-        full float precision; and values of the other losses, by sign.
+        Returns:
+            Sums of mass · (log Z)^n for n from 2 to 15, over losses so small that these
+            terms of the power series give full float precision. Of the other losses,
+            those of at most zero: masses, losses, and Z − 1; and those above zero:
+            logarithms of masses, losses, and 1/Z − 1.
         """
         near = int(np.searchsorted(sizes, _SMALL / 2.0**octave, side="right"))
         terms, powers = masses[:near] * losses[:near], []
@@ -71,8 +74,8 @@ def log_mean_excesses(
     def log_mean(order: float) -> float:
         """Returns the logarithm of the mean at one order."""
         slope = order - 1
-        powers, costing, costs, less_one, log_gaining, gains, backwards = parts(
-            math.ceil(math.log2(order))
+        powers, masses_below, costs, less_one, log_masses_above, gains, inverses = (
+            parts(math.ceil(math.log2(order)))
         )
         # (α^n − α)/(α − 1)/n!, where the quotient is α + α (α^{n−1} − α)/(α − 1).
         series = [order / 2]
@@ -83,12 +86,13 @@ def log_mean_excesses(
         # so, no two nearly equal numbers are subtracted, and no term is above one.
         with np.errstate(over="ignore", invalid="ignore"):
             excess = (1 + less_one) * np.expm1(slope * costs) / slope - less_one
-        total += float((costing * excess).sum())
-        known = top + math.log(total) if total else -math.inf
+        total += float((masses_below * excess).sum())
+        log_below = top + math.log(total) if total else -math.inf
         # The same over Z^α for Z > 1, where Z^α may overflow.
         falling = np.expm1(-slope * gains)
-        excess = (1 + falling) * backwards - falling / slope
-        return float(np.logaddexp(known, log_sum(log_gaining + order * gains, excess)))
+        excess = (1 + falling) * inverses - falling / slope
+        log_above = log_sum(log_masses_above + order * gains, excess)
+        return float(np.logaddexp(log_below, log_above))
 
     return [log_mean(order) for order in orders]
 
@@ -106,16 +110,16 @@ def of_outcomes(
     with np.errstate(divide="ignore"):
         log_masses = np.log(np.asarray(masses, dtype=np.float64))
     largest = rounded_up(float(losses[log_masses > -np.inf].max()))
-    found = np.full(len(orders), largest)
+    divergences = np.full(len(orders), largest)
     finite = np.isfinite(orders)
     above = np.maximum(np.array(orders)[finite], LOWEST_ORDER).tolist()
-    found[finite] = [
+    divergences[finite] = [
         rdp_from_excess(excess, order)
         for excess, order in zip(
             log_mean_excesses(above, log_masses, losses), above, strict=True
         )
     ]
-    return found
+    return divergences
 
 
 def rdp_from_excess(log_mean_excess: float, order: float) -> float:
@@ -151,23 +155,26 @@ def by_chords(
         moments: The function from a set of integer orders, at least 2, to log Ψ.
     """
     within = [max(order, LOWEST_ORDER) for order in orders if order <= HIGHEST_ORDER]
-    needed = {near for x in within for near in (math.floor(x), math.ceil(x))} - {1}
-    known = moments(needed) | {1: 0.0}
-    found = plain.copy()
-    for place, asked in enumerate(orders):
-        if asked > HIGHEST_ORDER:
+    integers = {near for x in within for near in (math.floor(x), math.ceil(x))} - {1}
+    log_moments = moments(integers) | {1: 0.0}
+    bounds = plain.copy()
+    for place, given in enumerate(orders):
+        if given > HIGHEST_ORDER:
             continue
-        order = max(asked, LOWEST_ORDER)
+        order = max(given, LOWEST_ORDER)
         below = math.floor(order)
         share = order - below
-        moment = (1 - share) * known[below]
-        moment += share * known[below + 1] if share else 0.0
-        found[place] = min(found[place], rdp_from_moment(moment, order))
-    return found
+        moment = (1 - share) * log_moments[below]
+        moment += share * log_moments[below + 1] if share else 0.0
+        bounds[place] = min(bounds[place], rdp_from_moment(moment, order))
+    return bounds
 
 
 def noise_within_range(noise: float) -> float:
-    """Returns σ, or 0 if σ is below 1e-50, so that 1/σ² fits a float."""
+    """Returns 0 for σ below 1e-50, and at most 1e50, so that 1/σ² fits a float.
+
+    The divergences of the result are no smaller than those of σ.
+    """
     return 0.0 if noise < 1e-50 else min(noise, 1e50)
 
 
@@ -176,8 +183,8 @@ def gaussian_rdp(distance: float, orders: Sequence[float]) -> FloatArray:
     if distance == 0:  # Also at order inf, where the product would be NaN.
         return np.zeros(len(orders))
     slope = distance**2 / 2 * (1 + 8 * floats.UNIT_ROUNDOFF)
-    found: FloatArray = np.array(orders) * slope
-    return found
+    divergences: FloatArray = np.array(orders) * slope
+    return divergences
 
 
 def log_sum(log_terms: FloatArray, factors: FloatArray | float = 1.0) -> float:

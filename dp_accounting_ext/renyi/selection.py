@@ -49,8 +49,8 @@ def selection_rdp(
         halting = _log_halting(mean, shape)
         inverses = 1 / np.array(tried)
         # The bound log(1/γ) is that of order one.
-        least = min(halting, np.min((1 - inverses) * single + halting * inverses))
-        bounds = single + (1 + shape) * least + several
+        smallest = min(halting, np.min((1 - inverses) * single + halting * inverses))
+        bounds = single + (1 + shape) * smallest + several
     # Divergences increase with the order, so a bound at a larger order is one here.
     # Each bound is a sum of three products.
     above = np.minimum.accumulate(bounds[::-1])[::-1]
@@ -61,11 +61,11 @@ def selection_rdp(
 
 def _deltas(tried: FloatArray, single: FloatArray) -> FloatArray:
     """Returns δ of one run at ε̂ = log(1 + 1/(α − 1)) for each order, rounded up."""
-    known = conversion.epsilons(tried, single, _DELTAS[:, np.newaxis]).min(axis=1)
-    wanted = np.log1p(1 / (tried - 1))
-    known = np.maximum.accumulate(known)
-    found: FloatArray = _DELTAS[np.searchsorted(known, wanted, side="right") - 1]
-    return found
+    epsilons = conversion.epsilons(tried, single, _DELTAS[:, np.newaxis]).min(axis=1)
+    targets = np.log1p(1 / (tried - 1))
+    epsilons = np.maximum.accumulate(epsilons)
+    deltas: FloatArray = _DELTAS[np.searchsorted(epsilons, targets, side="right") - 1]
+    return deltas
 
 
 def _log_halting(mean: float, shape: float) -> float:

@@ -100,8 +100,8 @@ def mixture(weighted: Sequence[tuple[float, float]]) -> Mixture:
     weights: dict[float, float] = {}
     for shift, weight in weighted:
         weights[abs(shift)] = weights.get(abs(shift), 0.0) + weight
-    kept = sorted((shift, weight) for shift, weight in weights.items() if weight)
-    ordered = np.array(kept, dtype=np.float64).T
+    by_shift = sorted((shift, weight) for shift, weight in weights.items() if weight)
+    ordered = np.array(by_shift, dtype=np.float64).T
     return Mixture(ordered[0], np.log(ordered[1]))
 
 
@@ -137,9 +137,9 @@ def _group_rdp(
     elif rate == 1:
         rows = ratio_moments.gaussian_rdp(group_size / noise, orders)[np.newaxis]
     else:
-        each = [binomial(members, rate, noise) for members in range(group_size + 1)]
+        laws = [binomial(members, rate, noise) for members in range(group_size + 1)]
         rows = np.array(
-            [rdp(orders, p, q) for p, q in zip(each, reversed(each), strict=True)]
+            [rdp(orders, p, q) for p, q in zip(laws, reversed(laws), strict=True)]
         )
     rows.setflags(write=False)
     return rows
@@ -200,9 +200,9 @@ def rdp(orders: Sequence[float], p: Mixture, q: Mixture) -> FloatArray:
     for upper in _BANDS:
         band = [place for place, order in enumerate(orders) if lower < order <= upper]
         above = [max(orders[place], ratio_moments.LOWEST_ORDER) for place in band]
-        found = _quadrature(above, p, q) if band else None
-        if found is not None:
-            result[band] = found
+        divergences = _quadrature(above, p, q) if band else None
+        if divergences is not None:
+            result[band] = divergences
         lower = upper
     return result
 
@@ -295,17 +295,17 @@ def _log_far_moment(
 ) -> float:
     """Returns log of the sum of p^α q^{1−α} over lattice points from `first` on.
 
-    There each mixture is replaced by its dominating component. With s and r the
-    distances of the two from zero, the integrand is a constant times the density of
-    N(α s + (α − 1) r, 1).
+    There each mixture is replaced by the component that dominates it: P by that of its
+    largest shift, s, and Q by that of its smallest one, −r. The integrand is then a
+    constant times the density of N(α s + (α − 1) r, 1).
     """
     slope = order - 1
-    ahead, behind = float(p.shifts[-1]), float(q.shifts[0])
-    mean = order * ahead + slope * behind
+    s, r = float(p.shifts[-1]), float(q.shifts[0])
+    mean = order * s + slope * r
     if first * step > mean + _REACH:
         return -math.inf
     height = order * float(p.log_weights[-1]) - slope * float(q.log_weights[0])
-    height += order * slope * (ahead + behind) ** 2 / 2
+    height += order * slope * (s + r) ** 2 / 2
     start = max(first, math.floor((mean - _REACH) / step))
     points = step * np.arange(start, math.ceil((mean + _REACH) / step) + 1)
     density = np.exp(-((points - mean) ** 2) / 2)

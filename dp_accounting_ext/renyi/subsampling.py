@@ -119,13 +119,13 @@ def _from_integer_orders(
         integers = np.arange(2, max(needed, default=1) + 1)
         # These are the values of (i − 1) ε(i) for i = 2, 3, ….
         inner = (integers - 1) * curve([float(order) for order in integers])
-        found = dict.fromkeys(needed, math.inf)
+        log_moments = dict.fromkeys(needed, math.inf)
         for order in needed:
-            known = inner[: order - 1]
-            if np.isfinite(known).all():
-                total = ratio_moments.log_sum(log_terms(order, known))
-                found[order] = float(np.logaddexp(0.0, total))
-        return found
+            exponents = inner[: order - 1]
+            if np.isfinite(exponents).all():
+                total = ratio_moments.log_sum(log_terms(order, exponents))
+                log_moments[order] = float(np.logaddexp(0.0, total))
+        return log_moments
 
     return ratio_moments.by_chords(orders, curve(orders), moments)
 

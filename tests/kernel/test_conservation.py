@@ -280,15 +280,15 @@ def test_ledgers_of_sums(first, second, cut, other_cut):
     both = conservation.of_losses(ledgers[0][0], ledgers[1][0])
     finite = float(sum(kept) * sum(other))
     assert both.terms == 2
-    assert both.q.whole - both.q.gone == pytest.approx(finite, abs=1e-12)
+    assert both.q.whole - both.q.cut == pytest.approx(finite, abs=1e-12)
     both = conservation.of_ratios(ledgers[0][1], ledgers[1][1])
     mean = sum(
         (i + j) * p * q
         for (i, p), (j, q) in itertools.product(enumerate(kept), enumerate(other))
     )
     if all(any(law[1:]) for _, law in laws):
-        assert both.p.whole - both.p.gone == pytest.approx(float(mean), abs=1e-12)
-    assert both.q.whole - both.q.gone == pytest.approx(finite, abs=1e-12)
+        assert both.p.whole - both.p.cut == pytest.approx(float(mean), abs=1e-12)
+    assert both.q.whole - both.q.cut == pytest.approx(finite, abs=1e-12)
 
 
 def test_losses_are_those_of_the_masses():
