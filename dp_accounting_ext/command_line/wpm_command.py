@@ -287,10 +287,15 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
 def _trace(
     options: argparse.Namespace, option: str, places: columns.Places
 ) -> columns.Data:
-    """Returns the places of a file, with coordinates in the order of the points."""
+    """Returns the places in the file that an option names, and their users.
+
+    Coordinates are in the order of those of the points.
+    """
     table = _table(options, option, is_private=option == "trace")
-    asked = options.data_columns, options.user, options.metric == "haversine"
-    return columns.trace(table, places, *asked)
+    is_haversine = options.metric == "haversine"
+    return columns.trace(
+        table, places, options.data_columns, options.user, is_haversine
+    )
 
 
 def _mechanism(

@@ -187,10 +187,10 @@ class TrainingRun(displays.Displayed):
         if self.dataset_size is not None and self.batch_size is not None:
             return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
         if self.sampling_rate is not None:
-            whole = round(1 / self.sampling_rate)
-            # The float 1 / 11 is a little larger than the number, and means it.
-            if 1 / whole == self.sampling_rate:
-                return fractions.Fraction(whole)
+            number = round(1 / self.sampling_rate)
+            # The float 1 / 11 is not exactly one eleventh, but stands for it.
+            if 1 / number == self.sampling_rate:
+                return fractions.Fraction(number)
             return 1 / fractions.Fraction(repr(self.sampling_rate))
         return fractions.Fraction(int(given("steps_per_epoch", self.steps_per_epoch)))
 

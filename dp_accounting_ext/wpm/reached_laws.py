@@ -248,8 +248,8 @@ def _sets_next_to(
 def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
     """Returns the laws that fill the outputs from the first and from the last one.
 
-    Masses are integers, in units of 1/`unit`. Outputs that are at the same bounds under
-    both laws are merged.
+    The masses are those of the base measure. Probabilities are computed as integers, in
+    units of 1/`unit`. Outputs that are at the same bounds under both laws are merged.
     """
     unit = max(mass.denominator for mass in masses) << integer_weights.EXPONENTIAL_BITS
     lower, upper = np.array(

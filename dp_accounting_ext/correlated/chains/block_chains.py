@@ -244,7 +244,11 @@ def _variances(ends: FloatArray, common: FloatArray, correlation: float) -> Floa
 def _covariances(
     correlation: float, variances: FloatArray, places: IndexArray
 ) -> FloatArray:
-    """Returns the (…, m, m) covariances of chains between some places.
+    """Returns the (…, m, m) covariances of Markov chains between some places.
+
+    On one side of the middle, the covariance of two places is r^distance times the
+    larger of their variances. Across the middle, where the least variance is 1, it is
+    r^distance times the product of both.
 
     Args:
         correlation: The correlation r.
@@ -252,13 +256,13 @@ def _covariances(
             and decrease towards it.
         places: (m,) the places.
     """
-    middle = (variances.shape[-1] - 1) / 2
-    chosen, left = variances[..., places], places < middle
-    rows, columns = chosen[..., :, np.newaxis], chosen[..., np.newaxis, :]
-    same = left[:, np.newaxis] == left
-    apart = np.abs(places[:, np.newaxis] - places)
-    covariances = np.where(same, np.maximum(rows, columns), rows * columns)
-    return np.asarray(correlation**apart * covariances)
+    is_left = places < (variances.shape[-1] - 1) / 2
+    on_one_side = is_left[:, np.newaxis] == is_left
+    at_places = variances[..., places]
+    rows, columns = at_places[..., :, np.newaxis], at_places[..., np.newaxis, :]
+    covariances = np.where(on_one_side, np.maximum(rows, columns), rows * columns)
+    distances = np.abs(places[:, np.newaxis] - places)
+    return np.asarray(correlation**distances * covariances)
 
 
 def _above(found: _Found, block: _Block) -> chain_fits.Chain:

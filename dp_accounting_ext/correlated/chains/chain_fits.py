@@ -333,11 +333,15 @@ class _Line:
 
     @functools.cached_property
     def cost(self) -> float:
-        """About the moment of the mean ratio, minus one."""
-        power = self.order * self.variance
-        numbers = np.array([self.share]), np.array([self.whole])
-        (cost,) = _moments(self.window, power, self.correlation, *numbers)
-        return float(cost) / self.window.length
+        """About the moment of the mean of the bins' ratios, minus one."""
+        (moment_of_sum,) = _moments(
+            self.window,
+            self.order * self.variance,
+            self.correlation,
+            np.array([self.share]),
+            np.array([self.whole]),
+        )
+        return float(moment_of_sum) / self.window.length
 
     def chain(self) -> Chain:
         """Returns the chain, rounded up, after a check that it is above the window.

@@ -281,13 +281,13 @@ class Addition:
         """
         after = np.zeros_like(masses)
         # One array for all products takes less time than an array for each.
-        most = max(part.splits.shape[1] for _, parts in self.blocks for part in parts)
-        work = np.empty(most * markov_chain.ROWS)
+        columns = (part.splits.shape[1] for _, parts in self.blocks for part in parts)
+        work = np.empty(max(columns) * markov_chain.ROWS)
         for rows, parts in self.blocks:
-            given = np.ascontiguousarray(masses[rows].T)
-            summed = np.zeros_like(given)
+            masses_of_block = np.ascontiguousarray(masses[rows].T)
+            summed = np.zeros_like(masses_of_block)
             for part in parts:
-                before = given[part.used]
+                before = masses_of_block[part.used]
                 if before.any():
                     shape = len(part.shares), *before.shape
                     products = work[: math.prod(shape)].reshape(shape)

@@ -159,15 +159,17 @@ def _minima(
 
 
 def _cumulated(minima: list[float], lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Returns F_q at each place, computed backwards from one, as near the minima as
-    allowed.
+    """Returns F_q at each place, the nearest to the place's minimum that is allowed.
+
+    It is one at the last place, and computed backwards from there. From a place to the
+    one before it, F_q decreases by a mass between the place's bounds.
     """
-    taken, current = [], 1.0
+    values, current = [], 1.0
     rows = minima[::-1], lower[::-1].tolist(), upper[::-1].tolist()
     for minimum, low, high in zip(*rows, strict=True):
-        taken.append(current)
+        values.append(current)
         current = min(max(minimum, current - high), current - low)
-    return np.array(taken[::-1])
+    return np.array(values[::-1])
 
 
 def _prices(
