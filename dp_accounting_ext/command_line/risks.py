@@ -110,6 +110,12 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
         value = getattr(options, name)
         if value is not None:  # The parser allows only one of them.
             return _risk_of_published(options, name, value)
+    run_fields = training_run.TrainingRun.__dataclass_fields__.items()
+    if all(getattr(options, name) == field.default for name, field in run_fields):
+        raise ValueError(
+            "--epsilon, --rho or --mu must be given, or a run, as by --noise-multiplier"
+            " and --steps-per-epoch. Found none of them."
+        )
     run = parser.training_run(options)
     training_run.warn(run)
     risks = {
@@ -177,12 +183,14 @@ def _converted(risks: dict[str, Any], delta: float) -> str:
             (decimals.rounded_down(enough), decimals.rounded_up(short))
             for enough, short in (risks["largest_rho"], risks["largest_mu"])
         )
-        sentence = f"So private is every mechanism with ρ ≤ {rho[0]}, and with μ ≤ "
-        sentence += f"{mu[0]}; not every one with ρ = {rho[1]}, or with μ = {mu[1]}."
+        sentence = (
+            f"Every mechanism with ρ ≤ {rho[0]}, or with μ ≤ {mu[0]}, keeps this "
+        )
+        sentence += f"promise; not every one with ρ = {rho[1]}, or with μ = {mu[1]}."
     else:
         low, high = risks["epsilon"]
-        sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(high)}; of "
-        sentence += f"some such mechanism, at least {decimals.rounded_down(low)}."
+        sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(high)}; "
+        sentence += f"for some such mechanism, at least {decimals.rounded_down(low)}."
     return textwrap.fill(f"- {sentence}", text.WIDTH, subsequent_indent="  ")
 
 
@@ -234,7 +242,7 @@ def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
     if not {"score", "member"} <= set(names):
         raise ValueError(
             f"scores must be a file with columns named score and member. Found "
-            f"{', '.join(filter(None, names)) or 'no names'} in {path}."
+            f"{', '.join(map(repr, filter(None, names))) or 'no names'} in {path}."
         )
     places = [names.index("score"), names.index("member")]
     # pandas writes whether canaries took part as True or False.

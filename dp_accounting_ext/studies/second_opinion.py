@@ -70,7 +70,9 @@ class Opinion(displays.Displayed):
             words = f"confirmed: ε is in {own}, {how}; the accountant says {claimed}"
             if result.possible_error:
                 share = _percent(result.possible_error)
-                words += f", and its upper bound is too small by {share} at most"
+                words += (
+                    f", and its upper bound is at most {share} too small, if at all"
+                )
             return f"{self.name} is {words}."
         if result.verdict is Verdict.DISAGREES:
             return (

@@ -371,7 +371,7 @@ def given(name: str, value: T | None) -> T:
         ValueError: If it is None.
     """
     if value is None:
-        raise ValueError(f"{name} must be given. Found it missing.")
+        raise ValueError(f"{name} must be given. Found nothing.")
     return value
 
 
