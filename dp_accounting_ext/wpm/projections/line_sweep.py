@@ -57,13 +57,14 @@ def solve(
         prices = from_sides.min(axis=0)
         if starts.size == size:
             break
-        own = prices[order]
-        cheapest = ldp_polytope.cheapest(own, inner)
-        bound = float(masses @ potentials + own @ cheapest)
+        inner_prices = prices[order]
+        cheapest = ldp_polytope.cheapest(inner_prices, inner)
+        bound = float(masses @ potentials + inner_prices @ cheapest)
         if value - bound <= relative_gap * value:
             break
         treated = from_sides.argmin(axis=0)[order]
-        treated += 2 * (own > ldp_polytope.level(own, cheapest, inner))
+        level = ldp_polytope.level(inner_prices, cheapest, inner)
+        treated += 2 * (inner_prices > level)
         low, high = (by.reduceat(treated, starts) for by in (np.minimum, np.maximum))
         begins |= (low < high)[cell] | (low == high).all()
     law = np.zeros(outputs.size)
