@@ -181,11 +181,11 @@ def _named(table: tables.Table, option: str, typed: str, at_most: int) -> list[i
         is_shown = any(header) and not table.is_private
         words = ", ".join(header) if is_shown else f"1 to {width}"
         number = "one column" if at_most == 1 else "columns"
-        each = ", each once, separated by commas" * (at_most > 1)
+        separated = ", each once, separated by commas" * (at_most > 1)
         limit = f", {at_most} at most" * (1 < at_most < width)
         raise ValueError(
             f"{option} must be {number} of {table.path}, by name or number: "
-            f"{words}{each}{limit}. Found {typed!r:.60}."
+            f"{words}{separated}{limit}. Found {typed!r:.60}."
         )
     return chosen
 

@@ -281,7 +281,7 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
     printed = _PLAN.format(unit=unit, **numbers)
     if apart is not None:
         numbers["distance_of_public_trace"] = apart
-        printed += "\n  half of the public trace is from its nearest points at least"
+        printed += "\n  from half of the public trace to the nearest point, at least"
         printed += f"   {apart:.4g}"
     return numbers, printed
 
