@@ -133,7 +133,10 @@ class _Filter(displays.Displayed):
 
     @abc.abstractmethod
     def _costs(self, event: stock.DpEvent) -> list[float]:
-        """Returns the cost of one run for each limit, rounded up."""
+        """Returns the cost of one run for each limit.
+
+        It may be too small by a rounding error, which `_after` covers.
+        """
 
     @property
     def spent(self) -> float:
@@ -369,8 +372,9 @@ class GaussianFilter(_Filter):
         super().__init__([(1 - _ROUNDING) / noise**2], limit, tail)
 
     def _costs(self, event: stock.DpEvent) -> list[float]:
+        """Returns the precision: the sum of 1 / σ² over the noise in an event."""
         event_trees.event_tree(event)
-        precision = Fraction(0)  # The sum of 1 / σ², exactly.
+        precision = Fraction(0)
         for leaf, count in event_trees.leaves(event):
             if isinstance(leaf, stock.NoOpDpEvent):
                 continue
@@ -392,10 +396,10 @@ def _budget(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def _checked_orders(orders: Sequence[float]) -> tuple[float, ...]:
-    found = tuple(fields.real_number("orders", order) for order in orders)
-    if not found or not all(1.01 <= order < 1e6 for order in found):
-        raise ValueError(f"orders must be one or more in [1.01, 1e6). Found {found}.")
-    return found
+    checked = tuple(fields.real_number("orders", order) for order in orders)
+    if not checked or not all(1.01 <= order < 1e6 for order in checked):
+        raise ValueError(f"orders must be one or more in [1.01, 1e6). Found {checked}.")
+    return checked
 
 
 def _divergences(

@@ -55,7 +55,7 @@ class ComposedRuns:
     def plus(
         self, parts: Mapping[interface.Mechanism, int], count: int
     ) -> "ComposedRuns":
-        """Returns the composition with `count` runs of some mechanisms more.
+        """Returns the composition after `count` times all runs of `parts` were added.
 
         Raises:
             ValueError: If there are too many runs, or too many mechanisms.
@@ -93,11 +93,11 @@ class CertifiedAnswers:
 
     @functools.cached_property
     def _privacy(self) -> privacy_bounds.WorstPrivacyBounds:
-        of_each = [
-            privacy_bounds.PrivacyBounds(each, self.interval, self.directions)
-            for each in self.scenarios
+        of_scenarios = [
+            privacy_bounds.PrivacyBounds(counts, self.interval, self.directions)
+            for counts in self.scenarios
         ]
-        return privacy_bounds.WorstPrivacyBounds(of_each)
+        return privacy_bounds.WorstPrivacyBounds(of_scenarios)
 
     def in_direction(self, name: Any) -> "CertifiedAnswers":
         """Returns the answers of one direction, or these if the name is None.
@@ -180,7 +180,7 @@ class CertifiedAnswers:
             least = float(flat[flat > 0].min(initial=1.0))
             with self._explained():
                 bounds = self._trade_off(least).rates(flat)
-        lower, upper = (_as_given(each.reshape(rates.shape)) for each in bounds)
+        lower, upper = (_as_given(bound.reshape(rates.shape)) for bound in bounds)
         return lower, upper
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
@@ -196,13 +196,14 @@ class CertifiedAnswers:
             return math.inf, math.inf
         lower = upper = 0.0
         with self._explained():
-            for each in self.scenarios:
-                whole = compositions.compose(each)
+            for counts in self.scenarios:
                 orders = ratio_moments.SOME_ORDERS
-                both = renyi_curves.divergences(whole, orders, Bound.LOWER)
-                least = float(np.max(np.maximum(*both) / orders)) * (1 - _ROUNDING)
-                lower = max(lower, least)
-                upper = max(upper, interface.claims_of(each).rho)
+                remove, add = renyi_curves.divergences(
+                    compositions.compose(counts), orders, Bound.LOWER
+                )
+                quotient = float(np.max(np.maximum(remove, add) / orders))
+                lower = max(lower, quotient * (1 - _ROUNDING))
+                upper = max(upper, interface.claims_of(counts).rho)
         privacy_bounds.in_order(np.array([lower]), np.array([upper]))
         return lower, upper
 
@@ -224,11 +225,12 @@ class CertifiedAnswers:
         # Rounded down, so that a few curves answer all questions, in any order.
         least = 10.0 ** math.floor(math.log10(least))
         if least not in self._trade_offs:
-            of_each = [
-                trade_off_bounds.TradeOffBounds(each, least, self.interval)
-                for each in self.scenarios
+            of_scenarios = [
+                trade_off_bounds.TradeOffBounds(counts, least, self.interval)
+                for counts in self.scenarios
             ]
-            self._trade_offs[least] = trade_off_bounds.WorstTradeOffBounds(of_each)
+            worst = trade_off_bounds.WorstTradeOffBounds(of_scenarios)
+            self._trade_offs[least] = worst
         return self._trade_offs[least]
 
 

@@ -118,14 +118,14 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
 
     def _answers(self) -> certified_answers.CertifiedAnswers:
         """Returns the answers about what is composed."""
-        known, now = self._memory, self._composed
+        answers, composed = self._memory, self._composed
         # This is one assignment. So threads that ask at the same time compute the same
         # answers twice at worst.
-        if known is None or known.composed is not now:
+        if answers is None or answers.composed is not composed:
             interval = self._value_discretization_interval
-            known = certified_answers.CertifiedAnswers(now, interval)
-            self._memory = known
-        return known
+            answers = certified_answers.CertifiedAnswers(composed, interval)
+            self._memory = answers
+        return answers
 
     @overload
     def get_epsilon(self, target_delta: float) -> float: ...

@@ -54,8 +54,8 @@ class _State:
         """Returns the state after `count` runs of what another state composes."""
         rows = (self.rows + count * other.rows) * (1 + _ROUNDING)
         rows.setflags(write=False)
-        kept = self.log_kept + count * other.log_kept
-        return _State(rows, kept, other.group)
+        log_kept = self.log_kept + count * other.log_kept
+        return _State(rows, log_kept, other.group)
 
 
 class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccountant):
@@ -146,8 +146,9 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         run = self._nothing(before.group)
         for part, number in parts.items():
             rows, failure = groups.rdp_rows(part, orders)
-            kept = math.log1p(-failure) * (1 + _ROUNDING) if failure < 1 else -math.inf
-            run = run.after(_State(rows, kept, before.group), number)
+            log_kept = math.log1p(-failure) if failure < 1 else -math.inf
+            state = _State(rows, log_kept * (1 + _ROUNDING), before.group)
+            run = run.after(state, number)
         return before.after(run, count)
 
     @property
@@ -196,9 +197,10 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         # (1 − δ_rest). It is rounded down.
         if extra == 1 or target < extra:
             return math.inf, 0.0
-        rest = (target - extra) / (1 - extra) * (1 - _ROUNDING) if extra else target
+        if extra:
+            target = (target - extra) / (1 - extra) * (1 - _ROUNDING)
         return max(
-            conversion.epsilon(self._order_values, row, rest)
+            conversion.epsilon(self._order_values, row, target)
             for row in state.rows.tolist()
         )
 
@@ -256,10 +258,10 @@ def _each(
     values: FloatArray, question: Callable[[float], tuple[float, float]]
 ) -> float | FloatArray:
     """Returns the first part of each answer, in the shape of what was asked."""
-    found = np.array([question(value)[0] for value in values.flat], dtype=np.float64)
+    answers = np.array([question(value)[0] for value in values.flat], dtype=np.float64)
     if values.ndim == 0:
-        return float(found[0])
-    return found.reshape(values.shape)
+        return float(answers[0])
+    return answers.reshape(values.shape)
 
 
 inheritance.refuse_what_is_inherited(

@@ -431,7 +431,7 @@ def in_words(
     _inside("prior", prior)
     rates = fields.rates("false_positive_rates", list(false_positive_rates))
     sentences = [
-        "Of an attacker who knows all other records:",
+        "Against an attacker who knows all other records:",
         f"- A membership test finds at most {_up(advantage(accountant))} more of the "
         f"members than of the others: its advantage.",
         f"- A guess whether the record took part, which it did with a probability of "

@@ -178,12 +178,14 @@ def _named(table: tables.Table, option: str, typed: str, at_most: int) -> list[i
     names = [name.strip() for name in typed.split(",")]
     chosen = [index[name] for name in names if name in index and header.count(name) < 2]
     if len(set(chosen)) < len(names) or len(names) > at_most:
-        limit = f", {at_most} at most" * (at_most < width)
         is_shown = any(header) and not table.is_private
         words = ", ".join(header) if is_shown else f"1 to {width}"
+        number = "one column" if at_most == 1 else "columns"
+        separated = ", each once, separated by commas" * (at_most > 1)
+        limit = f", {at_most} at most" * (1 < at_most < width)
         raise ValueError(
-            f"{option} must be of {words} in "
-            f"{table.path}, each once{limit}, separated by commas. Found {typed!r:.60}."
+            f"{option} must be {number} of {table.path}, by name or number: "
+            f"{words}{separated}{limit}. Found {typed!r:.60}."
         )
     return chosen
 

@@ -56,14 +56,15 @@ def option(name: str) -> str:
 def as_typed(message: str, options: Collection[str]) -> str:
     """Returns a function's message, with the command's options as they are typed.
 
-    So "batch_size must be …" becomes "--batch-size must be …".
+    So "batch_size must be …" becomes "--batch-size must be …". What is between quotes
+    was found so, and stays.
     """
 
     def typed(word: re.Match[str]) -> str:
         is_option = word[0] in options and (word.start() == 0 or "_" in word[0])
         return option(word[0]) if is_option else word[0]
 
-    return re.sub(r"[a-z_]+", typed, message)
+    return re.sub(r"(?<!\w)'[^']*'|[a-z_]+", typed, message)
 
 
 def unrecognized(typed: str, options: Collection[str]) -> str:

@@ -105,47 +105,65 @@ def add_to(commands: Any) -> None:
 
 
 def _risk(options: argparse.Namespace) -> parser.Printed:
-    asked = {name: getattr(options, name) for name in _PUBLISHED}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    if not asked:
-        run = parser.training_run(options)
-        training_run.warn(run)
-        risks = {
-            name: _of(way.accountant(), options.prior, with_gaussian=True)
-            for name, way in text.counted_ways(run)
-        }
-        title = f"Risks of noise multiplier {run.noise_multiplier}, {run.in_words}"
-        printed = f"{textwrap.fill(title, text.WIDTH)}\n\n{_all(risks)}"
-        return {"setting": run.to_dict(), "results": risks}, printed
-    for name, field in training_run.TrainingRun.__dataclass_fields__.items():
+    """Prints the risks of a published guarantee, or of a training run without one."""
+    for name in _PUBLISHED:
         value = getattr(options, name)
-        if name != "delta" and value != field.default:
+        if value is not None:  # The parser allows only one of them.
+            return _risk_of_published(options, name, value)
+    run_fields = training_run.TrainingRun.__dataclass_fields__.items()
+    if all(getattr(options, name) == field.default for name, field in run_fields):
+        raise ValueError(
+            "--epsilon, --rho or --mu must be given, or a run, as by --noise-multiplier"
+            " and --steps-per-epoch. Found none of them."
+        )
+    run = parser.training_run(options)
+    training_run.warn(run)
+    risks = {
+        name: _risks_of(way.accountant(), options.prior, with_gaussian=True)
+        for name, way in text.counted_ways(run)
+    }
+    title = f"Risks of noise multiplier {run.noise_multiplier}, {run.in_words}"
+    printed = f"{textwrap.fill(title, text.WIDTH)}\n\n{_all(risks)}"
+    return {"setting": run.to_dict(), "results": risks}, printed
+
+
+def _risk_of_published(
+    options: argparse.Namespace, published: str, value: float
+) -> parser.Printed:
+    """Prints the risks of the guarantee whose parameter `published` has this value."""
+    for name, field in training_run.TrainingRun.__dataclass_fields__.items():
+        option = getattr(options, name)
+        if name != "delta" and option != field.default:
             raise ValueError(
-                f"{name} must be left out with --{next(iter(asked))}. Found {value}."
+                f"{name} must be left out with --{published}. Found {option}."
             )
-    ((name, value),) = asked.items()
+    setting: dict[str, Any] = {published: value}
     delta = options.delta
-    is_epsilon = name == "epsilon"
+    is_epsilon = published == "epsilon"
     if delta is not None:
-        asked["delta"] = delta
+        setting["delta"] = delta
         if not is_epsilon and not 0 < delta < 1:
             raise ValueError(f"delta must be in (0, 1). Found {delta:g}.")
-    accountant = risk.published(**(asked if is_epsilon else {name: value}))
-    of = ", ".join(f"{field} = {number:g}" for field, number in asked.items())
-    about = _of(accountant, options.prior, with_gaussian=False)
+    accountant = risk.published(**(setting if is_epsilon else {published: value}))
+    head = ", ".join(f"{name} = {number:g}" for name, number in setting.items())
+    risks = _risks_of(accountant, options.prior, with_gaussian=False)
     if delta is not None and not is_epsilon:
-        about["epsilon"] = accountant.get_epsilon_bounds(delta)
-        about["words"] += "\n" + _converted(about, delta)
+        risks["epsilon"] = accountant.get_epsilon_bounds(delta)
+        risks["words"] += "\n" + _converted(risks, delta)
     elif delta and delta < 1 and 0 < value <= risk.LARGEST_EPSILON:
-        about["largest_rho"] = risk.largest_rho(value, delta)
-        about["largest_mu"] = risk.largest_mu(value, delta)
-        about["words"] += "\n" + _converted(about, delta)
-    return {"setting": asked, "results": {of: about}}, _all({of: about})
+        risks["largest_rho"] = risk.largest_rho(value, delta)
+        risks["largest_mu"] = risk.largest_mu(value, delta)
+        risks["words"] += "\n" + _converted(risks, delta)
+    return {"setting": setting, "results": {head: risks}}, _all({head: risks})
 
 
-def _of(
+def _risks_of(
     accountant: pld_accountant.PLDAccountant, prior: float, *, with_gaussian: bool
 ) -> dict[str, Any]:
+    """Returns the risks of what an accountant composed, and sentences on them.
+
+    The comparison with a Gaussian mechanism, μ and the regret, is optional.
+    """
     risks: dict[str, Any] = {
         "advantage": risk.advantage(accountant),
         "membership_success": risk.membership_success(accountant, prior),
@@ -159,24 +177,26 @@ def _of(
 
 
 def _converted(risks: dict[str, Any], delta: float) -> str:
-    """Returns a sentence on the bounds of the other parameters."""
+    """Returns a sentence on the parameters that a published one is converted to."""
     if "epsilon" not in risks:
         rho, mu = (
             (decimals.rounded_down(enough), decimals.rounded_up(short))
             for enough, short in (risks["largest_rho"], risks["largest_mu"])
         )
-        sentence = f"So private is every mechanism with ρ ≤ {rho[0]}, and with μ ≤ "
-        sentence += f"{mu[0]}; not every one with ρ = {rho[1]}, or with μ = {mu[1]}."
+        sentence = (
+            f"Every mechanism with ρ ≤ {rho[0]}, or with μ ≤ {mu[0]}, keeps this "
+        )
+        sentence += f"promise; not every one with ρ = {rho[1]}, or with μ = {mu[1]}."
     else:
         low, high = risks["epsilon"]
-        sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(high)}; of "
-        sentence += f"some such mechanism, at least {decimals.rounded_down(low)}."
+        sentence = f"ε at δ = {delta:g} is at most {decimals.rounded_up(high)}; "
+        sentence += f"for some such mechanism, at least {decimals.rounded_down(low)}."
     return textwrap.fill(f"- {sentence}", text.WIDTH, subsequent_indent="  ")
 
 
 def _all(risks: dict[str, dict[str, Any]]) -> str:
     return "\n\n".join(
-        text.headed(of, _in_words(of_one)) for of, of_one in risks.items()
+        text.headed(head, _in_words(of_one)) for head, of_one in risks.items()
     )
 
 
@@ -222,7 +242,7 @@ def _columns(path: pathlib.Path) -> tuple[FloatArray, FloatArray]:
     if not {"score", "member"} <= set(names):
         raise ValueError(
             f"scores must be a file with columns named score and member. Found "
-            f"{', '.join(filter(None, names)) or 'no names'} in {path}."
+            f"{', '.join(map(repr, filter(None, names))) or 'no names'} in {path}."
         )
     places = [names.index("score"), names.index("member")]
     # pandas writes whether canaries took part as True or False.

@@ -327,16 +327,22 @@ def _points(options: argparse.Namespace) -> int:
 def _shown(
     options: argparse.Namespace,
     name: str,
-    question: Callable[..., list[curves.Curve]],
-    **asked: Any,
+    curves_of: Callable[..., list[curves.Curve]],
+    **settings: Any,
 ) -> parser.Printed:
-    """Returns the text about the curves, and draws them if a file is given."""
+    """Prints the curves of a run, or draws them if the option `output` is given.
+
+    The function `curves_of` returns the curves of runs, given also these settings. The
+    title of the table or of the picture begins with `name`.
+    """
     run = parser.training_run(options, group_size=1)
     sizes = options.group_size or [1]
     runs = [dataclasses.replace(run, group_size=size) for size in sizes]
     picture = _picture(options.output) if options.output else None
     with text.Progress("curves") as progress:
-        drawn = question(*runs, num_points=_points(options), progress=progress, **asked)
+        drawn = curves_of(
+            *runs, num_points=_points(options), progress=progress, **settings
+        )
     title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
     if picture:
         curves.plot(drawn, picture.add_subplot(), title=title)

@@ -38,7 +38,7 @@ class Workers(futures.ThreadPoolExecutor):
         super().__init__(number)
         self._warns = warns
         prepare()
-        self._mine = threading.local()
+        self._of_thread = threading.local()
         self._processes: list[Any] = []
         self._has_ended = False
 
@@ -49,12 +49,16 @@ class Workers(futures.ThreadPoolExecutor):
         return super().submit(self._answer, function, args, kwargs)
 
     def _answer(self, *task: Any) -> Any:
-        pipe = getattr(self._mine, "pipe", None) or self._started()
+        """Returns the result of a task, which the process of this thread runs.
+
+        A task is a function, its arguments and its keyword arguments.
+        """
+        pipe = getattr(self._of_thread, "pipe", None) or self._started()
         try:
             pipe.send(task)
             answer, error = pipe.recv()
         except (EOFError, OSError):
-            self._mine.pipe = None
+            self._of_thread.pipe = None
             reason = "its worker was killed, as for want of memory"
             raise ChildProcessError(reason) from None
         if error is not None:
@@ -62,16 +66,17 @@ class Workers(futures.ThreadPoolExecutor):
         return answer
 
     def _started(self) -> Any:
-        self._mine.pipe, other = _CONTEXT.Pipe()
+        """Starts a process for this thread, and returns the pipe to it."""
+        self._of_thread.pipe, pipe_of_process = _CONTEXT.Pipe()
         process = _CONTEXT.Process(
-            target=_serve, args=(other, self._warns), daemon=True
+            target=_serve, args=(pipe_of_process, self._warns), daemon=True
         )
         process.start()
-        other.close()
+        pipe_of_process.close()
         self._processes.append(process)
         if self._has_ended:  # While this one began.
             process.kill()
-        return self._mine.pipe
+        return self._of_thread.pipe
 
     def end(self) -> None:
         """Kills the processes, and abandons unfinished tasks."""
@@ -115,48 +120,48 @@ class Answers:
     def __init__(self, answered: Callable[[], object]) -> None:
         self._workers = _workers_of_page()
         self._answered = answered
-        self._known: dict[Any, Any] = {}
+        self._answers: dict[Any, Any] = {}
         self._waiting = 0
-        self._found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask(
-        self, then: Callable[[Any], None], function: Callable[..., Any], *asked: Any
+        self, then: Callable[[Any], None], function: Callable[..., Any], *arguments: Any
     ) -> None:
         """Starts a computation of a module's function, unless its answer is known.
 
         The function `then` is called with the answer, or with the message of an error:
         at once if it is known, otherwise by `look`.
         """
-        key = function, *asked
-        if key in self._known:
-            then(self._known[key])
+        key = function, *arguments
+        if key in self._answers:
+            then(self._answers[key])
             return
         # `forget` replaces the queue, so that late answers in this one are never read.
-        answers = self._found
+        arrived = self._arrived
 
-        def keep(future: "futures.Future[Any]") -> None:
+        def put(future: "futures.Future[Any]") -> None:
             if not future.cancelled():
-                answers.put((key, then, future))
+                arrived.put((key, then, future))
                 self._answered()
 
         self._waiting += 1
-        self._workers.submit(function, *asked).add_done_callback(keep)
+        self._workers.submit(function, *arguments).add_done_callback(put)
 
     def look(self) -> None:
         """Delivers the answers since its last call."""
-        while not self._found.empty():
-            key, then, future = self._found.get()
+        while not self._arrived.empty():
+            key, then, future = self._arrived.get()
             self._waiting -= 1
             error = future.exception()
-            self._known[key] = future.result() if error is None else str(error)
-            then(self._known[key])
+            self._answers[key] = future.result() if error is None else str(error)
+            then(self._answers[key])
 
     def forget(self) -> None:
         """Stops all computations, whose answers are not delivered."""
         if self._waiting:
             self.end()
             self._workers, self._waiting = _workers_of_page(), 0
-            self._found = queue.SimpleQueue()
+            self._arrived = queue.SimpleQueue()
 
     def end(self) -> None:
         """Ends the processes."""

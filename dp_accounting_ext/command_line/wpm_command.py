@@ -68,9 +68,10 @@ _WARNING = (
 )
 _PLAN = """\
 {places} places, ε = {epsilon:g}
-  stays where it was, of a user at one place   {most_that_stays:.4g} at most
+  probability that a user's only place is drawn, for the likeliest place
+    by this mechanism   {most_that_stays:.4g} at most
     at every place, by any ε-private draw   {most_that_stays_with_any_draw:.4g} at most
-    for half to stay at every place, ε must be   {epsilon_for_half_to_stay:.4g} at least
+    for one half at every place, ε must be   {epsilon_for_half_to_stay:.4g} at least
   mean {unit}
     average user   {cost_of_average_user:.4g}
     worst user   {cost_of_worst_user:.4g}
@@ -280,17 +281,23 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
     printed = _PLAN.format(unit=unit, **numbers)
     if apart is not None:
         numbers["distance_of_public_trace"] = apart
-        printed += f"\n  half of the public trace   {apart:.4g} from a point at least"
+        printed += "\n  from half of the public trace to the nearest point, at least"
+        printed += f"   {apart:.4g}"
     return numbers, printed
 
 
 def _trace(
     options: argparse.Namespace, option: str, places: columns.Places
 ) -> columns.Data:
-    """Returns the places of a file, with coordinates in the order of the points."""
+    """Returns the places in the file that an option names, and their users.
+
+    Coordinates are in the order of those of the points.
+    """
     table = _table(options, option, is_private=option == "trace")
-    asked = options.data_columns, options.user, options.metric == "haversine"
-    return columns.trace(table, places, *asked)
+    is_haversine = options.metric == "haversine"
+    return columns.trace(
+        table, places, options.data_columns, options.user, is_haversine
+    )
 
 
 def _mechanism(
@@ -327,7 +334,9 @@ def _places(
         return places, places, None
     for name in ("trace", "public_trace", "metric", "order", "columns"):
         if getattr(options, name) is not None:
-            raise ValueError(f"{name} must come with --points. Found another source.")
+            raise ValueError(
+                f"{name} must come with --points, which it is about. Found no points."
+            )
     if options.cost is not None:
         return columns.costs(_table(options, "cost"))
     if options.num_places < 2:

@@ -45,7 +45,7 @@ def _balls_in_bins(
 def _fresh_windows(
     event: events.WindowedAllocationEvent,
 ) -> tuple[strategies.Strategy, schedules.FreshWindows]:
-    window = strategies.whole("window", event.window, strategies.MOST_BINS)
+    window = strategies.integer_up_to("window", event.window, strategies.MOST_BINS)
     cycles = fields.positive_integer("num_cycles", event.num_cycles)
     length = window + fields.positive_integer("separation", event.separation) - 1
     if length * cycles > strategies.MOST_STEPS:
@@ -61,8 +61,10 @@ def _fresh_windows(
 def _min_sep(
     event: events.MinSepSamplingEvent,
 ) -> tuple[strategies.Strategy, schedules.MinSep]:
-    apart = strategies.whole("separation", event.separation, strategies.MOST_APART)
-    steps = strategies.whole("num_steps", event.num_steps)
+    apart = strategies.integer_up_to(
+        "separation", event.separation, strategies.MOST_APART
+    )
+    steps = strategies.integer_up_to("num_steps", event.num_steps)
     strategy = strategies.separated(event.strategy, apart, steps)
     rate = fields.sampling_probability(event.sampling_probability)
     warm = fields.flag("warm_start", event.warm_start)
@@ -77,8 +79,8 @@ def _cyclic_poisson(
     strategy = strategies.strategy(event.strategy, steps)
     # Without correlation there is no limit.
     if strategy.only_entry is None:
-        strategies.whole("cycle_length", length)
-        strategies.whole("num_steps", steps)
+        strategies.integer_up_to("cycle_length", length)
+        strategies.integer_up_to("num_steps", steps)
     rate = fields.sampling_probability(event.sampling_probability)
     return strategy, schedules.CyclicPoisson(steps, rate, length)
 
@@ -86,7 +88,7 @@ def _cyclic_poisson(
 def _poisson(
     event: events.PoissonMatrixEvent,
 ) -> tuple[strategies.Strategy, schedules.CyclicPoisson]:
-    steps = strategies.whole("num_steps", event.num_steps)
+    steps = strategies.integer_up_to("num_steps", event.num_steps)
     strategy = strategies.strategy(event.strategy, steps)
     rate = fields.sampling_probability(event.sampling_probability)
     return strategy, schedules.CyclicPoisson(steps, rate, 1)
@@ -97,7 +99,7 @@ def _selected_steps(
 ) -> tuple[strategies.Strategy, schedules.SelectedSteps]:
     selected, steps = fields.steps(event.num_selected, event.num_steps)
     epochs = fields.positive_integer("num_epochs", event.num_epochs)
-    number = strategies.whole("num_steps times num_epochs", steps * epochs)
+    number = strategies.integer_up_to("num_steps times num_epochs", steps * epochs)
     strategy = strategies.strategy(event.strategy, number)
     return strategy, schedules.SelectedSteps(number, selected, steps)
 

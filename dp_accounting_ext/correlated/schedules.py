@@ -144,8 +144,8 @@ class CyclicPoisson(runs.RandomSteps):
 
     def _groups(self, first: int) -> list[tuple[int, int]]:
         """Returns how many of the first steps a group has, with numbers of groups."""
-        cycles, rest = divmod(first, self.cycle_length)
-        return [(cycles + 1, rest), (cycles, self.cycle_length - rest)]
+        cycles, further = divmod(first, self.cycle_length)
+        return [(cycles + 1, further), (cycles, self.cycle_length - further)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,21 +185,23 @@ class SelectedSteps(runs.RandomSteps):
         run is counted as one that takes no part in that epoch.
         """
         selected = self.num_selected
-        epochs, rest = divmod(first, self.epoch_steps)
+        epochs, steps_of_last = divmod(first, self.epoch_steps)
         epoch = allocated.allocate(step, selected, self.epoch_steps)
         counts = {epoch: epochs} if epochs else {}
-        if rest >= selected:
-            among_first = floats.lowered(self._among_first(rest)[-1], 1e-9)
-            cut = allocated.allocate(step, selected, rest)
+        if steps_of_last >= selected:
+            among_first = floats.lowered(self._among_first(steps_of_last)[-1], 1e-9)
+            cut = allocated.allocate(step, selected, steps_of_last)
             last = subsampled.on_poisson_sample(min(among_first, 1.0), cut)
             counts[last] = counts.get(last, 0) + 1
         return compositions.compose(counts) if counts else None
 
     def numbers(self, first: int) -> tuple[FloatArray, float]:
-        epochs, rest = divmod(first, self.epoch_steps)
-        probabilities = np.zeros((epochs + (rest > 0)) * self.num_selected + 1)
-        if rest:
-            probabilities[epochs * self.num_selected :] = self._among_first(rest)
+        epochs, steps_of_last = divmod(first, self.epoch_steps)
+        begun = epochs + (steps_of_last > 0)
+        probabilities = np.zeros(begun * self.num_selected + 1)
+        if steps_of_last:
+            of_last = self._among_first(steps_of_last)
+            probabilities[epochs * self.num_selected :] = of_last
         else:
             probabilities[-1] = 1.0
         return probabilities, 16 * (self.epoch_steps + 8) * floats.UNIT_ROUNDOFF
@@ -406,21 +408,23 @@ def _counts(schedule: MinSep, first: int) -> FloatArray:
         numbers.
     """
     starts, rate = schedule.starts, schedule.sampling_probability
-    apart = schedule.separation
-    largest = -(-first // apart)
+    separation = schedule.separation
+    largest = -(-first // separation)
     # Row i is the law if the record is first ready at step i. Only the last rows are
     # kept, in a ring.
-    rows = np.zeros((apart + 1, largest + 1))
+    ring = separation + 1
+    rows = np.zeros((ring, largest + 1))
     rows[:, 0] = 1.0
     law = np.zeros(largest + 1)
-    for step in range(first + apart - 1, -1, -1):
-        row = rows[step % (apart + 1)]
+    for step in range(first + separation - 1, -1, -1):
+        row = rows[step % ring]
         if step < first:
-            after = rows[(step + apart) % (apart + 1)]
-            following = rows[(step + 1) % (apart + 1)]
-            taken = rate * after[:-1]
-            row[:] = (1 - rate) * following
-            row[1:] += taken
+            after_taking_part = rows[(step + separation) % ring]
+            after_none = rows[(step + 1) % ring]
+            # A step that the record is in counts one more.
+            shifted = rate * after_taking_part[:-1]
+            row[:] = (1 - rate) * after_none
+            row[1:] += shifted
         if step < starts.size:
             law += starts[step] * row
     return law

@@ -92,11 +92,11 @@ class Strategy:
 
     def diagonal(self, band: int, num_steps: int) -> FloatArray:
         """Returns (n,) the entries of a diagonal of n steps, and zeros beyond it."""
-        whole = np.zeros(num_steps)
-        whole[: num_steps - band] = (
+        padded = np.zeros(num_steps)
+        padded[: num_steps - band] = (
             self.array[band] if self.is_toeplitz else self.array.diagonal(-band)
         )
-        return whole
+        return padded
 
     def gram(self, num_bins: int, num_epochs: int) -> tuple[FloatArray, float]:
         """Returns (b, b) inner products of bins, and a bound on their relative error.
@@ -114,9 +114,9 @@ class Strategy:
         if not self.is_toeplitz:
             added = self.array.reshape(steps, num_epochs, num_bins).sum(axis=1)
             return np.asarray(added.T @ added), error
-        whole = np.zeros(steps)
-        whole[: self.array.size] = self.array
-        added = np.cumsum(whole.reshape(num_epochs, num_bins), axis=0).ravel()
+        column = np.zeros(steps)
+        column[: self.array.size] = self.array
+        added = np.cumsum(column.reshape(num_epochs, num_bins), axis=0).ravel()
         gram = np.zeros((num_bins, num_bins))
         for distance in range(num_bins):
             partial = np.cumsum(added[: steps - distance] * added[distance:])
@@ -138,13 +138,13 @@ class Strategy:
         table, number = np.zeros(size), min(self.bands, size)
         if self.is_toeplitz:
             column = self.array
-            for apart in range(number):
-                table[apart] = column[: column.size - apart] @ column[apart:]
+            for distance in range(number):
+                table[distance] = column[: column.size - distance] @ column[distance:]
         else:
             matrix, size = self.array, len(self.array)
-            for apart in range(number):
-                products = matrix[:, : size - apart] * matrix[:, apart:]
-                table[apart] = products.sum(axis=0).max()
+            for distance in range(number):
+                products = matrix[:, : size - distance] * matrix[:, distance:]
+                table[distance] = products.sum(axis=0).max()
         return table, product_error(len(self.array))
 
     def precision_above(
@@ -257,7 +257,7 @@ def product_error(num_steps: int) -> float:
     return 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF + 8 * floats.UNIT_ROUNDOFF
 
 
-def whole(name: str, value: Any, most: int = MOST_STEPS) -> int:
+def integer_up_to(name: str, value: Any, most: int = MOST_STEPS) -> int:
     """Returns a number of steps, or of bins, as an int.
 
     Raises:
@@ -277,13 +277,13 @@ def bins(num_bins: Any, num_epochs: Any) -> tuple[int, int]:
         TypeError: If either argument is not an integer.
         ValueError: If either is less than one, or if there are too many.
     """
-    number = whole("num_bins", num_bins, MOST_BINS)
+    number = integer_up_to("num_bins", num_bins, MOST_BINS)
     steps = number * fields.positive_integer("num_epochs", num_epochs)
-    return number, whole("num_bins times num_epochs", steps)
+    return number, integer_up_to("num_bins times num_epochs", steps)
 
 
 def separated(value: Any, separation: int, num_steps: int) -> Strategy:
-    """Returns a strategy whose columns so far apart have no row in common.
+    """Returns a strategy whose columns at a distance have no row in common.
 
     Args:
         value: The coefficients of a Toeplitz matrix, or the rows of a matrix.
@@ -305,7 +305,7 @@ def separated(value: Any, separation: int, num_steps: int) -> Strategy:
 
 
 def separated_column(value: Any, separation: Any) -> Strategy:
-    """Returns a Toeplitz strategy whose columns so far apart have no row in common.
+    """Returns a Toeplitz strategy whose columns at a distance have no row in common.
 
     Args:
         value: The coefficients of the matrix.
@@ -315,14 +315,14 @@ def separated_column(value: Any, separation: Any) -> Strategy:
         TypeError: If a coefficient is not a number, or the separation not an integer.
         ValueError: If `strategy` raises, if rows are given, or if there are more bands.
     """
-    apart = fields.positive_integer("separation", separation)
+    least = fields.positive_integer("separation", separation)
     column = fields.sequence("strategy", value)
     if any(isinstance(row, tuple | list | np.ndarray) for row in column):
         raise ValueError(
             "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
             "use a column that is no less than each of theirs, for an upper bound."
         )
-    return separated(column, apart, max(len(column), 1))
+    return separated(column, least, max(len(column), 1))
 
 
 def strategy(value: Any, num_steps: int) -> Strategy:
@@ -421,8 +421,8 @@ def _row(value: Any, index: int, size: int) -> tuple[float, ...]:
 
 def _numbers(values: list[Any], what: str) -> FloatArray:
     numbers = np.array([fields.real_number("strategy", value) for value in values])
-    size = (numbers >= SMALLEST_ENTRY) & (numbers <= LARGEST_ENTRY)
-    wrong = np.flatnonzero(~(size | (numbers == 0)))
+    is_in_range = (numbers >= SMALLEST_ENTRY) & (numbers <= LARGEST_ENTRY)
+    wrong = np.flatnonzero(~(is_in_range | (numbers == 0)))
     if wrong.size:
         place = int(wrong[0])
         if numbers[place] < 0:

@@ -62,8 +62,8 @@ class _Setting:
     def number_of_examples(self) -> int:
         if self.num_examples is None:
             raise ValueError(
-                "num_examples must be given for batches of a bounded size. Found it "
-                "missing."
+                "num_examples must be given for batches of a bounded size. Found "
+                "nothing."
             )
         return fields.positive_integer("num_examples", self.num_examples)
 
@@ -237,9 +237,9 @@ def _bands(column: Sequence[float]) -> int:
 def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
     """Returns one allocation for all cycles, as records draw their bins only once."""
     bins = fields.positive_integer("cycle_length", strategy.cycle_length)
-    cycles, rest = divmod(_iterations(strategy), bins)
+    cycles, further = divmod(_iterations(strategy), bins)
     if setting.matrix is not None:
-        if rest:
+        if further:
             raise ValueError(
                 f"iterations must be a multiple of cycle_length for correlated noise. "
                 f"Found {strategy.iterations} and {bins}."
@@ -250,14 +250,15 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
             bins,
             cycles,
         )
-    whole, longer = (
+    of_cycles, of_one_more = (
         stock.SelfComposedDpEvent(setting.step, count) for count in (cycles, cycles + 1)
     )
-    if not rest:
-        return dp_event.RandomAllocationEvent(whole, 1, bins)
+    if not further:
+        return dp_event.RandomAllocationEvent(of_cycles, 1, bins)
+    # In a run of less than one cycle, the later bins have no step.
     parts = slice(None if cycles else 1)
     return dp_event.ScheduledAllocationEvent(
-        [longer, whole][parts], [rest, bins - rest][parts], bins
+        [of_one_more, of_cycles][parts], [further, bins - further][parts], bins
     )
 
 

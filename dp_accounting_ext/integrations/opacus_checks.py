@@ -128,9 +128,10 @@ def refuse_loss(loader: Any) -> None:
 
 
 def refuse_other(loader: Any, meant: Kind) -> None:
-    """Refuses a loader that draws batches otherwise than an accountant is for.
+    """Refuses a loader that draws batches in another way than `meant`.
 
-    So is one of which each of several processes would draw all records.
+    It also refuses a loader from which each of several processes would draw batches of
+    all records.
     """
     drawn = kind(loader)
     if drawn is not meant:

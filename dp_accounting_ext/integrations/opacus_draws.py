@@ -97,10 +97,10 @@ class Watch:
         loader: _Loader,
         rate: Callable[[], float],
     ) -> Iterator[Sequence[int]]:
-        """Yields the batches of a new draw, and counts each before that.
+        """Yields the batches of a new draw, each after it was counted.
 
-        A draw that repeats an earlier one is refused. The function `rate` returns the
-        sampler's current sampling rate.
+        A draw whose first batch is that of an earlier one is refused, if this cannot be
+        a coincidence. The function `rate` returns the sampler's current sampling rate.
         """
         draw = self._begun = Draw(self.draws, loader)
         self.draws += 1
@@ -115,7 +115,7 @@ class Watch:
             yield batch
 
     def handed(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Returns batches of the newest draw, each of which is counted before that."""
+        """Returns batches that the loader hands out, each counted for the last draw."""
         draw = self._begun
         assert draw is not None
         draw.handed = 0

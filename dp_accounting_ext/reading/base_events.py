@@ -192,7 +192,10 @@ def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mecha
 
 
 def pure(make: Callable[[float], interface.Mechanism]) -> event_reader.Builder:
-    """Returns the builder of a selection of a candidate, from its ε."""
+    """Returns the builder for selections of a candidate with a field `epsilon`.
+
+    The function `make` returns the mechanism of a positive ε.
+    """
 
     def read(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
         reader.require_own_relation(event)

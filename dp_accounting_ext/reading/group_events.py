@@ -39,21 +39,21 @@ class Group:
     Attributes:
         size: Their number.
         num_removed: The number of those that the first dataset has, at least half of
-            them, if one split is told.
+            them, if the events say it; otherwise None.
     """
 
     size: int = 1
     num_removed: int | None = None
 
     def joined(self, other: "Group") -> "Group":
-        """Returns the group of events of both: the larger one.
+        """Returns the larger of two groups: that of a composition of their events.
 
         Raises:
             ValueError: If one of them tells a split, and the other one differs from it.
         """
         larger, smaller = (self, other) if self.size > other.size else (other, self)
-        told = {each.num_removed for each in (self, other)} - {None}
-        if told and larger != smaller and smaller.size > 1:
+        tells_split = (self.num_removed, other.num_removed) != (None, None)
+        if tells_split and larger != smaller and smaller.size > 1:
             raise ValueError(
                 "num_removed and group_size must be the same in all "
                 f"GroupSubsampledEvents, if a split is told. Found {self} and {other}."
@@ -70,24 +70,24 @@ def group(
     """Reads a tree of events as a group of records sees it."""
     if reader.in_sample or reader.is_derived:
         raise event_reader.UnsupportedError(event, batch_events.GROUP_ON_SAMPLE)
-    told = _group_of(event)
-    if told.num_removed and reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+    group = _group_of(event)
+    size, num_removed = group.size, group.num_removed
+    if num_removed and reader.neighboring_relation is NeighborRel.REPLACE_ONE:
         raise ValueError(
             "num_removed must be None for a neighboring_relation of REPLACE_ONE, where "
             f"every member is replaced. Found {event.num_removed!r}."
         )
-    size = told.size
     counts: collections.Counter[interface.Mechanism] = collections.Counter()
     for leaf, count in event_trees.leaves(event.event):
         part = _grouped(leaf, size, reader)
-        is_told = told.num_removed is not None
-        if not (is_told or groups.have_one_split([part])) and size > _LARGEST_GROUP:
+        has_one_split = num_removed is not None or groups.have_one_split([part])
+        if size > _LARGEST_GROUP and not has_one_split:
             raise ValueError(
                 f"group_size must be at most {_LARGEST_GROUP} for a "
                 f"`{type(leaf).__name__}`. Found {size}."
             )
-        if told.num_removed and isinstance(part, groups.Grouped):
-            part = part.split(told.num_removed, size - told.num_removed)
+        if num_removed and isinstance(part, groups.Grouped):
+            part = part.split(num_removed, size - num_removed)
         counts[part] += count
     event_reader.check_counts(counts)
     return compositions.compose(counts)
@@ -95,15 +95,15 @@ def group(
 
 def largest(event: stock.DpEvent) -> Group:
     """Returns the largest group in a tree, or a single record."""
-    found = ONE_RECORD
+    group = ONE_RECORD
     for leaf, _ in event_trees.leaves(event):
         if isinstance(leaf, dp_event.GroupSubsampledEvent):
-            found = found.joined(_group_of(leaf))
-    return found
+            group = group.joined(_group_of(leaf))
+    return group
 
 
 def _group_of(event: dp_event.GroupSubsampledEvent) -> Group:
-    """Reads who may leave and who may join."""
+    """Reads the group of an event, and how many of its members are removed."""
     size = fields.positive_integer("group_size", event.group_size)
     if event.num_removed is None:
         return Group(size)
@@ -127,8 +127,8 @@ def seen_by(event: stock.DpEvent, group: Group) -> stock.DpEvent:
     seen: list[stock.DpEvent] = []
     for leaf, count in event_trees.leaves(event):
         inner = leaf.event if isinstance(leaf, dp_event.GroupSubsampledEvent) else leaf
-        whole = dp_event.GroupSubsampledEvent(group.size, inner, group.num_removed)
-        seen.append(stock.SelfComposedDpEvent(whole, count))
+        grouped = dp_event.GroupSubsampledEvent(group.size, inner, group.num_removed)
+        seen.append(stock.SelfComposedDpEvent(grouped, count))
     return stock.ComposedDpEvent(seen)
 
 
@@ -143,30 +143,25 @@ def _grouped(event: Any, size: int, reader: event_reader.Reader) -> interface.Me
     tight = _tight(event, size, reader)
     if tight is not None:
         return tight
-    one = _one_member(event, size, reader)
+    of_member = _one_member(event, size, reader)
     event_reader.refuse_group(
         event, "A `GroupSubsampledEvent` cannot hold another: multiply their sizes."
     )
-    if one == compositions.NO_OP or interface.is_certain(one):
-        return one
+    if of_member == compositions.NO_OP or interface.is_certain(of_member):
+        return of_member
     # An event of a newer dp_accounting, known by its name.
     if type(event).__name__ == "DiscreteGaussianDpEvent":
         # The members move the function by at most their number times the sensitivity,
         # and may move it by as much.
         moved = size * fields.scale("sensitivity", event.sensitivity)
-        together = attr.evolve(event, sensitivity=moved)
-        return reader.single(together)
-    is_replaced = _is_replaced(reader)
+        return reader.single(attr.evolve(event, sensitivity=moved))
+    is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if isinstance(event, _Answers):
-        answers = groups.GroupedAnswers(size, one)
+        answers = groups.GroupedAnswers(size, of_member)
         return answers.split(size, 0) if is_replaced else answers
-    if is_replaced or one.claims().is_symmetric:
-        return chained.chain(one, size, 0)
-    return groups.GroupedByChain(size, one)
-
-
-def _is_replaced(reader: event_reader.Reader) -> bool:
-    return reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    if is_replaced or of_member.claims().is_symmetric:
+        return chained.chain(of_member, size, 0)
+    return groups.GroupedByChain(size, of_member)
 
 
 def _one_member(
@@ -200,8 +195,8 @@ def _one_member(
 def _with_size(event: stock.DpEvent) -> stock.DpEvent | None:
     """Returns the event, or one inside of it, that names the size of its dataset."""
     sized = batch_events.FixedSize | stock.TruncatedSubsampledGaussianDpEvent
-    found = (each for each in event_trees.nodes(event) if isinstance(each, sized))
-    return next(found, None)
+    nodes = event_trees.nodes(event)
+    return next((node for node in nodes if isinstance(node, sized)), None)
 
 
 def _tight(
@@ -212,9 +207,9 @@ def _tight(
     It is known for additive noise and for randomized response to one question.
     """
     if isinstance(event, batch_events.POISSON_SAMPLES):
-        both = batch_events.merged(event)
-        if both is not None:
-            above, below = (_tight(each, size, reader) for each in both)
+        above_and_below = batch_events.merged(event)
+        if above_and_below is not None:
+            above, below = (_tight(e, size, reader) for e in above_and_below)
             of_kind = groups.GroupedOnBatches
             if isinstance(above, of_kind) and isinstance(below, of_kind):
                 return dataclasses.replace(above, below=below)

@@ -114,28 +114,27 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
         losses, masses = np.maximum(losses[~high], -floats.LARGEST_LOSS), masses[~high]
         losses = _raised(losses, masses)
     else:
-        kept = np.abs(losses) <= floats.LARGEST_LOSS
-        losses, masses = losses[kept], masses[kept]
+        is_finite = np.abs(losses) <= floats.LARGEST_LOSS
+        losses, masses = losses[is_finite], masses[is_finite]
         # The largest losses are kept as long as Σ p e^{−loss} ≤ 1.
         sums_from_above = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
         masses = np.where(sums_from_above <= 1, masses, 0.0)
     q_masses = masses * np.exp(-losses)
-    kept = (masses > floats.SMALLEST_MASS) & (q_masses > floats.SMALLEST_MASS)
+    is_atom = (masses > floats.SMALLEST_MASS) & (q_masses > floats.SMALLEST_MASS)
     zero_mass = 0.0
     if bound is Bound.UPPER:
-        rare = masses[~kept]
+        rare = masses[~is_atom]
         infinity_mass += float(rare.sum()) + rare.size * floats.SMALLEST_MASS
-        zero_mass = max(1 - float(q_masses[kept].sum()), 0.0)
-    if not kept.any():
+        zero_mass = max(1 - float(q_masses[is_atom].sum()), 0.0)
+    if not is_atom.any():
         sink = min(infinity_mass, 1.0) if bound is Bound.UPPER else 0.0
-        rest = dominating_pair.identity_pair(bound)
-        return dominating_pair.mixture(
-            [dominating_pair.trivial_pair(bound), rest], [sink, 1 - sink]
-        )
-    places, index = np.unique(losses[kept], return_inverse=True)
+        revealing = dominating_pair.trivial_pair(bound)
+        releasing_nothing = dominating_pair.identity_pair(bound)
+        return dominating_pair.mixture([revealing, releasing_nothing], [sink, 1 - sink])
+    places, index = np.unique(losses[is_atom], return_inverse=True)
     return dominating_pair.DominatingPair(
         np.exp(places),
-        sums.gather(index.astype(np.int64), q_masses[kept], places.size),
+        sums.gather(index.astype(np.int64), q_masses[is_atom], places.size),
         infinity_mass=min(infinity_mass, 1.0),
         zero_mass=zero_mass,
         bound=bound,
@@ -145,7 +144,7 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
 
 
 def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray]:
-    """Returns (n,) whole multiples of the interval, and their probabilities."""
+    """Returns (n,) losses as multiples of the interval, and their probabilities."""
     if pmf.size > _MOST_ATOMS:
         raise ValueError(
             f"privacy_loss_distribution must have at most {_MOST_ATOMS} losses. "
@@ -158,24 +157,25 @@ def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray]:
         dense = pmf.to_dense_pmf()
         masses = _floats("masses", dense._probs)
         indices = _floats("losses", [dense._lower_loss]) + np.arange(masses.size)
-    whole = (np.abs(indices) <= fields.LARGEST_INTEGER) & (np.rint(indices) == indices)
-    if not whole.all():
+    is_integer = np.rint(indices) == indices
+    is_integer &= np.abs(indices) <= fields.LARGEST_INTEGER
+    if not is_integer.all():
         raise ValueError(
             "losses of privacy_loss_distribution must be integers of at most 2^53, "
-            f"times the interval. Found {indices[~whole][0]}."
+            f"times the interval. Found {indices[~is_integer][0]}."
         )
     return indices, masses
 
 
 def _floats(name: str, values: Sequence[float] | FloatArray) -> FloatArray:
-    """Returns (n,) real numbers."""
+    """Returns (n,) real numbers, after a check."""
     name = f"{name} of privacy_loss_distribution"
-    found = fields.number_array(name, values)
-    if found.ndim != 1:
+    array = fields.number_array(name, values)
+    if array.ndim != 1:
         raise TypeError(
-            f"{name} must be a list of real numbers. Found {found.ndim} dimensions."
+            f"{name} must be a list of real numbers. Found {array.ndim} dimensions."
         )
-    return found.astype(np.float64)
+    return array.astype(np.float64)
 
 
 def _without_surplus(masses: FloatArray, infinity_mass: float) -> FloatArray:
@@ -229,13 +229,14 @@ def write(
         ValueError: If the losses need more than 25 million intervals.
     """
     laws = [
-        law_sums.of_pair(each, atom_laws.Axis.LOSS)
-        for each in (pairs.remove, dominating_pair.dual(pairs.add))
+        law_sums.of_pair(pair, atom_laws.Axis.LOSS)
+        for pair in (pairs.remove, dominating_pair.dual(pairs.add))
     ]
     return PrivacyLossDistribution(*(_pmf(law, interval) for law in laws))
 
 
 def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
+    """Returns the stock PMF that bounds a law of losses from the law's side."""
     upper = law.bound is Bound.UPPER
     if not law.values.size:
         law = dataclasses.replace(law, values=np.zeros(1), masses=np.zeros((1, 1)))
@@ -251,11 +252,11 @@ def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
     else:
         cells = np.floor((law.values - law.ratio_error) / interval).astype(np.int64)
         # dp_accounting cannot compute the ratio of a lower loss.
-        known = cells * interval >= -floats.LARGEST_LOSS
-        start = int(cells[known][0]) if known.any() else 0
+        is_placed = cells * interval >= -floats.LARGEST_LOSS
+        start = int(cells[is_placed][0]) if is_placed.any() else 0
         size = int(cells[-1]) - start + 1
         masses = sums.gather_quickly(
-            cells[known] - start, law.masses[0, known], max(size, 0)
+            cells[is_placed] - start, law.masses[0, is_placed], max(size, 0)
         )
     # There may be a rounding for each loss, in the sums made here, and two for each
     # interval, in these sums and in those that dp_accounting makes.
@@ -313,15 +314,17 @@ def known_distribution(
 
 @functools.lru_cache(maxsize=_MOST_READ)
 def _of_distribution(distribution: PrivacyLossDistribution) -> interface.Mechanism:
-    """Returns the mechanism of a distribution: one object, so that runs are counted.
+    """Returns the mechanism of a distribution.
+
+    It is one object, so that an accountant counts the runs of it together.
 
     Raises:
         TypeError, ValueError: If it is no pessimistic privacy loss distribution.
     """
-    known = known_bounds.KnownPairs(read(distribution)[0])
-    if known.bound is not Bound.UPPER:
+    mechanism = known_bounds.KnownPairs(read(distribution)[0])
+    if mechanism.bound is not Bound.UPPER:
         raise ValueError(
             "privacy_loss_distribution must be pessimistic, as only an upper bound can "
             "be composed. Found pessimistic_estimate=False."
         )
-    return known
+    return mechanism

@@ -150,8 +150,9 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Row]) -> displays.Tab
         heads = [*heads, ""]
         cells = [[*line, mark] for line, mark in zip(cells, marks, strict=True)]
     numbered = [f"({number}) {note}" for number, note in enumerate(notes, start=1)]
+    # The sampling is a name, and so is the adjacency after it.
     names = 2 if "adjacency" in heads else 1
-    return displays.Table(title, heads, cells, numbered, names)
+    return displays.Table(title, heads, cells, notes=numbered, names=names)
 
 
 def compare(run: training_run.TrainingRun) -> Rows:

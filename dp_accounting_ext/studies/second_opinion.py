@@ -46,8 +46,9 @@ class Opinion(displays.Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields by their names, those of the verification among them."""
-        of = {name: getattr(self, name) for name in ("sampling", "adjacency")}
-        return {**of, "group_size": self.group_size, **self.verification.to_dict()}
+        names = "sampling", "adjacency", "group_size"
+        fields = {name: getattr(self, name) for name in names}
+        return {**fields, **self.verification.to_dict()}
 
     @property
     def name(self) -> str:
@@ -59,9 +60,9 @@ class Opinion(displays.Displayed):
     def in_words(self) -> str:
         """The verdict with the numbers of both computations, in a few sentences."""
         result = self.verification
-        asked = next((a for a in result.answers if a.is_wrong), result.answers[0])
-        own = _bracket(asked.lower, asked.upper)
-        claimed = _bracket(asked.claimed_lower, asked.claimed_upper)
+        answer = next((a for a in result.answers if a.is_wrong), result.answers[0])
+        own = _bracket(answer.lower, answer.upper)
+        claimed = _bracket(answer.claimed_lower, answer.claimed_upper)
         how = "computed apart"
         if result.is_sampled:
             how = "by draws from its definition, with probability 1 − 1e-6"
@@ -69,11 +70,13 @@ class Opinion(displays.Displayed):
             words = f"confirmed: ε is in {own}, {how}; the accountant says {claimed}"
             if result.possible_error:
                 share = _percent(result.possible_error)
-                words += f", and its upper bound is too small by {share} at most"
+                words += (
+                    f", and its upper bound is at most {share} too small, if at all"
+                )
             return f"{self.name} is {words}."
         if result.verdict is Verdict.DISAGREES:
             return (
-                f"{self.name} disagrees: {_question(asked)} is in {own}, {how}; the "
+                f"{self.name} disagrees: {_question(answer)} is in {own}, {how}; the "
                 f"accountant says {claimed}. One of them is wrong: please report it."
             )
         if result.verdict is Verdict.NOT_REFUTED:
@@ -111,14 +114,12 @@ class Opinions(displays.Displayed, list[Opinion]):
 
     def _display(self) -> displays.Table:
         rows = []
-        for claim in self:
-            result = claim.verification
-            ends = (
-                decimals.rounded_down(result.lower),
-                decimals.rounded_up(result.upper),
-            )
+        for opinion in self:
+            result = opinion.verification
+            lower = decimals.rounded_down(result.lower)
+            upper = decimals.rounded_up(result.upper)
             claimed = decimals.rounded_up(result.claimed_upper)
-            rows.append((claim.name, *ends, claimed, result.verdict.value))
+            rows.append((opinion.name, lower, upper, claimed, result.verdict.value))
         heads = "sampling", "ε lower", "ε upper", "claimed", "verdict"
         return displays.Table("second opinions", heads, rows)
 
@@ -180,24 +181,26 @@ def worst(opinions: Sequence[Opinion]) -> Verdict:
 
 def sentence(opinions: Sequence[Opinion]) -> str:
     """Returns the sentence of a statement about second opinions on its numbers."""
-    of: dict[Verdict, list[Opinion]] = {verdict: [] for verdict in Verdict}
+    by_verdict: dict[Verdict, list[Opinion]] = {verdict: [] for verdict in Verdict}
     for opinion in opinions:
-        of[opinion.verification.verdict].append(opinion)
-    names = {verdict: "; ".join(o.name for o in of[verdict]) for verdict in Verdict}
-    if wrong := of[Verdict.DISAGREES]:
+        by_verdict[opinion.verification.verdict].append(opinion)
+    names = {
+        key: "; ".join(o.name for o in of_key) for key, of_key in by_verdict.items()
+    }
+    if wrong := by_verdict[Verdict.DISAGREES]:
         return f"Do not rely on these numbers: {' '.join(o.in_words for o in wrong)}"
     parts = []
-    if agreed := of[Verdict.CONFIRMED]:
+    if agreed := by_verdict[Verdict.CONFIRMED]:
         error = _percent(max(o.verification.possible_error for o in agreed))
         words = "A second computation, in ball arithmetic, by code that shares nothing "
         words += f"with the first, confirms ε of {names[Verdict.CONFIRMED]}; no number "
         parts.append(words + f"is too small by more than {error}.")
-    if drawn := of[Verdict.NOT_REFUTED]:
+    if drawn := by_verdict[Verdict.NOT_REFUTED]:
         error = _percent(max(o.verification.visible_error for o in drawn))
         words = "Lower bounds that share no code with the accountant do not refute ε "
         words += f"of {names[Verdict.NOT_REFUTED]}; they would have refuted a number "
         parts.append(words + f"that is {error} smaller.")
-    if of[Verdict.UNDECIDED]:
+    if by_verdict[Verdict.UNDECIDED]:
         if not parts:
             return "No second computation was able to confirm these numbers."
         parts.append(f"Not looked at: {names[Verdict.UNDECIDED]}.")

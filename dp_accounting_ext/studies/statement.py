@@ -206,7 +206,7 @@ def warnings(
     sentences = training_run.warnings_of(run)
     if void:
         sentences.append(
-            f"Warning: of {', '.join(names)}, {comparison.NOTHING}, so that a test "
+            f"Warning: for {', '.join(names)}, {comparison.NOTHING}, so that a test "
             f"whose false alarms are as rare as δ may find every member."
         )
     return sentences

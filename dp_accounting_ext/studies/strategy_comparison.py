@@ -227,8 +227,8 @@ def fresh_windows(
         TypeError, ValueError: If an argument has the wrong type or is out of range, or
             if a record cannot take part as often.
     """
-    apart = strategies.whole("separation", separation, strategies.MOST_APART)
-    steps = strategies.whole("num_steps", num_steps)
+    apart = strategies.integer_up_to("separation", separation, strategies.MOST_APART)
+    steps = strategies.integer_up_to("num_steps", num_steps)
     strategy = strategies.separated_column(column, apart)
     entries = strategy.array
     noise = fields.noise_multiplier(noise_multiplier)

@@ -246,8 +246,8 @@ def _meant(name: str) -> str:
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     plain = "_".join(words)
     near = difflib.get_close_matches(plain, COLUMNS, 1, _ALIKE)
-    taken = [_TAKEN[word] for word in words if word in _TAKEN]
-    return (near or taken or [""])[0]
+    by_word = [_TAKEN[word] for word in words if word in _TAKEN]
+    return (near or by_word or [""])[0]
 
 
 def _text(value: Any) -> str:
@@ -264,7 +264,7 @@ def _of_python(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Returns the number that a text means, as an integer if it is whole."""
+    """Returns the number that a text means, as an int if it is an integer."""
     value = _of_python(value)
     with contextlib.suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
@@ -378,8 +378,8 @@ def sweep_to_file(
         "the columns of the grid and of results",
         lambda row: bool(row[added_columns[0]]),
     )
-    there = {_content({name: row[name] for name in header}) for row in done}
-    left = {_content(row): row for row in grid if _content(row) not in there}
+    contents = {_content({name: row[name] for name in header}) for row in done}
+    left = {_content(row): row for row in grid if _content(row) not in contents}
     added, without, seconds = 0, 0, 0.0
     with result_file.appended(target) as add:
         swept = sweep(left.values(), executor, results)
@@ -412,8 +412,8 @@ def _content(row: Cells) -> tuple[Any, tuple[str, ...]]:
 
     If it has no valid setting, all of its cells are in place of the setting.
     """
-    own = tuple(_text(row[name]) for name in row if name not in COLUMNS)
+    others = tuple(_text(row[name]) for name in row if name not in COLUMNS)
     try:
-        return setting_of(row), own
+        return setting_of(row), others
     except (TypeError, ValueError):
-        return tuple(map(_text, row.values())), own
+        return tuple(map(_text, row.values())), others

@@ -106,8 +106,9 @@ class TrainingRun(displays.Displayed):
             epochs = fields.positive(
                 "epochs", 1 if self.epochs is None else self.epochs
             )
-            whole = int(epochs) if epochs.is_integer() else epochs
-            object.__setattr__(self, "epochs", whole)  # 2.0 becomes 2, also in tables.
+            # 2.0 becomes 2, also in tables.
+            number = int(epochs) if epochs.is_integer() else epochs
+            object.__setattr__(self, "epochs", number)
         if self.sampling is not None:
             object.__setattr__(self, "sampling", scheme_named(self.sampling))
         if self.noise_multiplier is not None:
@@ -187,10 +188,10 @@ class TrainingRun(displays.Displayed):
         if self.dataset_size is not None and self.batch_size is not None:
             return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
         if self.sampling_rate is not None:
-            whole = round(1 / self.sampling_rate)
-            # The float 1 / 11 is a little larger than the number, and means it.
-            if 1 / whole == self.sampling_rate:
-                return fractions.Fraction(whole)
+            number = round(1 / self.sampling_rate)
+            # The float 1 / 11 is not exactly one eleventh, but stands for it.
+            if 1 / number == self.sampling_rate:
+                return fractions.Fraction(number)
             return 1 / fractions.Fraction(repr(self.sampling_rate))
         return fractions.Fraction(int(given("steps_per_epoch", self.steps_per_epoch)))
 
@@ -214,8 +215,8 @@ class TrainingRun(displays.Displayed):
         """
         if self.num_steps is not None:
             return int(self.num_steps)
-        whole, rest = self._whole_and_rest
-        return whole * math.ceil(self._batches_of_epoch) + rest
+        epochs, steps = self._epochs_and_steps
+        return epochs * math.ceil(self._batches_of_epoch) + steps
 
     @property
     def whole_and_part(self) -> tuple[int, int]:
@@ -226,17 +227,18 @@ class TrainingRun(displays.Displayed):
         is then that of a loader with this batch. This many of `epoch_steps` steps are
         an upper bound for both kinds of loaders.
         """
-        whole, rest = self._whole_and_rest
-        return (whole, rest) if rest < self.epoch_steps else (whole + 1, 0)
+        epochs, steps = self._epochs_and_steps
+        return (epochs, steps) if steps < self.epoch_steps else (epochs + 1, 0)
 
     @property
-    def _whole_and_rest(self) -> tuple[int, int]:
+    def _epochs_and_steps(self) -> tuple[int, int]:
+        """As `whole_and_part`, but the steps of the part may be those of an epoch."""
         if self.num_steps is not None:
             return divmod(int(self.num_steps), self.epoch_steps)
         # Decimals are read as they are printed, so that 0.07 of 100 steps are 7 steps.
         # (The float 0.07 is a little larger, so that 8 steps would be needed.)
-        whole, rest = divmod(fractions.Fraction(repr(self.epochs)), 1)
-        return int(whole), math.ceil(rest * math.ceil(self._batches_of_epoch))
+        epochs, part = divmod(fractions.Fraction(repr(self.epochs)), 1)
+        return int(epochs), math.ceil(part * math.ceil(self._batches_of_epoch))
 
     def whole_epochs(self) -> int:
         """Returns the number of epochs of a run with a strategy.
@@ -244,10 +246,10 @@ class TrainingRun(displays.Displayed):
         Raises:
             ValueError: If it is not whole.
         """
-        whole, rest = self._whole_and_rest
-        if isinstance(self.epochs, int) or (self.epochs is None and not rest):
-            return whole
-        name, value, more = "epochs", self.epochs, whole + 1
+        epochs, steps = self._epochs_and_steps
+        if isinstance(self.epochs, int) or (self.epochs is None and not steps):
+            return epochs
+        name, value, more = "epochs", self.epochs, epochs + 1
         if self.num_steps is not None:
             name, value, more = "num_steps", self.num_steps, more * self.epoch_steps
         raise ValueError(
@@ -371,7 +373,7 @@ def given(name: str, value: T | None) -> T:
         ValueError: If it is None.
     """
     if value is None:
-        raise ValueError(f"{name} must be given. Found it missing.")
+        raise ValueError(f"{name} must be given. Found nothing.")
     return value
 
 
@@ -401,14 +403,14 @@ def _step(run: TrainingRun) -> stock.GaussianDpEvent:
 def _random_allocation(run: TrainingRun) -> stock.DpEvent:
     """Returns an allocation of each record to k uniformly drawn steps of each epoch."""
     k, t = run.batches_per_record, run.epoch_steps
-    whole, rest = run.whole_and_part
+    whole, steps_of_last = run.whole_and_part
     if k == t:
         return stock.SelfComposedDpEvent(_step(run), t * whole)
     epoch = dp_event.RandomAllocationEvent(_step(run), k, t)
     epochs = stock.SelfComposedDpEvent(epoch, whole)
-    if not rest:
+    if not steps_of_last:
         return epochs
-    last = dp_event.ScheduledAllocationEvent([_step(run)], [rest], t, k)
+    last = dp_event.ScheduledAllocationEvent([_step(run)], [steps_of_last], t, k)
     return stock.ComposedDpEvent([epochs, last]) if whole else last
 
 
@@ -420,8 +422,8 @@ def _poisson_sampling(run: TrainingRun) -> stock.DpEvent:
 
 def _known_batches(run: TrainingRun) -> stock.DpEvent:
     """Returns k steps of each epoch that the adversary knows."""
-    whole, rest = run.whole_and_part
-    count = run.batches_per_record * whole + min(rest, run.batches_per_record)
+    whole, steps_of_last = run.whole_and_part
+    count = run.batches_per_record * whole + min(steps_of_last, run.batches_per_record)
     return stock.SelfComposedDpEvent(_step(run), count)
 
 

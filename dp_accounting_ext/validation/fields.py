@@ -47,21 +47,21 @@ def real_numbers(name: str, value: Any) -> FloatArray:
     """Returns a real number, or an array or list of these, as an array of its shape."""
     if not isinstance(value, np.ndarray | list | tuple):
         return np.asarray(real_number(name, value))
-    parts = () if isinstance(value, np.ndarray) else value
+    rows = () if isinstance(value, np.ndarray) else value
     # Such lists may be ragged: NumPy before 1.24 only warns unless dtype is object.
-    nested = any(isinstance(part, np.ndarray | list | tuple) for part in parts)
+    is_nested = any(isinstance(row, np.ndarray | list | tuple) for row in rows)
     try:
-        found = np.asarray(value, dtype=object if nested else None)
+        array = np.asarray(value, dtype=object if is_nested else None)
     except ValueError:
         raise TypeError(f"{name} must be real numbers. Found {value!r}.") from None
-    if found.dtype.kind not in "fiuO":
+    if array.dtype.kind not in "fiuO":
         raise TypeError(f"{name} must be real numbers. Found {value!r}.")
-    if found.dtype.kind == "O":
-        each = [real_number(name, number) for number in found.flat]
-        return np.array(each, dtype=np.float64).reshape(found.shape)
-    if np.isnan(found).any():
+    if array.dtype.kind == "O":
+        entries = [real_number(name, number) for number in array.flat]
+        return np.array(entries, dtype=np.float64).reshape(array.shape)
+    if np.isnan(array).any():
         raise ValueError(f"{name} must be a number. Found nan.")
-    return found.astype(np.float64)
+    return array.astype(np.float64)
 
 
 def noise_multiplier(value: Any) -> float:
@@ -112,8 +112,8 @@ def inner_probability(name: str, value: Any) -> float:
 def target_deltas(value: Any) -> FloatArray:
     """Returns δ in [0, 1], a number or an array, as an array of its shape.
 
-    A δ of 1 is one, as dp_accounting's own tests ask for ε there. It promises nothing,
-    so that a warning is issued.
+    A δ of 1 is allowed, as dp_accounting's own tests ask for ε there. It promises
+    nothing, so that a warning is issued.
     """
     deltas = real_numbers("target_delta", value)
     wrong = (deltas < 0) | (deltas > 1)
@@ -142,25 +142,25 @@ def number_array(name: str, value: Any) -> npt.NDArray[Any]:
         with warnings.catch_warnings():
             # An old NumPy warns of rows of unequal lengths, a newer one refuses them.
             warnings.simplefilter("error")
-            found = np.asarray(value)
+            array = np.asarray(value)
     except (ValueError, Warning):
         raise TypeError(
             f"{name} must be an array of real numbers. Found rows of unequal lengths."
         ) from None
-    if found.dtype.kind not in "fiu":
+    if array.dtype.kind not in "fiu":
         raise TypeError(
-            f"{name} must be an array of real numbers. Found dtype {found.dtype}."
+            f"{name} must be an array of real numbers. Found dtype {array.dtype}."
         )
-    return found
+    return array
 
 
 def rates(name: str, value: Any) -> FloatArray:
     """Returns a number or an array of numbers in [0, 1] as an array of its shape."""
-    found = number_array(name, value).astype(np.float64)
-    outside = ~((found >= 0) & (found <= 1))
+    array = number_array(name, value).astype(np.float64)
+    outside = ~((array >= 0) & (array <= 1))
     if outside.any():
-        raise ValueError(f"{name} must be in [0, 1]. Found {found[outside].flat[0]}.")
-    return found
+        raise ValueError(f"{name} must be in [0, 1]. Found {array[outside].flat[0]}.")
+    return array
 
 
 def sampling_probability(value: Any) -> float:

@@ -123,11 +123,12 @@ class Channel:
                 left, power = left - q[i], power + p[i]
             else:
                 # The test is randomized at this output; later ratios are no larger.
+                # Its probability of rejection is between these two.
                 least = left.abs_lower() / q[i].upper() if left > 0 else ZERO
                 most = left / q[i] if q[i] > 0 else ONE
                 slack = (2 * self.blur).exp() * (1 + arb(2) ** -40)
-                found = power + least * p[i], power + most.upper() * p[i]
-                return found[0].lower() / slack, found[1].upper() * slack
+                lower, upper = power + least * p[i], power + most.upper() * p[i]
+                return lower.lower() / slack, upper.upper() * slack
         return power.lower(), ONE
 
 
@@ -156,28 +157,33 @@ def _loss(q: arb, p: arb) -> float:
 
 def merged(channel: Channel) -> Channel:
     """Returns the channel with all outputs whose ratios agree merged into one."""
-    together: dict[Any, list[arb]] = {}
+    columns: dict[Any, list[arb]] = {}
     for column in zip(*channel.rows, strict=True):
         scale = next((x for x in column if x > 0), None)
         if scale is None:
             if all(x == 0 for x in column):
                 continue
-            key: Any = len(together)  # No mass is certainly positive: it is not merged.
+            key: Any = len(columns)  # No mass is certainly positive: it is not merged.
         else:
             key = tuple(_key(x / scale) for x in column)
-        if key in together:
-            together[key] = [a + b for a, b in zip(together[key], column, strict=True)]
+        if key in columns:
+            columns[key] = [a + b for a, b in zip(columns[key], column, strict=True)]
         else:
-            together[key] = list(column)
-    every = together.values()
-    rows = [[each[i] for each in every] for i in range(len(channel.rows))]
+            columns[key] = list(column)
+    rows = _rows_of([*columns.values()], len(channel.rows))
     blur = channel.blur
-    if len(together) < channel.size:
+    if len(columns) < channel.size:
         blur = blur + arb(2) ** (2 - _ALIKE)
     return dataclasses.replace(channel, rows=rows, blur=blur)
 
 
+def _rows_of(columns: Sequence[Sequence[arb]], number: int) -> list[Row]:
+    """Returns the rows of a channel, of which there is this number."""
+    return [[column[i] for column in columns] for i in range(number)]
+
+
 def _key(ratio: arb) -> Any:
+    """Returns a key that ratios have in common if they agree to `_ALIKE` bits."""
     if ratio == 0:
         return 0
     if ratio.rel_accuracy_bits() < _ALIKE + 4:
@@ -208,10 +214,10 @@ def listed(one: Channel, other: Channel) -> Channel:
 
 def sampled(rate: Any, channel: Channel) -> Channel:
     """Returns the channel of a mechanism on a Poisson sample of the given rate."""
-    inside = ball(rate)
+    rate = ball(rate)
     without, with_record = channel.rows
     mixed = [
-        (1 - inside) * b + inside * a for a, b in zip(with_record, without, strict=True)
+        (1 - rate) * q + rate * p for p, q in zip(with_record, without, strict=True)
     ]
     return merged(dataclasses.replace(channel, rows=[without, mixed]))
 
@@ -257,13 +263,13 @@ def _marks(losses: np.ndarray, weights: np.ndarray, most: int) -> list[int]:
 def _spread(nodes: Sequence[float]) -> list[float]:
     """Returns nodes that are not too close, the outermost moved a little outwards."""
     margin = _SHORTEST * max(abs(nodes[0]), abs(nodes[-1])) + 1e-27
-    kept = [nodes[0] - margin]
+    spread = [nodes[0] - margin]
     for node in nodes[1:-1]:
-        if node - kept[-1] > _SHORTEST * abs(node) + 1e-27:
-            kept.append(node)
-    while len(kept) > 1 and nodes[-1] + margin - kept[-1] <= margin:
-        kept.pop()
-    return [*kept, nodes[-1] + margin]
+        if node - spread[-1] > _SHORTEST * abs(node) + 1e-27:
+            spread.append(node)
+    while len(spread) > 1 and nodes[-1] + margin - spread[-1] <= margin:
+        spread.pop()
+    return [*spread, nodes[-1] + margin]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,13 +309,13 @@ class Apart:
                 # The output is split into one of zero and one of infinite ratio, whose
                 # masses are rounded up.
                 q, p = (x.abs_upper() for x in column)
-                parts = [[q, ZERO], [ZERO, p]]
+                columns = [[q, ZERO], [ZERO, p]]
             else:
-                parts = [column]
-            for part in parts:
-                key = tuple(x == 0 for x in part)
-                known = ends.get(key, [ZERO] * len(part))
-                ends[key] = [a + b for a, b in zip(known, part, strict=True)]
+                columns = [column]
+            for column in columns:
+                key = tuple(x == 0 for x in column)
+                end = ends.get(key, [ZERO] * len(column))
+                ends[key] = [a + b for a, b in zip(end, column, strict=True)]
         order = finite[np.argsort(losses[finite], kind="stable")]
         masses = [np.array([float(x) for x in row]) for row in (without, with_record)]
         return cls(
@@ -327,8 +333,7 @@ class Apart:
 
     def beside(self, columns: Sequence[Sequence[arb]]) -> Channel:
         """Returns the channel of these columns and the columns of `ends`."""
-        every = [*columns, *self.ends]
-        rows = [[each[i] for each in every] for i in range(len(self.channel.rows))]
+        rows = _rows_of([*columns, *self.ends], len(self.channel.rows))
         return dataclasses.replace(self.channel, rows=rows)
 
     def split(self, nodes: np.ndarray, ratios: Sequence[arb]) -> list[arb]:
@@ -337,8 +342,12 @@ class Apart:
         The outputs between two nodes are split to these nodes. A loss may have been
         rounded to the wrong cell. The ratio is then in the cell after P's mass has
         changed by a factor within `slack`, and each node gets the larger mass that any
-        such factor needs. Nodes are the logarithms of the ratios, rounded to floats;
-        the first may be −∞, and all losses are between the outermost.
+        such factor needs.
+
+        Args:
+            nodes: The logarithms of the ratios, rounded to floats. The first may be
+                −∞, and all losses are between the outermost.
+            ratios: The ratios.
         """
         cells = np.searchsorted(nodes, self.losses, side="right") - 1
         cells = np.clip(cells, 0, nodes.size - 2)

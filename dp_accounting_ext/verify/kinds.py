@@ -42,20 +42,20 @@ def cases(event: Any, relation: NeighborRel, sizes: Sizes) -> Cases:
         NoTheoremError: If an event in the tree is not known, or a group is too large.
     """
     mechanism = mechanism_of(event)
-    found: Cases = []
+    of_splits: Cases = []
     for first, second in _splits(event, relation):
         laws = mechanisms.certain(first), mechanisms.certain(second)
         of_split = Reading(relation, sizes, laws).cases(mechanism)
         if sizes.side is Side.HIGH and len(of_split) != 1:
             return []
-        found += of_split
-    return found
+        of_splits += of_split
+    return of_splits
 
 
 def _splits(event: Any, relation: NeighborRel) -> list[tuple[int, int]]:
     """Returns every pair of numbers of removed and of added members of the group.
 
-    If one pair is told, these are it and its reverse.
+    If an event says how many members are removed, these are its pair and the reverse.
     """
     size = group_size(event)
     if size > _LARGEST_GROUP:
@@ -66,9 +66,9 @@ def _splits(event: Any, relation: NeighborRel) -> list[tuple[int, int]]:
         return [(size, size)]
     if not any(groups(event)):
         return [(1, 0)]
-    told = [int(g.num_removed) for g in groups(event) if g.num_removed is not None]
-    if told:
-        return [(told[0], size - told[0]), (size - told[0], told[0])]
+    said = [int(g.num_removed) for g in groups(event) if g.num_removed is not None]
+    if said:
+        return [(said[0], size - said[0]), (size - said[0], said[0])]
     return [(leaving, size - leaving) for leaving in range(size + 1)]
 
 
@@ -94,17 +94,18 @@ def mechanism_of(event: Any) -> Mechanism:
         NoTheoremError: If its kind is not known.
     """
     home, name = type(event).__module__, type(event).__name__
-    known = home.partition(".")[0] in ("dp_accounting", "dp_accounting_ext")
-    name = name if known else f"{home}.{name}"
+    if home.partition(".")[0] not in ("dp_accounting", "dp_accounting_ext"):
+        name = f"{home}.{name}"
     if name not in KINDS:
         raise channels.NoTheoremError(f"no theorem for {name}")
     return KINDS[name](event)
 
 
 def _runs(events: Sequence[Any], counts: Sequence[int]) -> mechanisms.Runs:
+    """Returns what several events run, of which each runs a number of times."""
     parts = [(mechanism_of(e), int(n)) for e, n in zip(events, counts, strict=True)]
-    kept = [(part, n) for part, n in parts if part is not mechanisms.NOTHING]
-    return mechanisms.Runs(kept) if kept else mechanisms.NOTHING
+    parts = [(part, n) for part, n in parts if part is not mechanisms.NOTHING]
+    return mechanisms.Runs(parts) if parts else mechanisms.NOTHING
 
 
 def _sampled(event: Any) -> Mechanism:
@@ -146,8 +147,8 @@ def _correlated(
         if not event.noise_multiplier:
             raise channels.NoTheoremError("no theorem for a part without noise")
         values = (np.asarray(getattr(event, name)).item() for name in names)
-        made = scheme(*values)
-        return schemes.Correlated.of(event.strategy, event.noise_multiplier, made)
+        of_event = scheme(*values)
+        return schemes.Correlated.of(event.strategy, event.noise_multiplier, of_event)
 
     return read
 
@@ -164,6 +165,7 @@ def _gaussian(noise_multiplier: float) -> Mechanism:
 def _known(
     make: Callable[[Any, Reading], Cases], *, is_replaced: bool = False
 ) -> Callable[[Any], Mechanism]:
+    """Returns the reading of events whose cases the function `make` returns."""
     return lambda event: Known(functools.partial(make, event), is_replaced)
 
 
@@ -213,32 +215,32 @@ def _response_to_group(event: Any, reading: Reading) -> Cases:
     There is one case for removed members and one for added members.
     """
     lie = fractions.Fraction(float(event.noise_parameter)) / 2
-    found = []
+    cases = []
     for law, way in zip(reading.laws, (1, -1), strict=True):
         probability = sum(weight for number, weight in law if number)
         if probability:
             yes = probability * (1 - lie) + (1 - probability) * lie
             bits = [[lie, 1 - lie], [yes, 1 - yes]]
-            found.append(channels.exact(*bits[::way]))
-    if reading.is_high and len(found) > 1:
+            cases.append(channels.exact(*bits[::way]))
+    if reading.is_high and len(cases) > 1:
         return []
-    return found or [channels.NO_OP]
+    return cases or [channels.NO_OP]
 
 
 def _mixture(event: Any, reading: Reading) -> Cases:
     weights = [fractions.Fraction(float(w)) for w in event.sampling_probs]
     total = sum(weights)
-    p = _together(zip(event.sensitivities, [w / total for w in weights], strict=True))
+    p = _merged(zip(event.sensitivities, [w / total for w in weights], strict=True))
     deviation = float(event.standard_deviation)
     return [noises.noise("gaussian", deviation, p, mechanisms.UNSHIFTED, reading.sizes)]
 
 
-def _together(shifts: Any) -> mechanisms.Shifts:
-    """Returns the law of a sum, from its values and their probabilities."""
-    found: dict[float, Any] = {}
+def _merged(shifts: Any) -> mechanisms.Shifts:
+    """Returns shifts and their probabilities, with equal shifts merged."""
+    weights: dict[float, Any] = {}
     for shift, weight in shifts:
-        found[float(shift)] = found.get(float(shift), 0) + weight
-    return tuple(sorted(found.items()))
+        weights[float(shift)] = weights.get(float(shift), 0) + weight
+    return tuple(sorted(weights.items()))
 
 
 def _truncated(event: Any, reading: Reading) -> Cases:
@@ -261,7 +263,7 @@ def _truncated(event: Any, reading: Reading) -> Cases:
     more = 1 - sum(drawn, ZERO)
     # The sum of P(m) / (m + 1) over m ≥ B is a tail of one draw more.
     tail = 1 - sum(mechanisms.binomial(size, rate, most + 1), ZERO)
-    kept = tail * most / size
+    kept = tail * most / size  # The record is drawn and kept, and m ≥ B.
     # Each way is the number of other records in the batch, whether the record itself is
     # in it (1 or 0), and the probability of both.
     ways = [((m, 0), (1 - rate) * weight) for m, weight in enumerate(drawn)]
@@ -270,9 +272,9 @@ def _truncated(event: Any, reading: Reading) -> Cases:
     missing = [((m, 0), weight) for m, weight in [*enumerate(drawn), (most, more)]]
 
     def law(ways: Any, value: int, record: int) -> mechanisms.Shifts:
-        return _together((value * m + record * inside, w) for (m, inside), w in ways)
+        return _merged((value * m + record * inside, w) for (m, inside), w in ways)
 
-    found = []
+    cases = []
     for value in (0, -1):
         q = law(missing, value, 0)
         if reading.relation is not NeighborRel.ADD_OR_REMOVE_ONE:
@@ -281,8 +283,8 @@ def _truncated(event: Any, reading: Reading) -> Cases:
         elif value == 0:
             q = mechanisms.UNSHIFTED
         deviation, p = float(event.noise_multiplier), law(ways, value, 1)
-        found.append(noises.noise("gaussian", deviation, p, q, reading.sizes))
-    return found
+        cases.append(noises.noise("gaussian", deviation, p, q, reading.sizes))
+    return cases
 
 
 def _private_sampling(event: Any, reading: Reading) -> Cases:
@@ -290,8 +292,8 @@ def _private_sampling(event: Any, reading: Reading) -> Cases:
 
     The one law has its surplus mass on the first outputs, the other on the last. If no
     masses are given, three outputs are the worst: the laws of any other measure of this
-    sum are a merging of finer ones, of which none are further apart. Of given masses
-    the rest is one output.
+    sum are a merging of finer ones, of which none are further apart. If the largest
+    masses are given, all other mass is one output.
     """
     half, total = ball(event.epsilon) / 2, ball(event.total_mass)
     least, most = (-half).exp(), half.exp()
@@ -303,12 +305,12 @@ def _private_sampling(event: Any, reading: Reading) -> Cases:
 
     def law(order: Sequence[arb]) -> list[arb]:
         left = 1 - least * sum(order, ZERO)
-        found: list[arb] = []
+        probabilities: list[arb] = []
         for mass in order:
             more = left.min((most - least) * mass)
             left -= more
-            found.append(least * mass + more)
-        return found
+            probabilities.append(least * mass + more)
+        return probabilities
 
     return [channels.exact(law(masses[::-1])[::-1], law(masses))]
 
@@ -329,13 +331,14 @@ def _response(epsilon: Any, delta: Any = 0.0) -> Cases:
 def _of_candidates(epsilon: Any, law: Callable[[arb], arb]) -> Cases:
     """Returns selections of one of two candidates, whose losses change by ε / 2.
 
-    The law is the probability of the first candidate, from what its loss is larger by.
+    The function `law` returns the probability of the first candidate, given the gap by
+    which its loss is larger than that of the second one.
     """
-    found, whole = [], ball(epsilon)
-    for middle in _GAPS:
-        firsts = [law(whole * (ball(middle) + half)) for half in (-0.5, 0.5)]
-        found.append(channels.exact(*([first, 1 - first] for first in firsts)))
-    return found
+    cases, epsilon = [], ball(epsilon)
+    for gap in _GAPS:
+        firsts = [law(epsilon * (ball(gap) + half)) for half in (-0.5, 0.5)]
+        cases.append(channels.exact(*([first, 1 - first] for first in firsts)))
+    return cases
 
 
 def _exponential(event: Any, reading: Reading) -> Cases:
@@ -345,7 +348,7 @@ def _exponential(event: Any, reading: Reading) -> Cases:
 
 
 def _permute_and_flip(event: Any, reading: Reading) -> Cases:
-    """Returns the noise that dominates it; from below, two candidates.
+    """Returns Laplace noise, which dominates it; from below, two candidates.
 
     The worse candidate is released with probability e^−gap / 2.
     """
@@ -371,14 +374,14 @@ def _discrete_gaussian(event: Any, reading: Reading) -> Cases:
         return [channels.NO_OP] if not reading.is_high else []
     if sigma == 0:
         return [channels.EVERYTHING]
-    whole = _shifted_integers(sigma, steps, reading.sizes)
+    furthest = _shifted_integers(sigma, steps, reading.sizes)
     several = min(dimension or 4, math.floor(sensitivity**2), 4)
     if several == 1:
-        return [whole]
+        return [furthest]
     if reading.is_high:
         return []
-    one = _shifted_integers(sigma, 1, reading.sizes)
-    return [whole, lattices.power(one, several, reading.sizes)]
+    by_one = _shifted_integers(sigma, 1, reading.sizes)
+    return [furthest, lattices.power(by_one, several, reading.sizes)]
 
 
 def _shifted_integers(sigma: float, shift: int, sizes: Sizes) -> channels.Channel:
@@ -451,16 +454,20 @@ def _generating(mean: float, shape: float) -> Callable[[arb], arb]:
     gamma = high
 
     def at(x: arb) -> arb:
-        rest = 1 - (1 - gamma) * x
+        base = 1 - (1 - gamma) * x
         if shape == 0:
-            return rest.log() / gamma.log()
-        return (rest**-shape - 1) / (gamma**-shape - 1)
+            return base.log() / gamma.log()
+        return (base**-shape - 1) / (gamma**-shape - 1)
 
     return at
 
 
 def _selection(event: Any, reading: Reading) -> Cases:
-    """Returns three selections: the first run, and the largest and smallest ratio."""
+    """Returns three selections: of the first run, the largest and the smallest ratio.
+
+    Which output is the best is the choice of the event's user. If no run takes place,
+    that is an output of its own.
+    """
     if reading.is_high:
         return []
     (inner, *_) = reading.cases(mechanism_of(event.event))
@@ -472,23 +479,31 @@ def _selection(event: Any, reading: Reading) -> Cases:
     with ctx.workprec(_BITS):
         runs = _generating(float(event.mean), float(event.shape))
         none = runs(ZERO)
-        found = [[[*(x * (1 - none) for x in law), none] for law in inner.rows]]
+        of_first = [[*(x * (1 - none) for x in law), none] for law in inner.rows]
+        cases = [channels.Channel(of_first)]
         for way in (order, order[::-1]):
             laws = ([law[i] for i in way] for law in inner.rows)
-            found.append([[*_last(law, runs), none] for law in laws])
-    return [channels.Channel(rows) for rows in found]
+            rows = [[*_largest(law, runs), none] for law in laws]
+            cases.append(channels.Channel(rows))
+    return cases
 
 
-def _last(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
-    """Returns the law of the outcome that comes last in the order, over all runs."""
-    found = []
-    below, before = ZERO, runs(ZERO)
+def _largest(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
+    """Returns the law of the largest of the outputs of a random number of runs.
+
+    Args:
+        law: The law of the output of one run, from the smallest output to the largest.
+        runs: The probability generating function of the number of runs. At the
+            probability that one run is below an output, it is that of all runs.
+    """
+    masses = []
+    cumulated, below = ZERO, runs(ZERO)
     for mass in law:
-        below += mass
-        after = runs(below.min(channels.ONE))
-        found.append((after - before).max(ZERO))
-        before = after
-    return found
+        cumulated += mass
+        at_most = runs(cumulated.min(channels.ONE))
+        masses.append((at_most - below).max(ZERO))
+        below = at_most
+    return masses
 
 
 # By the names of events, some of which not every version of dp_accounting has.

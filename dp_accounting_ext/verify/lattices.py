@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 import operator
-from typing import Any
+from typing import TypeVar
 
 from flint import arb
 from flint import arb_poly
@@ -24,6 +24,7 @@ Channel = channels.Channel
 Row = channels.Row
 Side = channels.Side
 Sizes = channels.Sizes
+T = TypeVar("T")
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
 _CELLS = 8192  # The largest number of cells of a lattice of losses.
 # Tuning: cells of ratios per mean absolute deviation of the ratio, and per standard
@@ -37,12 +38,11 @@ _MOST_PRODUCTS, _FEWEST = 4_000_000, 8
 def power(channel: Channel, count: int, sizes: Sizes) -> Channel:
     """Returns the composition of `count` runs of a mechanism."""
     try:
-        found: Channel = _times(channels.merged(channel), count, channels.listed)
+        return _times(channels.merged(channel), count, channels.listed)
     except channels.TooLargeError:
         joined = functools.partial(_Lattice.plus, rare=sizes.rare)
         lattice = _Lattice.of_losses(channel, sizes)
-        found = _times(lattice, count, joined).channel()
-    return found
+        return _times(lattice, count, joined).channel()
 
 
 def product(one: Channel, other: Channel, sizes: Sizes) -> Channel:
@@ -50,39 +50,38 @@ def product(one: Channel, other: Channel, sizes: Sizes) -> Channel:
     try:
         return channels.listed(one, other)
     except channels.TooLargeError:
-        first, second = (_Lattice.of_losses(each, sizes) for each in (one, other))
-        return first.plus(second, sizes.rare).channel()
+        lattices = [_Lattice.of_losses(channel, sizes) for channel in (one, other)]
+        return lattices[0].plus(lattices[1], sizes.rare).channel()
 
 
 def allocated(
     steps: Sequence[tuple[Channel, int]], selected: int, sizes: Sizes
 ) -> Channel:
-    """Returns the channel of several steps, k of which the record takes part in.
+    """Returns the channel of all steps, where the record takes part in `selected`.
 
-    The set of these steps is drawn uniformly at random. There are so many steps of each
-    channel. It raises `TooLargeError` if few enough outputs give no bound.
+    The set of these is drawn uniformly at random. `steps` holds each channel with the
+    number of its steps. `TooLargeError` is raised if there are too many outputs.
     """
     total = sum(number for _, number in steps)
     if selected == total:
-        found = channels.NO_OP
+        composed = channels.NO_OP
         for channel, number in steps:
-            found = product(found, power(channel, number, sizes), sizes)
-        return found
+            composed = product(composed, power(channel, number, sizes), sizes)
+        return composed
     try:
         return _by_blocks(steps, selected, channels.MOST_LISTED)
     except channels.TooLargeError:
-        if selected == 1 and (line := _one_of(steps, total, sizes)):
-            return line
+        if selected == 1 and (summed := _one_of(steps, total, sizes)):
+            return summed
     if sizes.side is Side.HIGH and selected > 1:
         # Channels of more than two rows cannot be split.
         raise channels.TooLargeError
     # Joining two blocks multiplies every two outputs, for each pair of row indices.
     pairs = (selected + 1) * (selected + 2) * total.bit_length()
     most = min(sizes.most, max(math.isqrt(_MOST_PRODUCTS // pairs), _FEWEST))
-    steps = [(channels.reduced(c, sizes.side, most), n) for c, n in steps]
-    return _by_blocks(
-        steps, selected, most**2, lambda c: channels.reduced(c, sizes.side, most)
-    )
+    reduce = functools.partial(channels.reduced, side=sizes.side, most=most)
+    steps = [(reduce(channel), number) for channel, number in steps]
+    return _by_blocks(steps, selected, most**2, reduce)
 
 
 def _by_blocks(
@@ -103,31 +102,31 @@ def _by_blocks(
             raise channels.TooLargeError
         rows = []
         for j in range(min(selected, len(one.rows) + len(other.rows) - 2) + 1):
-            parts = [
+            products = [
                 channels.outer(row, other.rows[j - i])
                 for i, row in enumerate(one.rows)
                 if 0 <= j - i < len(other.rows)
             ]
             rows.append(
-                functools.reduce(lambda a, b: [*map(operator.add, a, b)], parts)
+                functools.reduce(lambda a, b: [*map(operator.add, a, b)], products)
             )
         # Each ratio is a sum of products of at most `selected` of the blocks' ratios.
         return reduce(Channel(rows, one.blur + other.blur))
 
-    found = functools.reduce(joined, (_times(*step, joined) for step in steps))
+    block = functools.reduce(joined, (_times(*step, joined) for step in steps))
     sets = arb(math.comb(sum(number for _, number in steps), selected))
-    rows = [found.rows[0], [x / sets for x in found.rows[selected]]]
-    return reduce(dataclasses.replace(found, rows=rows))
+    rows = [block.rows[0], [x / sets for x in block.rows[selected]]]
+    return reduce(dataclasses.replace(block, rows=rows))
 
 
-def _times(one: Any, count: int, joined: Callable[[Any, Any], Any]) -> Any:
+def _times(one: T, count: int, joined: Callable[[T, T], T]) -> T:
     """Returns the join of `count` copies of a thing, by doublings."""
-    found = one
+    power = one
     for digit in bin(count)[3:]:
-        found = joined(found, found)
+        power = joined(power, power)
         if digit == "1":
-            found = joined(found, one)
-    return found
+            power = joined(power, one)
+    return power
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +165,7 @@ class _Lattice:
     def of_losses(cls, channel: Channel, sizes: Sizes) -> "_Lattice":
         """Returns the lattice of the losses of one run.
 
-        Losses far beyond all outputs that are more probable than `rare` are not placed.
+        Losses far beyond those of outputs more probable than `rare` are not placed.
         """
         apart = channels.Apart.of(channel, sizes.side)
         losses, weights = apart.losses, apart.weights
@@ -207,24 +206,25 @@ class _Lattice:
             for far in ((0, first), (last, apart.losses.size)):
                 sinks = [a + b for a, b in zip(sinks, apart.total(*far), strict=True)]
         losses = apart.losses[first:last]
-        kept = dataclasses.replace(apart, order=apart.order[first:last], losses=losses)
+        order = apart.order[first:last]
         places = np.exp(losses) if steps else losses
         cells = np.floor(places / step).astype(int)
         start = 0 if steps or not cells.size else int(cells[0]) - 1
         size = int(cells[-1]) + 2 - start if cells.size else 2
         q, p = [ZERO] * size, [ZERO] * size
-        found = cls(side, steps, step, start, q, p, sinks, apart.channel.blur)
+        lattice = cls(side, steps, step, start, q, p, sinks, apart.channel.blur)
         if side is Side.LOW:
-            for cell, i in zip((cells - start).tolist(), kept.order, strict=True):
+            for cell, i in zip((cells - start).tolist(), order, strict=True):
                 q[cell] += apart.channel.rows[0][i]
                 p[cell] += apart.channel.rows[1][i]
         elif cells.size:
             points = (start + np.arange(size)) * step
             with np.errstate(divide="ignore"):
                 nodes = np.log(points) if steps else points
-            q[:] = kept.split(nodes, [found.ratio(i) for i in range(size)])
+            inside = dataclasses.replace(apart, order=order, losses=losses)
+            q[:] = inside.split(nodes, [lattice.ratio(i) for i in range(size)])
         q[0] += zero
-        return found._with_ratios() if side is Side.HIGH else found
+        return lattice._with_ratios() if side is Side.HIGH else lattice
 
     def ratio(self, index: int) -> arb:
         """Returns the ratio at a point, counted from the first."""
@@ -250,19 +250,20 @@ class _Lattice:
             else:
                 two = two._coarser()
         size = len(one.q) + len(two.q) - 1
-        qs = [arb_poly(each.q) for each in (one, two)]
-        ps = [arb_poly(each.p) for each in (one, two)]
+        qs = [arb_poly(lattice.q) for lattice in (one, two)]
+        ps = [arb_poly(lattice.p) for lattice in (one, two)]
         rows = [list(qs[0] * qs[1])]
-        if self.side is Side.LOW:  # Above, P's masses are the ratios times Q's.
-            both = qs[0] * ps[1] + ps[0] * qs[1] if self.steps else ps[0] * ps[1]
-            rows.append(list(both))
+        if self.side is Side.LOW:  # On the side `HIGH`, the ratios times Q's give P's.
+            p = qs[0] * ps[1] + ps[0] * qs[1] if self.steps else ps[0] * ps[1]
+            rows.append(list(p))
         rows = [[*row, *[ZERO] * (size - len(row))] for row in rows]
         (a, b), (c, d) = one.sinks, two.sinks
         sinks = [1 - (1 - a) * (1 - c), 1 - (1 - b) * (1 - d)]
         if self.steps:
-            # What has another ratio than zero beside a sink is split in two.
+            # Where one lattice is at Q's sink, the mass under Q goes to Q's sink, and
+            # the one under P, a sum over the other lattice's steps, to P's sink.
             sinks[1] = b + d + a * two.steps + c * one.steps
-        found = _Lattice(
+        summed = _Lattice(
             self.side,
             one.steps + two.steps,
             one.step,
@@ -273,8 +274,8 @@ class _Lattice:
             one.blur.max(two.blur) if self.steps else one.blur + two.blur,
         )
         if self.side is Side.HIGH:
-            found = found._with_ratios()
-        return found._narrowed(rare)
+            summed = summed._with_ratios()
+        return summed._narrowed(rare)
 
     def _narrowed(self, rare: float) -> "_Lattice":
         """Returns the lattice with its tails truncated, and of few enough cells."""
@@ -282,7 +283,7 @@ class _Lattice:
         first = int(np.searchsorted(np.cumsum(q), rare))
         cut = int(np.searchsorted(np.cumsum(p[::-1]), rare * max(self.steps, 1)))
         last = len(self.q) - cut
-        found = self
+        narrowed = self
         if first < last and (first or cut):
             sinks = self.sinks
             if self.side is Side.HIGH:
@@ -290,36 +291,36 @@ class _Lattice:
                     sum([*row[:first], *row[last:]], sink).abs_upper()
                     for sink, row in zip(sinks, (self.q, self.p), strict=True)
                 ]
-            found = dataclasses.replace(
+            narrowed = dataclasses.replace(
                 self,
                 start=self.start + first,
                 q=self.q[first:last],
                 p=self.p[first:last],
                 sinks=sinks,
             )
-        while not self.steps and len(found.q) > _CELLS:
-            found = found._coarser()
-        return found
+        while not self.steps and len(narrowed.q) > _CELLS:
+            narrowed = narrowed._coarser()
+        return narrowed
 
     def _coarser(self) -> "_Lattice":
         """Returns the lattice of losses with twice the spacing."""
-        low = self.side is Side.LOW
-        first = (self.start if low else self.start - 1) // 2
+        is_low = self.side is Side.LOW
+        first = (self.start if is_low else self.start - 1) // 2
         size = (self.start + len(self.q)) // 2 - first + 2
         q, p = [ZERO] * size, [ZERO] * size
         # An odd point is split between the even points beside it, whose ratios are
         # e^−h and e^h times its own.
-        up = ONE / (1 + ball(self.step).exp())
+        share_above = ONE / (1 + ball(self.step).exp())
         for i in range(len(self.q)):
             j, odd = divmod(self.start + i - 2 * first, 2)
-            if low or not odd:
+            if is_low or not odd:
                 q[j] += self.q[i]
                 p[j] += self.p[i]
             else:
-                q[j] += (1 - up) * self.q[i]
-                q[j + 1] += up * self.q[i]
-        found = dataclasses.replace(self, step=2 * self.step, start=first, q=q, p=p)
-        return found if low else found._with_ratios()
+                q[j] += (1 - share_above) * self.q[i]
+                q[j + 1] += share_above * self.q[i]
+        coarser = dataclasses.replace(self, step=2 * self.step, start=first, q=q, p=p)
+        return coarser if is_low else coarser._with_ratios()
 
     def channel(self) -> Channel:
         """Returns the channel of the composition or of the allocation."""
@@ -328,22 +329,22 @@ class _Lattice:
         if self.side is Side.HIGH:
             columns = [(a.abs_upper(), b.abs_upper()) for a, b in columns]
         # Outputs with a mass that is not certain are dropped.
-        kept = [(a, b) for a, b in columns if (a > 0 or b > 0) and a >= 0 and b >= 0]
-        share = ONE / max(self.steps, 1)
-        rows = [[a for a, _ in kept], [b * share for _, b in kept]]
+        columns = [(a, b) for a, b in columns if (a > 0 or b > 0) and a >= 0 and b >= 0]
+        probability = ONE / max(self.steps, 1)  # Of each step of an allocation.
+        rows = [[a for a, _ in columns], [b * probability for _, b in columns]]
         return Channel(rows, self.blur)
 
 
 def _one_of(
     steps: Sequence[tuple[Channel, int]], total: int, sizes: Sizes
 ) -> Channel | None:
-    """Returns the channel of several steps, one of which the record takes part in.
+    """Returns the channel of `total` steps, one of which the record takes part in.
 
-    It is None if the lattice of ratios would have too many points, or the ratios are
-    too large for it.
+    The ratios of the steps are added on a lattice. The channel is None if the lattice
+    would have too many points, or ratios are too large for it.
     """
     aparts = [channels.Apart.of(channel, sizes.side) for channel, _ in steps]
-    tops, means, squares = [], 0.0, 0.0
+    largest_ratios, deviation, variance = [], 0.0, 0.0
     for apart, (channel, number) in zip(aparts, steps, strict=True):
         q, p = (
             np.array([float(row[i]) for i in apart.order.tolist()], dtype=float)
@@ -352,29 +353,31 @@ def _one_of(
         if not q.size or apart.losses[-1] > 600:
             return None
         ratios = np.exp(apart.losses)
-        kept = np.cumsum(p[::-1])[::-1] > sizes.rare
-        tops.append(float(ratios[kept].max(initial=2.0)) * 1.001)
-        distance = abs(ratios - 1)[kept]
-        means += number / total * float(q[kept] @ distance)
+        is_placed = np.cumsum(p[::-1])[::-1] > sizes.rare
+        largest_ratios.append(float(ratios[is_placed].max(initial=2.0)) * 1.001)
+        distances = abs(ratios - 1)[is_placed]
+        deviation += number / total * float(q[is_placed] @ distances)
         with np.errstate(over="ignore"):
             # The mass comes first, as zero times a square that overflows is NaN.
-            squares += number / total * float((q[kept] * distance) @ distance)
-    if not means > 1e-9 or math.isinf(squares):
+            square = (q[is_placed] * distances) @ distances
+            variance += number / total * float(square)
+    if not deviation > 1e-9 or math.isinf(variance):
         return None
-    span = max(tops) + 14 * math.sqrt(total * squares)
-    fine, coarse = means / _FINE, math.sqrt(squares) / _COARSE
-    least = span / (_NODES * sizes.most)
-    if least > min(max(fine, coarse), 1.0):
+    span = max(largest_ratios) + 14 * math.sqrt(total * variance)
+    fine, coarse = deviation / _FINE, math.sqrt(variance) / _COARSE
+    finest = span / (_NODES * sizes.most)
+    if finest > min(max(fine, coarse), 1.0):
         return None
     # At most one, so that the ratio one is a point of the lattice.
-    step = min(2.0 ** math.floor(math.log2(max(fine, min(least * 2, coarse)))), 1.0)
+    step = min(2.0 ** math.floor(math.log2(max(fine, min(finest * 2, coarse)))), 1.0)
     bits = 128 + math.ceil(math.log2(span * _NODES * sizes.most / sizes.rare))
     joined = functools.partial(_Lattice.plus, rare=sizes.rare)
     with ctx.workprec(max(bits, ctx.prec)):
-        parts = []
-        for apart, (_, number), top in zip(aparts, steps, tops, strict=True):
-            within = -math.inf, math.log(top)
+        sums = []
+        for apart, (_, number), largest in zip(
+            aparts, steps, largest_ratios, strict=True
+        ):
+            within = -math.inf, math.log(largest)
             one = _Lattice.of(apart, sizes.side, 1, step, within)
-            parts.append(_times(one, number, joined))
-        found: Channel = functools.reduce(joined, parts).channel()
-        return found
+            sums.append(_times(one, number, joined))
+        return functools.reduce(joined, sums).channel()

@@ -77,9 +77,9 @@ class Reading:
         That member is replaced, or, if that is not known either, contributes nothing in
         the second dataset.
         """
-        found = mechanism.cases(self)
-        if found is not None:
-            return found
+        cases = mechanism.cases(self)
+        if cases is not None:
+            return cases
         if self.is_high or not self.split[0]:
             return []
         if self.relation is NeighborRel.REPLACE_ONE and self.split != (1, 1):
@@ -202,15 +202,15 @@ class Runs(Mechanism):
     def cases(self, reading: Reading) -> Cases | None:
         if not reading.split:
             return None
-        found = [channels.NO_OP]
+        composed = [channels.NO_OP]
         for part, count in self.parts:
-            cases = [
+            of_part = [
                 lattices.power(case, count, reading.sizes)
                 for case in reading.cases(part)
             ]
-            pairs = itertools.islice(itertools.product(found, cases), _MOST_CASES)
-            found = [lattices.product(a, b, reading.sizes) for a, b in pairs]
-        return found
+            pairs = itertools.islice(itertools.product(composed, of_part), _MOST_CASES)
+            composed = [lattices.product(a, b, reading.sizes) for a, b in pairs]
+        return composed
 
     def takes_groups(self) -> bool:
         return all(part.takes_groups() for part, _ in self.parts)
@@ -236,11 +236,11 @@ class Runs(Mechanism):
 
     def losses(self, outputs: Any, members: int, value: float) -> Array:
         """Returns the loss of each output in each run: a column for each run."""
-        found = [
-            part.loss(each, members, value).reshape(-1, count)
-            for each, (part, count) in zip(outputs, self.parts, strict=True)
+        of_parts = [
+            part.loss(of_part, members, value).reshape(-1, count)
+            for of_part, (part, count) in zip(outputs, self.parts, strict=True)
         ]
-        return np.concatenate(found, axis=1)
+        return np.concatenate(of_parts, axis=1)
 
 
 NOTHING = Runs(())
@@ -334,17 +334,17 @@ class Batch(Mechanism):
             self.batch if is_whole else min(self.batch, others + m) for m in split
         ]
         moved = 1.0 if is_special else 2.0
-        found: Cases = []
+        cases: Cases = []
         for members, own, other in zip(split, batches, batches[::-1], strict=True):
             if not members:
                 continue
             law = self._members(others + members, own, members)
-            sign = -1.0 if found or not split[0] else 1.0
+            sign = -1.0 if cases or not split[0] else 1.0
             shifts = tuple((sign * (moved * i - own + other), w) for i, w in law)
             p, q = (shifts, UNSHIFTED) if sign > 0 else (UNSHIFTED, shifts)
             kind, scale = self.inner.kind, self.inner.scale
-            found.append(noises.noise(kind, scale, p, q, reading.sizes))
-        return found
+            cases.append(noises.noise(kind, scale, p, q, reading.sizes))
+        return cases
 
     def _members(self, size: int, batch: int, members: int) -> Members:
         """Returns the exact law of the number of group members in a batch."""
@@ -360,9 +360,10 @@ class Batch(Mechanism):
         return law_of(weights)
 
     def _of_any(self, reading: Reading) -> Cases | None:
-        """Returns the cases of any mechanism on a batch that includes a record.
+        """Returns the cases of any mechanism on a batch.
 
-        With the batch's share of all records, the record takes the place of another.
+        The record is in the batch with a probability of batch size over dataset size.
+        It is then in the place of another record.
         """
         if reading.is_high:
             return []
@@ -405,16 +406,16 @@ class Table(Mechanism):
             raise channels.NoTheoremError("no theorem for a part")
         channel = max(cases, key=lambda case: float(case.delta(1, remove=True)[0]))
         q, p = (np.array([float(x.mid()) for x in row]) for row in channel.rows)
-        finite = (q > 0) & (p > 0)
-        kept_q, kept_p = q[finite], p[finite]
-        if not kept_q.size:
+        is_finite = (q > 0) & (p > 0)
+        finite_q, finite_p = q[is_finite], p[is_finite]
+        if not finite_q.size:
             raise channels.NoTheoremError("no theorem for a part that reveals all")
-        ratios = kept_p / kept_q
-        for row, law in ((kept_q, q), (kept_p, p)):
+        ratios = finite_p / finite_q
+        for row, law in ((finite_q, q), (finite_p, p)):
             row[ratios.argmax()] += law[q <= 0].sum()
             row[ratios.argmin()] += law[(p <= 0) & (q > 0)].sum()
-            row[kept_q.argmax()] += max(1 - row.sum(), 0.0)
-        return cls(np.log(kept_p / kept_q), kept_q, lowest)
+            row[finite_q.argmax()] += max(1 - row.sum(), 0.0)
+        return cls(np.log(finite_p / finite_q), finite_q, lowest)
 
     def _tilted(self, members: int, value: float) -> tuple[Array, float, float]:
         """Returns masses under a law, its share of P, and the log of their total."""

@@ -78,13 +78,15 @@ def noise(
         edges = [b for a, b in itertools.pairwise([inner[0] - 1, *inner]) if b > a]
         masses = []
         for law in laws:
-            each = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
-            masses.append([sum(column, ZERO) for column in zip(*each, strict=True)])
+            of_shifts = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
+            cells_of_shifts = zip(*of_shifts, strict=True)
+            masses.append([sum(cell, ZERO) for cell in cells_of_shifts])
         columns, blur = [*zip(*masses, strict=True)], ZERO
         if sizes.side is Side.HIGH:
             columns, blur = _split(kind, laws, edges, columns)
-    kept = [(a, b) for a, b in columns if a > 0 or b > 0 or sizes.side is Side.HIGH]
-    return channels.Channel([[column[i] for column in kept] for i in (0, 1)], blur)
+    if sizes.side is Side.LOW:
+        columns = [(a, b) for a, b in columns if a > 0 or b > 0]
+    return channels.Channel([[column[i] for column in columns] for i in (0, 1)], blur)
 
 
 def _masses(kind: str, shift: arb, edges: Sequence[arb]) -> list[arb]:
@@ -135,25 +137,25 @@ def _split(
         return above / below
 
     ratios = [ratio(x) for x in edges]
-    found: list[tuple[arb, arb]] = []
+    split: list[tuple[arb, arb]] = []
     blur = ZERO
     for i, (mass_q, mass_p) in enumerate(columns):
         if kind == "laplace" and i in (0, len(edges)):
-            found.append((mass_q, mass_p))  # One ratio.
+            split.append((mass_q, mass_p))  # One ratio.
             continue
         low = ratios[i - 1] if i else ZERO
         if i == len(edges):
-            found.append((mass_q, low * mass_q))
-            found.append((ZERO, (mass_p - low * mass_q).abs_upper()))
+            split.append((mass_q, low * mass_q))
+            split.append((ZERO, (mass_p - low * mass_q).abs_upper()))
             continue
         high = ratios[i]
         if high < low:
             raise channels.NoTheoremError("no theorem for ratios that decrease")
         if not high > low:
-            found.append((mass_q, mass_p))
+            split.append((mass_q, mass_p))
             blur = blur.max((high.upper() / low.lower()).log().abs_upper())
             continue
         upper = ((mass_p - low * mass_q) / (high - low)).abs_upper()
         lower = ((high * mass_q - mass_p) / (high - low)).abs_upper()
-        found += [(lower, (low * lower).upper()), (upper, (high * upper).upper())]
-    return found, blur
+        split += [(lower, (low * lower).upper()), (upper, (high * upper).upper())]
+    return split, blur

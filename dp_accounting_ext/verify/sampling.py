@@ -94,7 +94,7 @@ def lower_bounds(
     rng = np.random.default_rng(seed)
     with_record = Law(mechanism, members, 1.0)
     without = Law(mechanism, members * replaced, -1.0)
-    found = [0.0] * len(claims)
+    bounds = [0.0] * len(claims)
     for p, q, value in ((with_record, without, 1.0), (without, with_record, -1.0)):
         end = time.process_time() + seconds / 2
         far = Law(mechanism, members, value)
@@ -110,8 +110,8 @@ def lower_bounds(
             else:
                 # E_P (1 − e^{ε−L})₊ is 1 − e^ε and e^ε times the other way's δ at −ε.
                 value = (-math.expm1(at) + math.exp(at) * delta(-at)) * (1 - _SLACK)
-            found[i] = max(found[i], value)
-    return found
+            bounds[i] = max(bounds[i], value)
+    return bounds
 
 
 class _Weighted(NamedTuple):
@@ -152,10 +152,10 @@ def _mixture(
     for law, number in zip(laws, numbers, strict=True):
         if number:
             outputs = law.draw(rng, number)
-            of_laws = [each.loss(outputs) for each in laws]
-            every = np.stack(np.broadcast_arrays(*of_laws, np.zeros(number))[:-1])
-            losses.append(every[0] - q.loss(outputs))
-            logs.append(every[0] - special.logsumexp(every, axis=0, b=shares[:, None]))
+            of_laws = [law.loss(outputs) for law in laws]
+            rows = np.stack(np.broadcast_arrays(*of_laws, np.zeros(number))[:-1])
+            losses.append(rows[0] - q.loss(outputs))
+            logs.append(rows[0] - special.logsumexp(rows, axis=0, b=shares[:, None]))
     return np.concatenate(losses), np.concatenate(logs)
 
 
@@ -204,11 +204,11 @@ class _Delta:
 
     def epsilon(self, delta: float, claimed: float) -> float:
         """Returns the largest of a few ε at which δ is certainly larger; or zero."""
-        about = crossing(lambda each: _values(self._first, each).mean() > delta)
-        asked = [about * (1 - margin) for margin in _MARGINS]
-        asked.append(math.nextafter(claimed, math.inf))
-        sure = [each for each in asked if 0 < each < math.inf and self(each) > delta]
-        return max(sure, default=0.0)
+        about = crossing(lambda epsilon: _values(self._first, epsilon).mean() > delta)
+        epsilons = [about * (1 - margin) for margin in _MARGINS]
+        epsilons.append(math.nextafter(claimed, math.inf))
+        proven = [e for e in epsilons if 0 < e < math.inf and self(e) > delta]
+        return max(proven, default=0.0)
 
     def power(self, rate: float) -> float:
         """Returns a lower bound on the true positive rate at a false positive rate α.
@@ -231,13 +231,17 @@ class _Delta:
 
 
 def _values(drawn: _Weighted, epsilon: float) -> Array:
+    """Returns the weighted values whose mean is δ(ε), slightly smaller."""
     epsilon += _SLACK * (1 + abs(epsilon))
     gains = -np.expm1(np.minimum(epsilon - drawn.losses, 0.0))
     return np.asarray(np.exp(drawn.logs) * gains)
 
 
 def _at_least(values: Array, cut: float, size: int) -> float:
-    """Returns a lower bound on the mean of nonnegative values, from so many draws."""
+    """Returns a lower bound on the mean of nonnegative values, from `size` draws.
+
+    Values are cut off at the number `cut`.
+    """
     cut_off = np.minimum(values, cut)
     error = math.sqrt(2 * float(cut_off.var(ddof=1)) * _LOG / size)
     error += 7 * cut * _LOG / (3 * (size - 1))

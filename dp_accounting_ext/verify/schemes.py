@@ -105,11 +105,15 @@ class Scheme:
         raise channels.NoTheoremError("no sum over so many states")
 
     def _of_track(self, track: int, in_a_row: float) -> list["Stage"]:
+        """Returns the stages of a track, or raises `TooLargeError`.
+
+        After `in_a_row` steps, members contribute nothing until the noise is fresh.
+        """
         lags = np.flatnonzero(self.products.any(axis=1))
         memory = int(lags.max(initial=0)) // self.tracks
         states: dict[tuple[Hashable, tuple[int, ...]], int]
         states = {(state, ()): i for i, (state, _) in enumerate(self.starts)}
-        found = []
+        stages = []
         for place, step in enumerate(range(track, self.number, self.tracks)):
             is_silent = place % (memory + in_a_row) >= in_a_row
             after: dict[tuple[Hashable, tuple[int, ...]], int] = {}
@@ -118,8 +122,9 @@ class Scheme:
                 row = []
                 for joining, (weight, then) in enumerate(self.moves(place, state)):
                     steps = (*past, step) if joining and not is_silent else past
-                    kept = tuple(s for s in steps if step - s < memory * self.tracks)
-                    index = after.setdefault((then, kept), len(after)) if weight else 0
+                    # These steps share noise with the next step of the track.
+                    near = tuple(s for s in steps if step - s < memory * self.tracks)
+                    index = after.setdefault((then, near), len(after)) if weight else 0
                     row.append((weight, index))
                 rows.append(row)
                 with_past = sum(self.products[step - s, s] for s in past)
@@ -132,10 +137,10 @@ class Scheme:
             weights, then = np.array(rows).T
             numbers = np.arange(most) * (not is_silent)
             states = after
-            found.append(
+            stages.append(
                 Stage(step, numbers, weights, then.astype(int), np.array(squares))
             )
-        return found
+        return stages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,8 +323,8 @@ class Correlated(mechanisms.Mechanism):
     def of(cls, strategy: Any, deviation: float, scheme: Scheme) -> "Correlated":
         """Returns the mechanism, whose scheme gets the products of columns of C."""
         matrix = np.array(strategy, dtype=np.float64)
-        found = _products(matrix, scheme.number) / float(deviation) ** 2
-        scheme = dataclasses.replace(scheme, products=found)
+        products = _products(matrix, scheme.number) / float(deviation) ** 2
+        scheme = dataclasses.replace(scheme, products=products)
         return cls(matrix, float(deviation), scheme)
 
     def cases(self, reading: mechanisms.Reading) -> mechanisms.Cases | None:
@@ -370,22 +375,22 @@ def _applied(strategy: Array, rows: Array) -> Array:
     if strategy.ndim == 2:
         return np.asarray(rows @ strategy.T)
     size = rows.shape[1]
-    found = signal.oaconvolve(rows, strategy[None, :size], axes=1)
-    return np.array(found[:, :size])
+    convolved = signal.oaconvolve(rows, strategy[None, :size], axes=1)
+    return np.array(convolved[:, :size])
 
 
 def _products(strategy: Array, number: int) -> Array:
     """Returns the products of columns i and i + d of C, in row d."""
     lags = min(number, len(strategy))
-    found = np.zeros((lags, number))
+    products = np.zeros((lags, number))
     gram = strategy.T @ strategy if strategy.ndim == 2 else None
     for lag in range(lags):
         if gram is not None:
-            found[lag, : number - lag] = np.diagonal(gram, lag)
+            products[lag, : number - lag] = np.diagonal(gram, lag)
             continue
         column = np.zeros(number)
         column[: strategy.size] = strategy[:number]
         # Column i + d ends after n − i − d entries.
         ends = np.cumsum(column[lag:] * column[: number - lag])
-        found[lag, : number - lag] = ends[::-1]
-    return found
+        products[lag, : number - lag] = ends[::-1]
+    return products

@@ -152,9 +152,9 @@ class PointCost(TransportCost):
         if metric != "cosine":
             self.metric_order = self._order
             # No two points are further apart than two corners of a box around them.
-            both = self._points, self._outputs
-            low = np.min([np.min(places, axis=0) for places in both], axis=0)
-            high = np.max([np.max(places, axis=0) for places in both], axis=0)
+            spaces = self._points, self._outputs
+            low = np.min([np.min(places, axis=0) for places in spaces], axis=0)
+            high = np.max([np.max(places, axis=0) for places in spaces], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
         self._largest = checks.largest_cost("points", extent, self._order)
 
@@ -171,8 +171,8 @@ class PointCost(TransportCost):
     def between_inputs(self, place: int) -> FloatArray:
         if self.metric_order is None:
             return super().between_inputs(place)
-        here = self._points[place : place + 1]
-        return np.asarray(self._distances(here, self._points)[0])
+        point = self._points[place : place + 1]
+        return np.asarray(self._distances(point, self._points)[0])
 
     def output_cells(self) -> list[tuple[float, int]]:
         # In this order, outputs that are near are adjacent.
@@ -216,15 +216,15 @@ class PointCost(TransportCost):
             )
         if self.metric == "cosine":
             rows = [self._distances(row[np.newaxis], self._points)[0] for row in placed]
-            nearest = np.array([int(one.argmin()) for one in rows], dtype=np.intp)
-            return nearest, np.array([one.min() for one in rows])
+            nearest = np.array([int(row.argmin()) for row in rows], dtype=np.intp)
+            return nearest, np.array([row.min() for row in rows])
         norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self.metric, 2.0)
         tree = spatial.cKDTree(self._points)
         lengths, indices = tree.query(placed, p=norm)
-        apart = np.asarray(lengths, dtype=np.float64)
+        distances = np.asarray(lengths, dtype=np.float64)
         if self.metric == "haversine":
-            apart = _arcs(apart)
-        return np.asarray(indices, dtype=np.intp), apart
+            distances = _arcs(distances)
+        return np.asarray(indices, dtype=np.intp), distances
 
     def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
         """Returns checked points, as unit vectors for "haversine" and "cosine"."""
@@ -331,12 +331,12 @@ class GraphCost(TransportCost):
                 f"graph must be a scipy sparse matrix. Found a {type(graph).__name__}."
             )
         self._order = self.metric_order = checks.order(order)
-        given = graph.tocoo()
-        if given.shape[0] != given.shape[1] or not given.shape[0]:
-            raise ValueError(f"graph must be square. Found shape {given.shape}.")
+        edges = graph.tocoo()
+        if edges.shape[0] != edges.shape[1] or not edges.shape[0]:
+            raise ValueError(f"graph must be square. Found shape {edges.shape}.")
         # Entries that are stored twice are added, as floats, which do not overflow.
-        entries = checks.array("lengths", given.data)
-        table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
+        entries = checks.array("lengths", edges.data)
+        table = sparse.csr_matrix((entries, (edges.row, edges.col)), shape=edges.shape)
         lengths = checks.amounts("lengths", table.data, is_positive=True)
         size = int(table.shape[0])
         # A copy, as older versions of SciPy find no paths in arrays that are read-only.

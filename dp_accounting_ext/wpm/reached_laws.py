@@ -91,20 +91,20 @@ def dominating(
         return _response(factors.alpha[1] * best, ratio)
     low = factors.alpha[1] * min(Fraction(ends[0]), best)
     mass = max(Fraction(ends[1]), best)
-    high = min(factors.beta[1] * mass, 1 - factors.alpha[0] * (lightest - mass))
-    rest = max(factors.alpha[0] * mass, 1 - factors.beta[1] * (heaviest - mass))
-    if high - rest <= low * (ratio - 1):
+    p = min(factors.beta[1] * mass, 1 - factors.alpha[0] * (lightest - mass))
+    q = max(factors.alpha[0] * mass, 1 - factors.beta[1] * (heaviest - mass))
+    if p - q <= low * (ratio - 1):
         return _response(low, ratio)
-    if rest <= low or high >= ratio * rest or high + rest > 1:
+    if q <= low or p >= ratio * q or p + q > 1:
         # Only allowances for rounding lead here. The result is the response of loss ε
         # with the same difference of the probabilities.
-        return _response((high - rest) / (ratio - 1), ratio)
+        return _response((p - q) / (ratio - 1), ratio)
     return _as_floats(
         [
             (low * ratio, low),
-            (high - low * ratio, rest - low),
-            (1 - high - rest, 1 - high - rest),
-            (rest - low, high - low * ratio),
+            (p - low * ratio, q - low),
+            (1 - p - q, 1 - p - q),
+            (q - low, p - low * ratio),
             (low, low * ratio),
         ]
     )
@@ -164,9 +164,9 @@ def _of_small_outputs(
         1 - alpha_high * (heavy + grain),
         beta * light - 1 - (2 * beta_high - alpha) * grain,
     ) / (beta_high - alpha)
-    held = min(room, small / 2 - grain) * (1 - _MASS_ERROR)
-    truth, lie = beta * held, alpha_high * (held + grain)
-    if held <= 0 or truth <= lie:
+    x = min(room, small / 2 - grain) * (1 - _MASS_ERROR)
+    truth, lie = beta * x, alpha_high * (x + grain)
+    if x <= 0 or truth <= lie:
         return NOTHING
     return _symmetric(truth, lie)
 
@@ -248,8 +248,8 @@ def _sets_next_to(
 def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
     """Returns the laws that fill the outputs from the first and from the last one.
 
-    Masses are integers, in units of 1/`unit`. Outputs that are at the same bounds under
-    both laws are merged.
+    The masses are those of the base measure. Probabilities are computed as integers, in
+    units of 1/`unit`. Outputs that are at the same bounds under both laws are merged.
     """
     unit = max(mass.denominator for mass in masses) << integer_weights.EXPONENTIAL_BITS
     lower, upper = np.array(

@@ -178,7 +178,7 @@ def test_an_answer_that_was_found_before_it_was_forgotten_is_not_handed_over(ask
     kept, look_until = asked
     found, other = [], []
     kept.ask(other.append, pow, 3, 4)
-    while kept._found.empty():
+    while kept._arrived.empty():
         time.sleep(0.01)
     kept.forget()
     kept.ask(found.append, pow, 2, 5)

@@ -64,12 +64,12 @@ def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
 
 def test_parameters_are_converted_to_each_other(capsys):
     status, out, _ = printed(capsys, "--rho 2.56 --delta 1e-10")
-    assert status == 0 and "ε at δ = 1e-10 is at most 17.15892; of" in out
+    assert status == 0 and "ε at δ = 1e-10 is at most 17.15892; for" in out
     (found,) = results(capsys, "--mu 1 --delta 1e-5").values()
     known = risk.published(mu=1.0).get_epsilon_bounds(1e-5)
     assert tuple(found["epsilon"]) == known
     status, out, _ = printed(capsys, "--epsilon 1 --delta 1e-5")
-    assert "every mechanism with ρ ≤ 0.03055342, and" in " ".join(out.split())
+    assert "Every mechanism with ρ ≤ 0.03055342, or" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -97,7 +97,7 @@ def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
     assert "nothing is promised" not in capsys.readouterr().out
     command_line.main(f"statement {large}".split())
     out = " ".join(capsys.readouterr().out.split())
-    assert "Warning: of random allocation" not in out
+    assert "Warning: for random allocation" not in out
     assert "shuffled or fixed batches, ε is so large that nothing" in out
 
 

@@ -50,6 +50,7 @@ def test_the_options_of_a_training_have_defaults(whole):
         ("dataset_size must be …", "--dataset-size must be …"),
         ("delta is small at this delta.", "--delta is small at this delta."),
         ("mu must be …; see num_epochs", "mu must be …; see num_epochs"),
+        ("mu must be …. Found 'dataset_size'.", "mu must be …. Found 'dataset_size'."),
     ],
 )
 def test_messages_name_what_was_typed(message, typed):

@@ -92,7 +92,7 @@ class TestWpm:
             f"wpm plan --points {places / 'places.csv'} --epsilon 2 --metric haversine"
         )
         status, text, err = run(capsys, f"{plan} --public-trace {places / 'trace.csv'}")
-        assert (status, err) == (0, "") and "half of the public trace" in text
+        assert (status, err) == (0, "") and "half of the public trace to" in text
         assert max(map(len, text.splitlines())) <= 80
         (places / "swapped.csv").write_text("lat,lon\n2.351,48.851\n2.35,48.852\n")
         swapped = f"{plan} --public-trace {places / 'swapped.csv'}"

@@ -66,8 +66,8 @@ def repair(products: FloatArray) -> FloatArray:
     """
     size = products.size - 1
     places = np.arange(size)
-    whole = np.append(products[1:], np.zeros(size))
-    cross = whole[places[:, np.newaxis] + places]
+    padded = np.append(products[1:], np.zeros(size))
+    cross = padded[places[:, np.newaxis] + places]
     values, vectors = np.linalg.eigh(cross)
     absolute = (vectors * np.abs(values)) @ vectors.T
     # The result is exactly symmetric, and above the error of the eigenvectors.
@@ -109,7 +109,14 @@ def fit(products: FloatArray, length: int, *, is_alone: bool) -> chain_fits.Chai
 
 
 class _Block(NamedTuple):
-    """The block that a chain must be above: inner products, and what its ends add."""
+    """The block that a chain must be above.
+
+    Attributes:
+        products: (p,) The inner products ρ(0), ρ(1), …
+        size: The number of places for which the chain is computed.
+        length: The number b of steps, at least as large.
+        ends: (size, size) The matrix that is added at both ends.
+    """
 
     products: FloatArray
     size: int
@@ -117,7 +124,7 @@ class _Block(NamedTuple):
     ends: FloatArray
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     """A candidate for a chain, which need not be above the block yet, and its moment.
 
     Attributes:
@@ -139,13 +146,13 @@ class _Found(NamedTuple):
     line: float
 
 
-def _best(block: _Block, grid: _Grid) -> _Found:
+def _best(block: _Block, grid: _Grid) -> _Candidate:
     """Returns the chain of a grid that has the least moment.
 
     For every correlation there is a chain above the block.
     """
     places = np.unique(np.linspace(0, block.size - 1, _PLACES).astype(int))
-    best: _Found | None = None
+    best: _Candidate | None = None
     for shared, correlation, own, common in _lines(block, grid):
         variances = _variances(block.ends, common, correlation)
         smallest = variances.min(axis=1, keepdims=True)
@@ -158,7 +165,7 @@ def _best(block: _Block, grid: _Grid) -> _Found:
         costs = chain_fits.grown(chain_fits.ORDERS[0] * covariances).sum(axis=(1, 2))
         chosen = int(costs.argmin())
         if best is None or costs[chosen] < best.cost:
-            best = _Found(
+            best = _Candidate(
                 cost=float(costs[chosen]),
                 shared=shared,
                 own=float(own[chosen]),
@@ -174,7 +181,7 @@ def _best(block: _Block, grid: _Grid) -> _Found:
 def _lines(
     block: _Block, grid: _Grid
 ) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
-    """Yields the chains above a block without what its ends add, for each B and r.
+    """Yields the chains above a block without its matrix `ends`, for each B and r.
 
     Either v r^d is at least ρ(d) − B at all distances d, or it is so after a positive
     semidefinite Toeplitz matrix is added, as in `chain_fits`.
@@ -188,8 +195,8 @@ def _lines(
     table[: min(products.size, size)] = products[:size]
     # All steps share B, even the furthest ones. So B is useful only for short blocks.
     is_short = size == block.length and products.size > 1
-    parts = np.unique(grid.shared) if is_short else np.zeros(1)
-    for shared in (products[0] * parts).tolist():
+    values = np.unique(grid.shared) if is_short else np.zeros(1)
+    for shared in (products[0] * values).tolist():
         variance = float(products[0]) - shared
         near = (table[1:] - shared) / variance
         distances = np.arange(1, near.size + 1)
@@ -199,8 +206,8 @@ def _lines(
             shares = min(highest, 2.0) * grid.shares
             gaps = near - shares[:, np.newaxis] * powers
             gaps = chain_fits.without_surplus(gaps, size)
-            wholes = np.maximum(1 + chain_fits.highest_of_symbol(gaps), shares)
-            own = wholes - shares
+            diagonals = np.maximum(1 + chain_fits.highest_of_symbol(gaps), shares)
+            own = diagonals - shares
             if highest <= 1:
                 own, shares = np.append(1 - highest, own), np.append(highest, shares)
             yield shared, correlation, own * variance, shares * variance
@@ -231,20 +238,24 @@ def _variances(ends: FloatArray, common: FloatArray, correlation: float) -> Floa
     for place in range(1, half):
         lowest = correlation * heights[:, place - 1]
         np.maximum(heights[:, place], lowest, out=heights[:, place])
-    whole = np.hstack([heights, heights[:, : size - half][:, ::-1]])
+    mirrored = np.hstack([heights, heights[:, : size - half][:, ::-1]])
     # The chain's entries between its halves are products of variances.
     needed = (1 + more[:half, half:] / common[:, np.newaxis]) * heights[
         :, -1:, np.newaxis
     ]
-    needed /= heights[:, :, np.newaxis] * whole[:, np.newaxis, half:]
+    needed /= heights[:, :, np.newaxis] * mirrored[:, np.newaxis, half:]
     across = needed.max(axis=(1, 2), initial=1.0)
-    return np.asarray(whole * across[:, np.newaxis])
+    return np.asarray(mirrored * across[:, np.newaxis])
 
 
 def _covariances(
     correlation: float, variances: FloatArray, places: IndexArray
 ) -> FloatArray:
-    """Returns the (…, m, m) covariances of chains between some places.
+    """Returns the (…, m, m) covariances of Markov chains between some places.
+
+    On one side of the middle, the covariance of two places is r^distance times the
+    larger of their variances. Across the middle, where the least variance is 1, it is
+    r^distance times the product of both.
 
     Args:
         correlation: The correlation r.
@@ -252,32 +263,33 @@ def _covariances(
             and decrease towards it.
         places: (m,) the places.
     """
-    middle = (variances.shape[-1] - 1) / 2
-    chosen, left = variances[..., places], places < middle
-    rows, columns = chosen[..., :, np.newaxis], chosen[..., np.newaxis, :]
-    same = left[:, np.newaxis] == left
-    apart = np.abs(places[:, np.newaxis] - places)
-    covariances = np.where(same, np.maximum(rows, columns), rows * columns)
-    return np.asarray(correlation**apart * covariances)
+    is_left = places < (variances.shape[-1] - 1) / 2
+    on_one_side = is_left[:, np.newaxis] == is_left
+    at_places = variances[..., places]
+    rows, columns = at_places[..., :, np.newaxis], at_places[..., np.newaxis, :]
+    covariances = np.where(on_one_side, np.maximum(rows, columns), rows * columns)
+    distances = np.abs(places[:, np.newaxis] - places)
+    return np.asarray(correlation**distances * covariances)
 
 
-def _above(found: _Found, block: _Block) -> chain_fits.Chain:
+def _above(candidate: _Candidate, block: _Block) -> chain_fits.Chain:
     """Returns the chain with v raised until it is certainly above the block."""
+    heights, correlation = candidate.heights, candidate.correlation
     places = np.arange(block.size)
-    apart = np.abs(places[:, np.newaxis] - places)
-    target = found.line * found.correlation**apart + block.ends
-    reached = found.common * _covariances(found.correlation, found.heights, places)
+    distances = np.abs(places[:, np.newaxis] - places)
+    target = candidate.line * correlation**distances + block.ends
+    reached = candidate.common * _covariances(correlation, heights, places)
     lacking = float((target / np.maximum(reached, floats.SMALLEST_MASS)).max())
-    common = found.common * max(lacking, 1.0)
-    whole = found.own + common
+    common = candidate.common * max(lacking, 1.0)
+    variance = candidate.own + common
     # A longer chain has more steps of the least variance in its middle.
     half = (block.size + 1) // 2
     middle = np.ones(block.length - block.size)
-    heights = np.concatenate([found.heights[:half], middle, found.heights[half:]])
+    heights = np.concatenate([heights[:half], middle, heights[half:]])
     return chain_fits.Chain(
-        variance=floats.raised(whole),
-        share=min(floats.raised(common / whole), 1.0),
-        correlation=found.correlation,
+        variance=floats.raised(variance),
+        share=min(floats.raised(common / variance), 1.0),
+        correlation=correlation,
         heights=tuple(heights.tolist()),
-        shared=floats.raised(found.shared) if found.shared else 0.0,
+        shared=floats.raised(candidate.shared) if candidate.shared else 0.0,
     )

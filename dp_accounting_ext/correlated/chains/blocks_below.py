@@ -363,10 +363,11 @@ def _grouped_after(
 
 
 def _merged(chain: Grids, ratio: float) -> tuple[FloatArray, FloatArray]:
-    """Returns fewer factors, for steps that add at most this ratio, and probabilities.
+    """Returns the chain's factors after some were merged, and their probabilities.
 
-    Factors are replaced by their mean if a first step would move them to one cell. In
-    later steps, sums are in wider cells.
+    A step adds a factor times a ratio, of which `ratio` is the largest. Factors are
+    replaced by their mean if their products with it, as sums of one step, are in the
+    same cell. Later sums are larger, and in wider cells.
     """
     numbers = np.floor(np.log1p(chain.factors * ratio / chain.unit) * chain.density)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1.0))

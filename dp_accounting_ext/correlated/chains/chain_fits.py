@@ -156,10 +156,10 @@ class Window:
         along = np.zeros(self.across.size)
         overlap = self.near[self.skipped + 1 :][: along.size]
         along[: overlap.size] = overlap
-        there = self.across > 0
-        if not (along[there] > 0).all():
+        is_across = self.across > 0
+        if not (along[is_across] > 0).all():
             return math.inf
-        return float((self.across[there] / along[there]).max(initial=0.0))
+        return float((self.across[is_across] / along[is_across]).max(initial=0.0))
 
     def excess(self, correlation: float, shares: FloatArray) -> FloatArray:
         """Returns (n,) values of e A for chains, the smaller one of two.
@@ -209,12 +209,15 @@ def of_bins(gram: FloatArray, order: float) -> Chain:
     common_entry = min(float(gram.min()), _MOST_SHARED * largest)
     best, smallest_moment, common = None, math.inf, 0.0
     for shared in {0.0, common_entry}:
-        more = math.expm1(min(order * shared, 300.0))
+        moment_of_shared = math.expm1(min(order * shared, 300.0))
         for window in _windows(around - shared, along - shared):
             line = _line_above(window, order, float(around[0]) - shared)
-            whole = math.inf if line is None else line.cost + more * (1 + line.cost)
-            if whole < smallest_moment:
-                best, smallest_moment, common = line, whole, shared
+            if line is None:
+                continue
+            # That of the product of two independent ratios.
+            moment = line.cost + moment_of_shared * (1 + line.cost)
+            if moment < smallest_moment:
+                best, smallest_moment, common = line, moment, shared
     if best is None:
         # A window of one step is always possible: the bound without amplification.
         return Chain(floats.raised(largest), 0.0, 0.0, (1.0,))
@@ -251,9 +254,8 @@ def cut(chain: Chain) -> tuple[Chain, int]:
     length = chain.length // copies
     near = np.minimum(places[:length], places[:length][::-1])
     excess = np.maximum(np.power(chain.correlation, 2 * near - 1), _FORGOTTEN)
-    whole = chain.variance * (1 + chain.share * _COVERS)
     block = Chain(
-        floats.raised(whole),
+        floats.raised(chain.variance * (1 + chain.share * _COVERS)),
         min(
             floats.raised(chain.share * (1 + _COVERS) / (1 + chain.share * _COVERS)),
             1.0,
@@ -333,11 +335,15 @@ class _Line:
 
     @functools.cached_property
     def cost(self) -> float:
-        """About the moment of the mean ratio, minus one."""
-        power = self.order * self.variance
-        numbers = np.array([self.share]), np.array([self.whole])
-        (cost,) = _moments(self.window, power, self.correlation, *numbers)
-        return float(cost) / self.window.length
+        """About the moment of the mean of the bins' ratios, minus one."""
+        (moment_of_sum,) = _moments(
+            self.window,
+            self.order * self.variance,
+            self.correlation,
+            np.array([self.share]),
+            np.array([self.whole]),
+        )
+        return float(moment_of_sum) / self.window.length
 
     def chain(self) -> Chain:
         """Returns the chain, rounded up, after a check that it is above the window.
@@ -523,10 +529,10 @@ def _moments(
         rows, columns = (index.ravel() for index in np.indices((places.size,) * 2))
         more = grown(power * excess[:, np.newaxis] * correlation ** (rows + columns))
         more *= 2 / window.length
-        same = rows == columns
-        total += more[:, same].sum(axis=1) * (1 + alone)
-        apart = correlation ** np.abs(rows - columns)[~same]
-        total += (more[:, ~same] * (1 + grown(column * apart))).sum(axis=1)
+        is_diagonal = rows == columns
+        total += more[:, is_diagonal].sum(axis=1) * (1 + alone)
+        powers = correlation ** np.abs(rows - columns)[~is_diagonal]
+        total += (more[:, ~is_diagonal] * (1 + grown(column * powers))).sum(axis=1)
     return np.where(excess <= shares, total, math.inf)
 
 

@@ -113,15 +113,16 @@ def moves_outward(
         outer: The variance of x there.
     """
     slope = grids.chain.correlation * max(outer / inner, 1.0)
-    found = []
+    outward = []
     for start in range(rows.start, rows.stop, markov_chain.ROWS):
         block = slice(start, min(start + markov_chain.ROWS, rows.stop))
         moves = moves_of(grids, block, slope, inner, outer, reached)
         likely = np.flatnonzero(moves.matrix.any(axis=0))
         columns = slice(int(likely[0]), int(likely[-1]) + 1) if likely.size else reached
         matrix = np.ascontiguousarray(moves.matrix[:, columns])
-        found.append(Outward(block, columns, dataclasses.replace(moves, matrix=matrix)))
-    return found
+        pruned = dataclasses.replace(moves, matrix=matrix)
+        outward.append(Outward(block, columns, pruned))
+    return outward
 
 
 def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
@@ -172,16 +173,16 @@ def hats(
     ends = (states - means[:, np.newaxis]) / spread
     widths = np.diff(ends, axis=1)
     nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
-    near = nearest <= _FURTHEST
-    low = np.where(near, 0.0, widths * _density(nearest) / 2 if raised else 0.0)
+    is_near = nearest <= _FURTHEST
+    low = np.where(is_near, 0.0, widths * _density(nearest) / 2 if raised else 0.0)
     high = low.copy()
-    starts, wide = ends[:, :-1][near], widths[near]
-    narrow = float(cell.max()) <= NARROW_CELL * spread
-    rule = np.polynomial.legendre.leggauss(_FEW_NODES if narrow else _NODES)
+    near_starts, near_widths = ends[:, :-1][is_near], widths[is_near]
+    is_narrow = float(cell.max()) <= NARROW_CELL * spread
+    rule = np.polynomial.legendre.leggauss(_FEW_NODES if is_narrow else _NODES)
     for node, weight in zip((1 + rule[0]) / 2, rule[1] / 2, strict=True):
-        mass = weight * wide * _density(starts + node * wide)
-        low[near] += (1 - node) * mass
-        high[near] += node * mass
+        mass = weight * near_widths * _density(near_starts + node * near_widths)
+        low[is_near] += (1 - node) * mass
+        high[is_near] += node * mass
     matrix = np.zeros(ends.shape)
     matrix[:, :-1] += low
     matrix[:, 1:] += high
@@ -260,26 +261,28 @@ class Addition:
         lost = np.empty((count, places.size))
         lost[:] = grids.lost_factor * grids.ratios[:, np.newaxis]
         widths = np.append(np.diff(places), math.inf)
-        blocks, most = [], 0
+        blocks, most_products = [], 0
         for block in rows:
             terms, shares = grids.terms(block), _shares(grids, block)
             parts, products = [], np.zeros(places.size, np.int64)
             for start in range(0, places.size, _SLICE):
                 used = slice(start, min(start + _SLICE, places.size))
                 width = decay * widths[used].min()
-                thinned, given = _thinned(terms, shares, width)
+                thinned, thinned_shares = _thinned(terms, shares, width)
                 totals = thinned[:, np.newaxis] + decay * places[used]
-                lost[block, used] += given.T @ np.maximum(totals - places[-1], 0.0)
+                too_high = np.maximum(totals - places[-1], 0.0)
+                lost[block, used] += thinned_shares.T @ too_high
                 low, high = np.searchsorted(places, totals.ravel()[[0, -1]])
                 reached = slice(max(int(low) - 1, 0), int(high) + 1)
                 matrix = splits(places[reached], totals.ravel())
                 products[reached] += np.bincount(
                     matrix.indices, minlength=matrix.shape[0]
                 )
-                parts.append(_Part(used, reached, given[:, np.newaxis], matrix))
+                shares_of_part = thinned_shares[:, np.newaxis]
+                parts.append(_Part(used, reached, shares_of_part, matrix))
             blocks.append((block, parts))
-            most = max(most, int(products.max()) + terms.size)
-        return cls(blocks, lost, most + grids.factors.size + 8)
+            most_products = max(most_products, int(products.max()) + terms.size)
+        return cls(blocks, lost, most_products + grids.factors.size + 8)
 
     def apply(self, masses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns the masses after the addition, and the lost part of the mean.
@@ -289,13 +292,13 @@ class Addition:
         """
         after = np.zeros_like(masses)
         # One array for all products takes less time than an array for each.
-        most = max(part.splits.shape[1] for _, parts in self.blocks for part in parts)
-        work = np.empty(most * markov_chain.ROWS)
+        columns = (part.splits.shape[1] for _, parts in self.blocks for part in parts)
+        work = np.empty(max(columns) * markov_chain.ROWS)
         for rows, parts in self.blocks:
-            given = np.ascontiguousarray(masses[rows].T)
-            summed = np.zeros_like(given)
+            masses_of_block = np.ascontiguousarray(masses[rows].T)
+            summed = np.zeros_like(masses_of_block)
             for part in parts:
-                before = given[part.used]
+                before = masses_of_block[part.used]
                 if before.any():
                     shape = len(part.shares), *before.shape
                     products = work[: math.prod(shape)].reshape(shape)
@@ -310,8 +313,8 @@ def with_zero(
     factors: FloatArray, probabilities: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the values of W with 0, and their probabilities."""
-    rest = max(1 - float(probabilities.sum()), 0.0)
-    return np.append(factors, 0.0), np.append(probabilities, rest)
+    none = max(1 - float(probabilities.sum()), 0.0)
+    return np.append(factors, 0.0), np.append(probabilities, none)
 
 
 def _shares(grids: Grids, rows: slice) -> FloatArray:
@@ -330,7 +333,7 @@ def _thinned(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the first terms of all cells, and their probabilities given each state.
 
-    Terms between them are split.
+    Other terms are split between the two beside them.
 
     Args:
         terms: (k,) The terms, increasing from 0.
@@ -339,8 +342,8 @@ def _thinned(
     """
     cells = np.floor(terms / max(width, 1e-300 * float(terms[-1])))
     _, firsts = np.unique(cells, return_index=True)
-    kept = terms[np.union1d(firsts, [terms.size - 1])]
-    return kept, splits(kept, terms) @ shares
+    thinned = terms[np.union1d(firsts, [terms.size - 1])]
+    return thinned, splits(thinned, terms) @ shares
 
 
 def splits(places: FloatArray, totals: FloatArray) -> sparse.csc_matrix:

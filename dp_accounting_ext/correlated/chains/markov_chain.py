@@ -94,7 +94,7 @@ class Grids:
         own = floats.raised(variance * (1 - share))
         scale = math.sqrt(variance * share)
         tail = tail_of_step(tail_mass, chain.length)
-        times = _together(chain)
+        times = _growth(chain)
         size = _size_of_cells(steps)
         width = size * width_of_factors(variance, times)
         values, probabilities, lost, error = factors(own, width / 2, tail)
@@ -217,10 +217,10 @@ class Grids:
         return (8 * self.chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
 
 
-def _together(chain: chain_fits.Chain) -> float:
+def _growth(chain: chain_fits.Chain) -> float:
     """Returns about the sum's variance over that of a sum of independent steps."""
     powers = np.power(chain.correlation, np.arange(1.0, chain.length))
-    variance = min(chain.variance, 40.0)
+    variance = min(chain.variance, 40.0)  # So that no exponential overflows.
     added = chain_fits.grown(variance * chain.share * powers)
     return 1 + 2 * float(added.sum()) / math.expm1(variance)
 

@@ -211,10 +211,10 @@ def _cells_below(
     for column, width in zip(shifts.T, widths.tolist(), strict=True):
         low, high = min(column.min(), 0.0) - reach, max(column.max(), 0.0) + reach
         ends = np.linspace(low, high, math.ceil((high - low) / width) + 1)
-        masses, off = normal_masses(ends, np.append(0.0, column))
+        masses, error = normal_masses(ends, np.append(0.0, column))
         p_parts.append(masses[1:])
         q_parts.append(masses[0])
-        mass_error += off
+        mass_error += error
         furthest = max(furthest, float(high - low))
     p = np.zeros((p_parts[0].shape[1], math.prod(x.shape[1] for x in p_parts[1:])))
     for start in range(0, count, _ROWS):
@@ -227,11 +227,11 @@ def _cells_below(
     q = functools.reduce(np.multiply.outer, q_parts)
     mass_error += (count + 16) * floats.UNIT_ROUNDOFF
     # The error of the exponents of densities, which are bilinear in outputs and shifts.
-    off = covariance_error * dimensions * furthest**2
-    off += shift_error * dimensions * furthest
-    if off > _LARGEST_ERROR:
+    error = covariance_error * dimensions * furthest**2
+    error += shift_error * dimensions * furthest
+    if error > _LARGEST_ERROR:
         return None
-    return _grouped(p.ravel() / count, q.ravel(), mass_error + floats.raised(off))
+    return _grouped(p.ravel() / count, q.ravel(), mass_error + floats.raised(error))
 
 
 def normal_masses(ends: FloatArray, shifts: FloatArray) -> tuple[FloatArray, float]:

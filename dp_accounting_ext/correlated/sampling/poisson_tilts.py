@@ -91,11 +91,10 @@ class Draws(bets.Source):
         """(n, p) inner products G of the columns of steps t and t − d, 0 ≤ d < p."""
         steps, bands = self.columns.shape
         table = np.zeros((steps, bands))
-        for apart in range(min(bands, steps)):
-            later = self.columns[apart:, : bands - apart]
-            table[apart:, apart] = (later * self.columns[: -apart or None, apart:]).sum(
-                axis=1
-            )
+        for distance in range(min(bands, steps)):
+            later = self.columns[distance:, : bands - distance]
+            earlier = self.columns[: -distance or None, distance:]
+            table[distance:, distance] = (later * earlier).sum(axis=1)
         return table
 
     @property
@@ -146,13 +145,13 @@ class Draws(bets.Source):
         """Returns (n, k) values g_t of k outputs, from the numbers n_t and noise."""
         steps, bands = self.columns.shape
         outputs = noise
-        for apart in range(min(bands, steps)):
-            moved = drawn[: steps - apart] * self.columns[: steps - apart, [apart]]
-            outputs[apart:] += moved
+        for band in range(min(bands, steps)):
+            moved = drawn[: steps - band] * self.columns[: steps - band, [band]]
+            outputs[band:] += moved
         seen = np.zeros_like(outputs)
-        for apart in range(min(bands, steps)):
-            gains = self.columns[: steps - apart, [apart]] * outputs[apart:]
-            seen[: steps - apart] += gains
+        for band in range(min(bands, steps)):
+            gains = self.columns[: steps - band, [band]] * outputs[band:]
+            seen[: steps - band] += gains
         return seen
 
     def log_ratios(self, seen: FloatArray) -> FloatArray:
@@ -171,16 +170,16 @@ class Draws(bets.Source):
         means = np.zeros((patterns.size, seen.shape[1]))
         means[0], scale = 1.0, np.zeros(seen.shape[1])
         for step in range(steps):
-            taken = means * met[:, [step]] * gains[step]
+            taking_part = means * met[:, [step]] * gains[step]
             means *= 1 - self.rate
             if bands == 1:
-                means += taken
+                means += taking_part
             else:
                 # The oldest bit is dropped.
                 half = patterns.size // 2
                 following = np.empty_like(means)
                 following[::2] = means[:half] + means[half:]
-                following[1::2] = taken[:half] + taken[half:]
+                following[1::2] = taking_part[:half] + taking_part[half:]
                 means = following
             if step % _SCALED == _SCALED - 1:
                 largest = means.max(axis=0)
@@ -229,8 +228,8 @@ class _Numbers:
             products = draws.products[step]
             if not weights or (products != draws.products[step + 1]).any():
                 met = digits @ products[1:]
-                own = prior * np.exp(products[0] * numbers * (numbers - 1) / 2)
-                table = own * np.exp(np.multiply.outer(met, numbers))
+                of_step = prior * np.exp(products[0] * numbers * (numbers - 1) / 2)
+                table = of_step * np.exp(np.multiply.outer(met, numbers))
             weights.append(table)
             totals = (table * values[step + 1][following]).sum(axis=1)
             probabilities[step] = (

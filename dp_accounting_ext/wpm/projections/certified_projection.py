@@ -193,17 +193,17 @@ class ExactSolver:
     def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
         """Returns the exact projection of one user: (s,) inputs, and their masses."""
         if self._places is not None:
-            here, there = self._places
+            of_inputs, of_outputs = self._places
             return line_sweep.solve(
-                here[inputs], masses, there, self._polytope, self._gap
+                of_inputs[inputs], masses, of_outputs, self._polytope, self._gap
             )
         inner = self._polytope.of(self._outputs)
-        whole = self._cost.rows(inputs)
-        rows = whole[:, self._outputs]
+        rows_of_all = self._cost.rows(inputs)
+        rows = rows_of_all[:, self._outputs]
         solution = by_groups(masses, rows, inner, self._gap)
-        distribution = np.zeros(whole.shape[1])
+        distribution = np.zeros(rows_of_all.shape[1])
         distribution[self._outputs] = solution.distribution
-        prices = ldp_polytope.largest_prices(whole, rows, solution.prices)
+        prices = ldp_polytope.largest_prices(rows_of_all, rows, solution.prices)
         return dataclasses.replace(solution, distribution=distribution, prices=prices)
 
 
@@ -294,8 +294,8 @@ def by_columns(
         rounds += 1
         plan, potentials = linear_programs.cheapest_plan(arcs, masses, cost, polytope)
         reduced = cost - plan.prices
-        held = ldp_polytope.cheapest(plan.prices, polytope)
-        proven = float(masses @ reduced.min(axis=1) + plan.prices @ held)
+        cheapest = ldp_polytope.cheapest(plan.prices, polytope)
+        proven = float(masses @ reduced.min(axis=1) + plan.prices @ cheapest)
         if proven > bound:
             bound, prices = proven, plan.prices
         if plan.value - bound <= relative_gap * plan.value + rounding:

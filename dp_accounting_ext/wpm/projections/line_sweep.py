@@ -57,13 +57,14 @@ def solve(
         prices = from_sides.min(axis=0)
         if starts.size == size:
             break
-        own = prices[order]
-        cheapest = ldp_polytope.cheapest(own, inner)
-        bound = float(masses @ potentials + own @ cheapest)
+        inner_prices = prices[order]
+        cheapest = ldp_polytope.cheapest(inner_prices, inner)
+        bound = float(masses @ potentials + inner_prices @ cheapest)
         if value - bound <= relative_gap * value:
             break
         treated = from_sides.argmin(axis=0)[order]
-        treated += 2 * (own > ldp_polytope.level(own, cheapest, inner))
+        level = ldp_polytope.level(inner_prices, cheapest, inner)
+        treated += 2 * (inner_prices > level)
         low, high = (by.reduceat(treated, starts) for by in (np.minimum, np.maximum))
         begins |= (low < high)[cell] | (low == high).all()
     law = np.zeros(outputs.size)
@@ -159,15 +160,17 @@ def _minima(
 
 
 def _cumulated(minima: list[float], lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Returns F_q at each place, computed backwards from one, as near the minima as
-    allowed.
+    """Returns F_q at each place, the nearest to the place's minimum that is allowed.
+
+    It is one at the last place, and computed backwards from there. From a place to the
+    one before it, F_q decreases by a mass between the place's bounds.
     """
-    taken, current = [], 1.0
+    values, current = [], 1.0
     rows = minima[::-1], lower[::-1].tolist(), upper[::-1].tolist()
     for minimum, low, high in zip(*rows, strict=True):
-        taken.append(current)
+        values.append(current)
         current = min(max(minimum, current - high), current - low)
-    return np.array(taken[::-1])
+    return np.array(values[::-1])
 
 
 def _prices(

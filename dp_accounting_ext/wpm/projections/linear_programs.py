@@ -75,21 +75,22 @@ def cheapest_plan(
     """
     rows, columns = cost.shape
     inputs, outputs = np.divmod(arcs, columns)
-    program = inputs, outputs, cost.ravel()[arcs], masses, polytope
+    paid = cost.ravel()[arcs]
+    program = inputs, outputs, paid, masses, polytope
     try:
         amounts, potentials, prices = _by_simplex(*program)
     except Exception:  # POT is not installed, is older than 0.9.7, or finds no plan.
         amounts, potentials, prices = _by_program(*program)
     sums = np.bincount(inputs, amounts, minlength=rows)
     factors = np.divide(masses, sums, out=np.zeros(rows), where=sums > 0)
-    moved, held = amounts * factors[inputs], np.zeros(columns)
-    np.add.at(held, outputs, moved)
+    moved, law = amounts * factors[inputs], np.zeros(columns)
+    np.add.at(law, outputs, moved)
     # Masses below the solver's tolerance may not have been moved.
     empty = np.flatnonzero(sums <= 0)
     nearest = cost[empty].argmin(axis=1)
-    np.add.at(held, nearest, masses[empty])
-    value = float(moved @ program[2] + masses[empty] @ cost[empty, nearest])
-    return ldp_polytope.Solution(held, prices, value, 1), potentials
+    np.add.at(law, nearest, masses[empty])
+    value = float(moved @ paid + masses[empty] @ cost[empty, nearest])
+    return ldp_polytope.Solution(law, prices, value, 1), potentials
 
 
 def _by_simplex(
@@ -107,19 +108,20 @@ def _by_simplex(
     Source:
         https://arxiv.org/abs/2605.10015, Appendix I.
     """
-    size, rest = polytope.upper.size, masses.size
-    sent = np.append(polytope.lower, polytope.upper - polytope.lower)
-    taken = np.append(masses, max(float(sent.sum() - masses.sum()), 0.0))
-    held, largest = np.arange(size), float(paid.max()) or 1.0
+    size, sink = polytope.upper.size, masses.size
+    supplies = np.append(polytope.lower, polytope.upper - polytope.lower)
+    unused = max(float(supplies.sum() - masses.sum()), 0.0)
+    demands = np.append(masses, unused)
+    seconds, largest = size + np.arange(size), float(paid.max()) or 1.0
     table = sparse.coo_matrix(
         (
             np.concatenate([paid / largest, paid / largest, np.zeros(size)]),
             (
-                np.concatenate([outputs, size + outputs, size + held]),
-                np.concatenate([inputs, inputs, np.full(size, rest)]),
+                np.concatenate([outputs, size + outputs, seconds]),
+                np.concatenate([inputs, inputs, np.full(size, sink)]),
             ),
         ),
-        shape=(sent.size, taken.size),
+        shape=(supplies.size, demands.size),
     )
     with warnings.catch_warnings():
         # A warning would reveal information about a private distribution. Those of
@@ -127,8 +129,8 @@ def _by_simplex(
         warnings.simplefilter("ignore")
         ot: Any = importlib.import_module("ot")
         flows, report = ot.emd(
-            sent * (taken.sum() / sent.sum()),
-            taken,
+            supplies * (demands.sum() / supplies.sum()),
+            demands,
             table,
             _MOST_PIVOTS,
             log=True,
@@ -137,12 +139,12 @@ def _by_simplex(
         )
     if report["result_code"] != 1:
         raise SolverError("The network simplex found no plan.")
-    moved = flows.col < rest
+    moved = flows.col < sink
     keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
     places = np.searchsorted(inputs * size + outputs, keys)
     amounts = np.zeros(paid.size)
     np.add.at(amounts, places, flows.data[moved])
-    potentials = largest * report["v"][:rest]
+    potentials = largest * report["v"][:sink]
     prices = np.full(size, np.inf)
     np.minimum.at(prices, outputs, paid - potentials[inputs])
     return amounts, potentials, prices
