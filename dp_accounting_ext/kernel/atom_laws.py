@@ -90,7 +90,12 @@ class Law(abc.ABC):
 
     def __post_init__(self) -> None:
         if self.bound is Bound.UPPER:
-            conservation.check_sinks(self.infinity_mass, self.zero_mass, self.ledger)
+            conservation.check_sinks(
+                self.infinity_mass,
+                self.zero_mass,
+                self.ledger,
+                of_losses=self.axis is Axis.LOSS,
+            )
 
     @abc.abstractmethod
     def mean(self) -> float:

@@ -133,13 +133,16 @@ def of_ratios(one: Ledger, other: Ledger) -> Ledger:
     return Ledger(one.terms + other.terms, p, one.q.product(other.q))
 
 
-def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
+def check_sinks(
+    infinity_mass: float, zero_mass: float, ledger: Ledger, *, of_losses: bool
+) -> None:
     """Checks that an upper law's sinks hold what was cut off.
 
     Args:
         infinity_mass: P's mass of an infinite loss.
         zero_mass: Q's mass of an infinite loss if P and Q are exchanged.
         ledger: The ledger, with the masses that were cut off.
+        of_losses: Whether it is a law of losses, not of ratios.
 
     Raises:
         MassError: If they hold less.
@@ -149,16 +152,20 @@ def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
         return  # One answer may need hundreds of laws, and this holds for most of them.
     # If the masses of a term sum to more than one, the ledger multiplies what other
     # terms cut off by this sum, while a sink is at most one. So the sinks may hold less
-    # by this excess. P's whole of a law of ratios is the number of its terms, so Q's is
+    # by this factor. P's whole of a law of ratios is the number of its terms, so Q's is
     # used there.
     share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
-    p_whole = p.whole if p.whole < _MANY_RATIOS else q.whole
+    p_cut, p_whole = p.cut, p.whole
+    if of_losses:
+        p_cut = min(p_cut, 1.0)
+    elif p_whole >= _MANY_RATIOS:
+        p_whole = q.whole
     for name, sink, cut, whole in (
-        ("P", infinity_mass, p.cut, p_whole),
+        ("P", infinity_mass, p_cut, p_whole),
         ("Q", zero_mass, min(q.cut, 1.0), q.whole),
     ):
         # Comparisons with NaN are false.
-        if not sink >= cut * max(share - max(whole - 1, 0.0), 0.0):
+        if not sink >= cut * max(share, 0.0) / max(whole, 1.0):
             raise MassError(
                 f"An upper law must keep in its sink what was cut off of {name}. "
                 f"Found {sink} there, where {cut} was cut off."

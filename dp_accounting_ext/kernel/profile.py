@@ -194,7 +194,9 @@ class LossPair:
         is_upper = self.bound is Bound.UPPER
         sinks = (self.infinity_mass, self.zero_mass) if is_upper else None
         if is_upper:
-            conservation.check_sinks(self.infinity_mass, self.zero_mass, self.ledger)
+            conservation.check_sinks(
+                self.infinity_mass, self.zero_mass, self.ledger, of_losses=True
+            )
         conservation.check_law(
             self.losses,
             (self.p_masses, self.q_masses),

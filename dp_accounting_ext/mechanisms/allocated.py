@@ -452,8 +452,8 @@ class SeveralOfSchedule(Mechanism):
                 for pairs, (_, count) in zip(pairs_of_kinds, self.items, strict=True)
             ]
 
+        ways = self._ways()
         if bound is Bound.LOWER:
-            ways = self._ways()
             if not ways:
                 return DirectedPairs.same(dominating_pair.trivial_pair(bound))
             remove, add = (
@@ -467,16 +467,43 @@ class SeveralOfSchedule(Mechanism):
                 for direction in Direction
             )
             return DirectedPairs(remove, add)
-        shrunk = self._shrunk().pairs(Bound.UPPER, accuracy)
+        uppers = [self._shrunk().pairs(Bound.UPPER, accuracy)]
+        if ways:
+            uppers.append(self._released(ways, accuracy))
         one = allocate_to_schedule(dict(self.items), num_steps)
         remove = counts.upper_pair(
             kinds(Direction.REMOVE),
             self.num_selected,
-            [shrunk.remove],
+            [pairs.remove for pairs in uppers],
             mean=one.pairs(Bound.UPPER, accuracy).remove,
             tail_mass=accuracy.tail_mass,
         )
-        return DirectedPairs.same(profile_pairs.joined(remove, shrunk.add))
+        added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in uppers]
+        add = dominating_pair.dual(profile_pairs.least(added))
+        return DirectedPairs.same(profile_pairs.joined(remove, add))
+
+    def _released(
+        self, ways: Sequence[tuple[tuple[int, ...], float]], accuracy: Accuracy
+    ) -> DirectedPairs:
+        """Returns upper pairs if the number of steps of each kind were released.
+
+        Given these numbers, a record is in a uniformly random set of steps of each
+        kind, which is bounded by blocks of one draw.
+        """
+        parts = []
+        for numbers, _ in ways:
+            counts: collections.Counter[Mechanism] = collections.Counter()
+            for (kind, count), number in zip(self.items, numbers, strict=True):
+                if number:
+                    drawn = allocate(kind, number, count)
+                    if isinstance(drawn, RandomAllocation):
+                        drawn = drawn.blocks()
+                    counts[drawn] += 1
+            parts.append(compositions.compose(counts).pairs(Bound.UPPER, accuracy))
+        weights = [weight for _, weight in ways]
+        return DirectedPairs.combined(
+            parts, lambda pairs: dominating_pair.mixture(pairs, weights)
+        )
 
     def _shrunk(self) -> Mechanism:
         """Returns allocations with smaller losses, a bound if a record is added.
@@ -502,8 +529,8 @@ class SeveralOfSchedule(Mechanism):
         kinds = " and ".join(steps)
         if bound is Bound.UPPER:
             return (
-                "the smaller of a bound by counts and of a power of the mean of the "
-                f"steps' likelihood ratios, each step by {kinds}"
+                "the smallest of a bound by counts, a power of the mean of the steps' "
+                f"likelihood ratios, and released counts, each step by {kinds}"
             )
         return f"a sum of scores, one for each step, by {kinds}"
 

@@ -245,3 +245,10 @@ def test_losses_times_a_share_are_no_smaller_than_they_should_be(share, epsilon)
         )
         delta = found.delta(epsilon, Direction.ADD)
         assert truth <= delta <= truth * (1 + 1e-9) + 1e-12
+
+
+def test_released_counts_bound_many_runs():
+    """Other bounds alone are 37 % above the lower one here."""
+    epoch = Schedule([Gaussian(0.63), Gaussian(1.4)], [14, 4], 21, 2)
+    lower, upper = ext.PLDAccountant().compose(epoch, 50).get_epsilon_bounds(0.1)
+    assert 26.8 < lower < upper < 1.22 * lower

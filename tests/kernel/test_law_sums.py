@@ -396,3 +396,17 @@ def test_masses_above_one_are_no_lost_tails():
     atoms_of(infinity_mass=1e-22)
     with pytest.raises(MassError, match="keep in its sink"):
         atoms_of(infinity_mass=1e-22 * (1 - 3e-6))
+
+
+@pytest.mark.parametrize("side", ["p", "q"])
+def test_a_sink_of_everything_holds_whatever_was_cut_off(side):
+    """The masses of 20 terms, each of which sums to 1.02, multiply to 1.5."""
+    ledger = Ledger(20, **{side: Side(1.52, 1.52)})
+    for sink in (1.0, 0.6):
+        sinks = (sink, 0.0) if side == "p" else (0.0, sink)
+        check = functools.partial(conservation.check_sinks, *sinks, ledger)
+        if sink == 1:
+            check(of_losses=True)
+        else:
+            with pytest.raises(MassError, match="keep in its sink"):
+                check(of_losses=True)
