@@ -284,6 +284,8 @@ ROWS = [
     ("noise_multiplier must be.* Found nan", lambda: batch_mechanisms.Noise(NAN)),
     ("noise_parameter must be in .0, 1.", lambda: batch_mechanisms.Answer(2.0)),
     ("distances must be from 0 to 1e.60", lambda: laws(FIRST, np.full((3, 3), 1e300))),
+    ("distances must be real numbers, in rows", lambda: laws(FIRST, [[0, 1], [1]])),
+    ("weights of first must be a real number", lambda: laws((0.5, 0.5j, 0.0), APART)),
     ("first must sum to 1. Found 0.9", lambda: laws((0.5, 0.4, 0.0), APART)),
     ("first must be in .0, 1.. Found", lambda: laws((0.5, 1.0, -0.5), APART)),
     ("weights of first must be in", lambda: laws((NAN, 0.5, 0.0), APART)),

@@ -42,6 +42,7 @@ from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.pairs import trade_off_curves
+from dp_accounting_ext.validation import fields
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -225,7 +226,8 @@ def on_batch_laws(
             placement, for Gaussian and Laplace noise.
 
     Raises:
-        TypeError: If `base` is not a mechanism on batches.
+        TypeError: If `base` is not a mechanism on batches, or if a probability or a
+            distance is no real number.
         ValueError: If probabilities do not sum to one; if there are too many classes;
             if a distance is negative, above 1e60 or NaN, differs from that the other
             way round, or is not zero from a class to itself; or if `base` does not know
@@ -245,7 +247,7 @@ def on_batch_laws(
             f"base must be a mechanism on batches, such as Noise(1.0) or "
             f"NeighboringBatches(mechanism). Found {base!r:.60}."
         )
-    laws = [_weights_by_class(law) for law in (first, second)]
+    laws = [_weights_by_class("first", first), _weights_by_class("second", second)]
     classes = list(dict.fromkeys([*laws[0], *laws[1]]))
     if len(classes) > MOST_CLASSES:
         raise ValueError(
@@ -265,9 +267,10 @@ def on_batch_laws(
     return OnBatchLaws(base, one, other, rows, is_attained)
 
 
-def _weights_by_class(law: Weights) -> dict[Hashable, float]:
+def _weights_by_class(name: str, law: Weights) -> dict[Hashable, float]:
     items = law.items() if isinstance(law, Mapping) else enumerate(law)
-    return {each: float(weight) for each, weight in items}
+    name = f"weights of {name}"
+    return {label: fields.real_number(name, weight) for label, weight in items}
 
 
 def _checked_distances(
@@ -276,7 +279,13 @@ def _checked_distances(
     """Returns (n, n) distances, none of which is longer than a detour."""
     if callable(distances):
         distances = [[distances(one, other) for other in classes] for one in classes]
-    matrix = np.array(distances, dtype=np.float64)
+    try:
+        matrix = np.array(distances, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            "distances must be real numbers, in rows of one length. "
+            f"Found {distances!r:.60}."
+        ) from None
     number = len(classes)
     if matrix.shape != (number, number):
         raise ValueError(
