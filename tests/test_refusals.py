@@ -288,7 +288,7 @@ ROWS = [
     ("weights of first must be a real number", lambda: laws((0.5, 0.5j, 0.0), APART)),
     ("first must sum to 1. Found 0.9", lambda: laws((0.5, 0.4, 0.0), APART)),
     ("first must be in .0, 1.. Found", lambda: laws((0.5, 1.0, -0.5), APART)),
-    ("weights of first must be in", lambda: laws((NAN, 0.5, 0.0), APART)),
+    ("weights of first must be a number", lambda: laws((NAN, 0.5, 0.0), APART)),
     (r"a .3, 3. matrix.* Found the shape .2, 3.", lambda: laws(FIRST, APART[:2])),
     ("from 0 to 1e.60. Found -1", lambda: laws(FIRST, lambda x, y: -1.0)),
     ("from 0 to 1e.60. Found nan", lambda: laws(FIRST, lambda x, y: NAN)),
