@@ -160,14 +160,14 @@ class RandomAllocation(Mechanism):
         return moved * step.mean / 2, moved / math.sqrt(self.num_steps)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
-        """Returns the Rényi divergences of the blocks, if the steps are Gaussian.
+        """Returns the Rényi divergences of the blocks, or None.
 
-        They are computed by a theorem and from pairs. If a record is removed and k = 1,
-        those of the theorem are exact at integer orders.
+        If the steps are Gaussian, they are computed by a theorem and from pairs. If a
+        record is removed and k = 1, those of the theorem are exact at integer orders.
         """
         step = compositions.as_gaussian(self.inner)
         if step is None or not ratio_moments.noise_within_range(step.noise_multiplier):
-            return None
+            return self._rdp_of_pairs(orders) if self.num_selected == 1 else None
         noise = floats.lowered(step.noise_multiplier, 1e-15)
         above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
         total = np.zeros((2, len(above)))
@@ -180,6 +180,17 @@ class RandomAllocation(Mechanism):
                 removed, added = np.minimum(removed, pairs[0]), pairs[1]
             total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))
+
+    def _rdp_of_pairs(self, orders: Sequence[float]) -> interface.Divergences:
+        """Returns the divergences of the pairs, or of a step where these are smaller.
+
+        A mean of ratios is no farther from one than the ratios.
+        """
+        values, failure_probability = renyi_curves.upper(self, orders)
+        step = renyi_curves.of(self.inner, orders)
+        if step.failure_probability <= failure_probability:
+            values = np.minimum(values, step.values)
+        return interface.Divergences(values, failure_probability)
 
     def gaussian_steps(self) -> interface.Allocation | None:
         if self.num_selected > 1:
@@ -306,6 +317,8 @@ def allocate_to_schedule(numbers: Mapping[Mechanism, int], num_steps: int) -> Me
         / num_steps
     )
     null_probability += math.fsum(count * rest for (_, rest), count in revealing)
+    if ran and num_steps == 1:
+        return next(iter(ran))  # It is no allocation.
     if ran:
         return ScheduledAllocation(
             tuple(ran.items()), num_steps, null_probability / num_steps, infinity_mass

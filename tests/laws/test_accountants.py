@@ -107,7 +107,7 @@ def test_copies_of_accountants_are_independent(case, delta, copied):
     before = brackets(accountant, delta), accountant.ledger
     twin = copied(accountant)
     assert brackets(twin, delta) == before[0]
-    twin.compose(event)
+    twin.compose(Composed([event, stock.GaussianDpEvent(2.0)]))
     assert (brackets(accountant, delta), accountant.ledger) == before
     assert twin.ledger != before[1]
     noise = stock.GaussianDpEvent(2.0)
@@ -135,7 +135,7 @@ REFUSED = [
     ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 3, 2),
     ext.GroupSubsampledEvent(0, stock.GaussianDpEvent(1.0)),
     SelfComposed(stock.GaussianDpEvent(1.0), 0),
-    ext.PLDSubsampleEvent(0.5, stock.RandomizedResponseDpEvent(0.5, 2)),
+    ext.PLDSubsampleEvent(0.5, stock.RandomizedResponseDpEvent(0.5, 3)),
 ]
 
 
