@@ -64,6 +64,9 @@ _RARE = 7.0  # Noise is left out whose probability is below e^−7 of δ.
 # The number of nodes of the noise by which λ is chosen. The λ for a given −ln δ is the
 # best one for a value that is smaller by the second number.
 _PLACES, _EARLIER = 160, 1.5
+# The number of columns that are merged, and that of places of each bound, if a bound
+# may be rough.
+_MERGED, _FEW_PLACES = 4, 512
 
 
 def upper_pair(
@@ -82,7 +85,8 @@ def upper_pair(
         known: An upper bound on H(P‖Q).
         accuracy: The accuracy of the result. Losses that matter only for a much smaller
             δ may count as infinite.
-        is_rough: Whether a bound that is about 1 % above suffices, in half of the time.
+        is_rough: Whether a bound that is about 1 % above suffices, in a third of the
+            time.
 
     Guarantees:
         H(P‖Q) of the result is at least that of any group of this size, whatever its
@@ -97,16 +101,17 @@ def upper_pair(
     # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
     exponents = step_laws.exponents_up_to(rarest, _EXPONENTS)
+    merged, most = (_MERGED, _FEW_PLACES) if is_rough else (1, None)
     bounds: list[Hinges] = [Hinges.of(known)]
     for exponent in exponents[1::2] if is_rough else exponents:
         noise = _Noise.of(steps, allocation.null_probability, members, exponent)
         for bound in (
-            _by_moments(noise, exponent),
-            _by_counts(noise, exponent),
+            _by_moments(noise, exponent, merged),
+            _by_counts(noise, exponent, merged),
         ):
             if bound is not None:
                 bounds.append(bound)
-    return profile_pairs.least(bounds)
+    return profile_pairs.least(bounds, most=most)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,12 +173,13 @@ class _Noise:
         return masses
 
 
-def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
+def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     """Returns the bound by S and A², accurate around one δ.
 
     Args:
         noise: The noise of a step.
         exponent: −ln δ.
+        merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
     exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
@@ -207,6 +213,7 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         laws,
         _tilt_of_moments(noise, first, exponent),
         most=curved * float(first[-1]) ** 2 + usual,
+        merged=merged,
     )
     window = plane_sums.Window.of(grid, (first, second), laws)
     if window is None or noise.null_probability + window.rows[-1] <= 0:
@@ -258,12 +265,13 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     return best
 
 
-def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
+def _by_counts(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     """Returns the bound by L and V for one λ, accurate around one δ.
 
     Args:
         noise: The noise of a step.
         exponent: −ln δ.
+        merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
     rate, tilt = rate_and_tilt(steps, noise.null_probability, g, exponent - _EARLIER)
@@ -285,7 +293,7 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     # the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     laws: step_laws.Laws = [(noise.at_ends(share) * np.exp(terms.losses), steps.count)]
-    grid = plane_sums.Grid.of(sums_of_step, laws, tilt)
+    grid = plane_sums.Grid.of(sums_of_step, laws, tilt, merged=merged)
     window = plane_sums.Window.of(grid, sums_of_step, laws)
     if window is None:
         return None

@@ -72,6 +72,7 @@ class Grid:
         tilt: float,
         *,
         most: float = 0.0,
+        merged: int = 1,
     ) -> "Grid":
         """Returns a grid for a law, tilted a little less than to its saddle point.
 
@@ -81,6 +82,7 @@ class Grid:
             tilt: The tilt of the saddle point.
             most: If positive, splits keep the mean of the first sum, and this is the
                 largest value of the second sum that has a column.
+            merged: The number of columns that are merged into one.
         """
         tilt *= step_laws.EASED
         first, second = sums_of_step
@@ -88,7 +90,7 @@ class Grid:
         count = sum(count for _, count in laws)
         height = math.ceil(_ROWS_PER_ROOT * math.sqrt(count) / _COARSE_ROWS)
         rows = min(height * _COARSE_ROWS, _MOST_ROWS)
-        columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
+        columns = min(_MOST_COLUMNS, _MOST_CELLS // rows) // merged
         width = most
         if not most:
             _, here = step_laws.tilted_laws(laws, tilt * first)
