@@ -470,6 +470,7 @@ ROWS = [
     ("epsilons must be finite and not negative", profiles(epsilons=[-1.0])),
     ("num_points must be at least 3 and at most", profiles(num_points=2)),
     ("least_rate must be in", lambda: curves.trade_offs(SETTING, least_rate=0.0)),
+    ("max_points must be", lambda: profiles(num_points=3)()[0].table(0)),
     # studies.canaries
     ("scores must be numbers. Found nan at index", audit(scores=[1.0, math.nan])),
     ("scores must be an array of real numbers. Found dtype", audit(scores="x")),

@@ -51,7 +51,7 @@ _MOST_MASS = math.exp(-_LEAST_LOSS)
 # Certified: a relative gap that is far above all rounding errors of ratios.
 _GAP = 1e-6
 
-# Tuning: the number of nodes of each bound.
+# Tuning: the number of nodes of each bound, between which atoms are split.
 _NODES = 2048
 
 

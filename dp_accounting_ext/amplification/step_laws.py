@@ -273,9 +273,11 @@ def places_of(size: int) -> IntArray:
     return np.unique(np.linspace(0, size - 1, _PLACES).astype(np.int64))
 
 
-def exponents_up_to(least: float, first: Sequence[float] = _EXPONENTS) -> list[float]:
-    """Returns values of −ln δ: the first ones, continued to nearly −ln(least)."""
-    last = -math.log(least) - 6.0
+def exponents_up_to(
+    smallest_delta: float, first: Sequence[float] = _EXPONENTS
+) -> list[float]:
+    """Returns values of −ln δ: the first ones, continued nearly to the smallest δ."""
+    last = -math.log(smallest_delta) - 6.0
     exponents = list(first)
     while exponents[-1] * 1.5 < last:
         exponents.append(exponents[-1] * 1.5)

@@ -179,7 +179,7 @@ def _nodes_for(values: FloatArray, masses: FloatArray) -> FloatArray:
     low, high = float(logs.min()), floats.raised(float(values.max()))
     ends = np.linspace(low, math.log(high), _BINS + 1)
     p = masses * values
-    # If all masses of a law underflow, this law has no influence on the nodes.
+    # A law all of whose masses underflow does not count.
     totals = [max(float(law.sum()), floats.SMALLEST_MASS) for law in (masses, p)]
     weights = masses[is_positive] / totals[0] + p[is_positive] / totals[1]
     # Splits cost least if the density of nodes is proportional to the third root of the
@@ -318,7 +318,10 @@ class _Sum:
 
 
 def _split_sum(halves: _Sum) -> GroupLaw:
-    """Returns the law of the sum, split onto fewer vectors with its means kept."""
+    """Returns the law of a union with fewer atoms.
+
+    Each vector (H, E) is replaced by several from a grid, with the same mean.
+    """
     means, weights = halves.means()
     nodes = _nodes_for(means.ravel(), weights.ravel())
     cells, lower, upper = _split_between(nodes, means)

@@ -257,16 +257,16 @@ def product_error(num_steps: int) -> float:
     return 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF + 8 * floats.UNIT_ROUNDOFF
 
 
-def integer_up_to(name: str, value: Any, most: int = MOST_STEPS) -> int:
+def integer_up_to(name: str, value: Any, limit: int = MOST_STEPS) -> int:
     """Returns a number of steps, or of bins, as an int.
 
     Raises:
         TypeError: If it is not an integer.
-        ValueError: If it is less than one, or more than `most`.
+        ValueError: If it is less than one, or more than `limit`.
     """
     number = fields.positive_integer(name, value)
-    if number > most:
-        raise ValueError(f"{name} must be at most {most}. Found {number}.")
+    if number > limit:
+        raise ValueError(f"{name} must be at most {limit}. Found {number}.")
     return number
 
 
@@ -315,14 +315,14 @@ def separated_column(value: Any, separation: Any) -> Strategy:
         TypeError: If a coefficient is not a number, or the separation not an integer.
         ValueError: If `strategy` raises, if rows are given, or if there are more bands.
     """
-    least = fields.positive_integer("separation", separation)
+    apart = fields.positive_integer("separation", separation)
     column = fields.sequence("strategy", value)
     if any(isinstance(row, tuple | list | np.ndarray) for row in column):
         raise ValueError(
             "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
             "use a column that is no less than each of theirs, for an upper bound."
         )
-    return separated(column, least, max(len(column), 1))
+    return separated(column, apart, max(len(column), 1))
 
 
 def strategy(value: Any, num_steps: int) -> Strategy:

@@ -30,8 +30,6 @@ _RAISED = 1e-7
 _SURPLUS_ERRORS, _SURPLUS = 32, 1e-5
 # The relative rounding error of a ledger and of the sinks that it is compared with.
 _LEDGER_ERROR = 1e-6
-# A law with more P-mass than this is a law of ratios.
-_MANY_RATIOS = 1.5
 
 
 class MassError(ArithmeticError, ValueError):
@@ -155,11 +153,7 @@ def check_sinks(
     # by this factor. P's whole of a law of ratios is the number of its terms, so Q's is
     # used there.
     share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
-    p_cut, p_whole = p.cut, p.whole
-    if of_losses:
-        p_cut = min(p_cut, 1.0)
-    elif p_whole >= _MANY_RATIOS:
-        p_whole = q.whole
+    p_cut, p_whole = (min(p.cut, 1.0), p.whole) if of_losses else (p.cut, q.whole)
     for name, sink, cut, whole in (
         ("P", infinity_mass, p_cut, p_whole),
         ("Q", zero_mass, min(q.cut, 1.0), q.whole),

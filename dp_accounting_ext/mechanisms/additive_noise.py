@@ -9,6 +9,7 @@ import numpy as np
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy as accuracies
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
@@ -189,7 +190,7 @@ class LaplaceMixture(_ShiftMixture):
         if high - low > floats.LARGEST_EXPONENT:
             return dominating_pair.trivial_pair(bound)
         # Each cell is at most a hundredth of a nat wide.
-        number = math.ceil(max(shifts.CELLS, 100 * (high - low)))
+        number = math.ceil(max(accuracies.OUTPUT_CELLS, 100 * (high - low)))
         kinks = [shift for shift, _ in p + q]
         places = np.union1d(np.linspace(low, high, number + 1), kinks)
         (p_densities, p_masses), (q_densities, q_masses) = (

@@ -102,11 +102,8 @@ class ChainedSplit(Mechanism):
         if bound is Bound.LOWER:
             pairs = interface.pairs_of_part(self.inner, bound, accuracy)
             return pairs if self.removed else pairs.swapped()
-        leave, join = (
-            (self.inner, self.removed, False),
-            (self.inner, self.inserted, True),
-        )
-        return _in_a_row([leave, join], accuracy)
+        joining = self.inner, self.inserted, True
+        return _in_a_row([(self.inner, self.removed, False), joining], accuracy)
 
     def claims(self) -> interface.Claims:
         members, inner = self.removed + self.inserted, self.inner.claims()
@@ -180,8 +177,9 @@ def with_small_tails(
 
     Args:
         accuracy: What the chain is for.
-        chain_of: The function from the accuracy of the links to the chain; the largest
-            sink of a link; and by how much the chain increases it.
+        chain_of: The function from the accuracy of the links to the chain, the largest
+            sink of a link, and the sink of the chain, or how much of it the chain adds
+            to that of its first link.
     """
     finer, before = accuracy.tail_mass, math.inf
     while True:
@@ -204,11 +202,11 @@ def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
         chained = _joined(
             [(each.swapped() if swap else each, number) for each, number, swap in pairs]
         )
-        sinks = [
-            max(each.remove.infinity_mass, each.add.zero_mass)
-            for each in (chained, *(each for each, *_ in pairs))
-        ]
-        return chained, max(sinks[1:]), sinks[0]
+        sink_of_chain, *sinks = (
+            max(link.remove.infinity_mass, link.add.zero_mass)
+            for link in (chained, *(link for link, *_ in pairs))
+        )
+        return chained, max(sinks), sink_of_chain
 
     return with_small_tails(accuracy, chain_of)
 

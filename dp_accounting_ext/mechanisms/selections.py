@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy as accuracies
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import output_pairs
@@ -16,7 +17,6 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import selection
 
@@ -57,7 +57,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         if bound is Bound.LOWER:
             return _TwoOutcomes(self.epsilon, 0.5).pair(bound, accuracy)
         # Each cell is at most a hundredth of a nat wide.
-        number = max(shifts.CELLS, math.ceil(200 * self.epsilon))
+        number = max(accuracies.OUTPUT_CELLS, math.ceil(200 * self.epsilon))
         losses = np.linspace(-self.epsilon, self.epsilon, number + 1)
         width = 2 * self.epsilon / number
         cells = np.exp(-(losses[:-1] + self.epsilon) / 2)

@@ -175,7 +175,7 @@ class Truncated(sampling.Scheme):
 
     def inclusion(self) -> float:
         """Returns the probability that a record is in the batch, rounded down."""
-        return dict(self._members(1))[1.0]
+        return dict(self._members(1)).get(1.0, 0.0)
 
     def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
         """Returns a part for each number of others in the batch, which is revealed."""
@@ -227,15 +227,18 @@ class Truncated(sampling.Scheme):
         return known_bounds.between(below, chained.InARow(tuple(links)))
 
     def _members(self, size: int) -> Shifts:
-        """Returns a law below that of the number of members in a batch.
+        """Returns the law of the number of members in a batch, rounded down.
+
+        The probabilities of one member and more are lowered by more than their error,
+        and what is left goes to none.
 
         Args:
             size: The number of members, K.
         """
-        least = max(self.batch_size - size, 0)
+        with_room = max(self.batch_size - size, 0)
         law = np.zeros(size + 1)
-        near_full = (joint for _, joint in self.joint_probabilities(size, least))
-        for number, chance in itertools.chain(self.fewer(size, least), *near_full):
+        near_full = (joint for _, joint in self.joint_probabilities(size, with_room))
+        for number, chance in itertools.chain(self.fewer(size, with_room), *near_full):
             law[int(number)] += chance
         law[1:] *= 1 - 4 * _BINOMIAL_ERROR
         law[0] = 1 - law[1:].sum()

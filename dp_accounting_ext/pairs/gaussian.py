@@ -103,7 +103,7 @@ def of_mixtures(
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
     grown = (high - low) * size
-    points = max(shifts.CELLS, min(24 * grown, _MANY_POINTS), 16 * grown)
+    points = max(accuracy.OUTPUT_CELLS, min(24 * grown, _MANY_POINTS), 16 * grown)
     points *= min(cells / accuracy.CELLS, 1.0)
     noise = np.linspace(low, high, math.ceil(points) + 1)
     terms = len(p) + len(q)

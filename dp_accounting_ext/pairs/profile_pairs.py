@@ -317,8 +317,9 @@ def _from_one_on(profile: Hinges, at_one: float) -> Hinges:
     infinity_mass = min(profile.infinity_mass, at_one)
     heights = values_at(np.append(1.0, ratios), ratios, masses, infinity_mass)
     if heights[0] > at_one:
-        # A line that begins at κ = 1 replaces the masses up to a place. It is a bound
-        # for any of them, and convex from the first one on that it touches.
+        # A line that begins at κ = 1 replaces the profile up to one of its ratios. It
+        # is an upper bound whichever ratio that is. The result is convex if the line is
+        # at least as steep as the profile beyond it. The first such ratio is taken.
         slopes = (at_one - heights[1:]) / (ratios - 1)
         following = np.append(np.cumsum(masses[::-1])[::-1], 0.0)[1:]
         first = int(np.argmax(slopes >= following))

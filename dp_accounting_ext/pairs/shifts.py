@@ -15,10 +15,6 @@ Shifts = tuple[tuple[float, float], ...]
 
 # A limit of time and memory.
 MOST_SHIFTS = 4096
-# Tuning: the number of cells of noise, at least. With half or twice as many, brackets
-# change by less than 5 % of their width, except for one or two runs, whose brackets are
-# about 1e-6 wide.
-CELLS = 10_000
 
 # The law of noise that is not shifted.
 UNSHIFTED = ((0.0, 1.0),)

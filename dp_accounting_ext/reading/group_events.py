@@ -219,11 +219,11 @@ def _tight(
         return None
     batch_events.check_group(event, size)
     is_absent = reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
-    most = truncated.MOST_ABSENT
-    if isinstance(scheme, truncated.Truncated) and is_absent and size > most:
+    limit = truncated.MOST_ABSENT
+    if isinstance(scheme, truncated.Truncated) and is_absent and size > limit:
         raise event_reader.UnsupportedError(
             event,
-            f"group_size must be at most {most} where members are absent from one of "
+            f"group_size must be at most {limit} where members are absent from one of "
             f"the datasets. Found {size}. Use a neighboring_relation of "
             "`REPLACE_SPECIAL`.",
         )

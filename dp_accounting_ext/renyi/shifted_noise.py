@@ -296,8 +296,8 @@ def _log_far_moment(
     """Returns log of the sum of p^α q^{1−α} over lattice points from `first` on.
 
     There each mixture is replaced by the component that dominates it: P by that of its
-    largest shift, s, and Q by that of its smallest one, −r. The integrand is then a
-    constant times the density of N(α s + (α − 1) r, 1).
+    largest shift, s, and Q by that of its shift nearest to zero, −r. The integrand is a
+    constant times the density of N(α s + (α − 1) r, 1) then.
     """
     slope = order - 1
     s, r = float(p.shifts[-1]), float(q.shifts[0])

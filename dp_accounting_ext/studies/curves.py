@@ -105,14 +105,20 @@ class Curve(displays.Displayed):
             name += f", groups of {self.group_size}"
         return name + " (replaced)" * (self.adjacency == "replace")
 
-    def table(self, most: int | None = None) -> displays.Table:
+    def table(self, max_points: int | None = None) -> displays.Table:
         """Returns a table of the points, with bounds rounded outwards.
 
         Args:
-            most: The most points that it has, the first and the last among them; by
-                default all.
+            max_points: The largest number of points in it, the first and the last among
+                them; by default all.
+
+        Raises:
+            TypeError: If `max_points` is not an integer.
+            ValueError: If it is less than one.
         """
-        number = min(len(self.x), most or len(self.x))
+        number = len(self.x)
+        if max_points is not None:
+            number = min(number, fields.positive_integer("max_points", max_points))
         rows = [
             (
                 f"{self.x[at]:.7g}",

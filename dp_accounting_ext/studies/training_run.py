@@ -237,8 +237,10 @@ class TrainingRun(displays.Displayed):
             return divmod(int(self.num_steps), self.epoch_steps)
         # Decimals are read as they are printed, so that 0.07 of 100 steps are 7 steps.
         # (The float 0.07 is a little larger, so that 8 steps would be needed.)
-        epochs, part = divmod(fractions.Fraction(repr(self.epochs)), 1)
-        return int(epochs), math.ceil(part * math.ceil(self._batches_of_epoch))
+        epochs, share_of_epoch = divmod(fractions.Fraction(repr(self.epochs)), 1)
+        return int(epochs), math.ceil(
+            share_of_epoch * math.ceil(self._batches_of_epoch)
+        )
 
     def whole_epochs(self) -> int:
         """Returns the number of epochs of a run with a strategy.

@@ -254,22 +254,22 @@ def _truncated(event: Any, reading: Reading) -> Cases:
     """
     if reading.is_high:
         return []
-    size, most = int(event.dataset_size), int(event.truncated_batch_size)
+    size, cap = int(event.dataset_size), int(event.truncated_batch_size)
     rate = ball(float(event.sampling_probability))
-    if not (size and most and rate > 0):
+    if not (size and cap and rate > 0):
         return [channels.NO_OP]
-    most = min(most, size)
-    drawn = mechanisms.binomial(size - 1, rate, most)
+    cap = min(cap, size)
+    drawn = mechanisms.binomial(size - 1, rate, cap)
     more = 1 - sum(drawn, ZERO)
     # The sum of P(m) / (m + 1) over m ≥ B is a tail of one draw more.
-    tail = 1 - sum(mechanisms.binomial(size, rate, most + 1), ZERO)
-    kept = tail * most / size  # The record is drawn and kept, and m ≥ B.
+    tail = 1 - sum(mechanisms.binomial(size, rate, cap + 1), ZERO)
+    in_full = tail * cap / size  # The record is drawn and kept, and m ≥ B.
     # Each way is the number of other records in the batch, whether the record itself is
     # in it (1 or 0), and the probability of both.
     ways = [((m, 0), (1 - rate) * weight) for m, weight in enumerate(drawn)]
     ways += [((m, 1), rate * weight) for m, weight in enumerate(drawn)]
-    ways += [((most, 0), more - kept), ((most - 1, 1), kept)]
-    missing = [((m, 0), weight) for m, weight in [*enumerate(drawn), (most, more)]]
+    ways += [((cap, 0), more - in_full), ((cap - 1, 1), in_full)]
+    missing = [((m, 0), weight) for m, weight in [*enumerate(drawn), (cap, more)]]
 
     def law(ways: Any, value: int, record: int) -> mechanisms.Shifts:
         return _merged((value * m + record * inside, w) for (m, inside), w in ways)

@@ -49,7 +49,7 @@ def law(function):
         deadline=None,
         database=None,
         # To shrink a tree takes minutes: ask for it where there is need.
-        phases=[Phase.generate],
+        phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )(function)
 

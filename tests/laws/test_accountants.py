@@ -9,6 +9,7 @@ import dp_accounting
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 from hypothesis import assume
+from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import ADD
@@ -30,6 +31,7 @@ from dp_accounting_ext import pld
 Composed = stock.ComposedDpEvent
 SelfComposed = stock.SelfComposedDpEvent
 Poisson = stock.PoissonSampledDpEvent
+Mixture = stock.MixtureOfGaussiansDpEvent
 rare_cases = st.tuples(
     tree_strategies.rare_parts(),
     st.sampled_from(privacy_accountant.NeighboringRelation),
@@ -322,6 +324,8 @@ def test_no_divergence_is_above_what_a_step_by_itself_has(event, orders):
 
 @law
 @given(noises, steps, orders | st.none())
+@example(Mixture(0.457, [2.0, 0.5, 0.0], [0.0, 0.5, 0.5]), 12, None)
+@example(Mixture(2.29, [0.5, 0.0, 0.5], [0.5, 0.1, 0.4]), 2, None)
 def test_a_schedule_of_one_step_is_the_step(event, number, orders):
     whole = renyi_of(event, orders=orders).rdp
     one = renyi_of(ext.ScheduledAllocationEvent([event], [1], 1), orders=orders).rdp

@@ -335,7 +335,7 @@ class _Line:
 
     @functools.cached_property
     def cost(self) -> float:
-        """About the moment of the mean of the bins' ratios, minus one."""
+        """An approximation of the moment of the mean of the bins' ratios, minus one."""
         (moment_of_sum,) = _moments(
             self.window,
             self.order * self.variance,

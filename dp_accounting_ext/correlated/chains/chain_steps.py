@@ -31,7 +31,7 @@ QUADRATURE_ERROR = 1e-12
 _NODES, _FEW_NODES = 12, 6
 # Certified: more than what the rounding of states and of quadrature loses of a move.
 _LACKING = 1e-9
-# The number of places of a sum whose additions are computed as one product.
+# Additions to so many neighboring places of the grid of sums are computed together.
 _SLICE = 256
 
 
@@ -144,8 +144,8 @@ def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
     moved = means + scale * spread**2
     growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
     ratio_above = growth * _ndtr((moved - states[-1]) / spread)
-    least = float((matrix.sum(axis=1) + above).min())
-    conservation.check_total("moves of a state", least, 1.0, _LACKING, more=math.inf)
+    smallest = float((matrix.sum(axis=1) + above).min())
+    conservation.check_total("moves of a state", smallest, 1.0, _LACKING, more=math.inf)
     return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
 
 

@@ -33,6 +33,8 @@ ROWS = 32
 # steps, which take longer, cells are wider by this power of the number of steps.
 _CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
 _STEPS, _POWER = 32, 0.3
+# With this factor no cell is wider than `chain_steps.LARGEST_CELL` allows.
+_MOST_MOVES = 2.0
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
@@ -102,10 +104,12 @@ class Grids:
         # x is 1 + e.
         excess = chain.excess
         reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
-        # Splits are narrow beside what the chain moves by in a step, or, if that is
-        # little, in all steps.
-        moved = math.sqrt(max(chain.innovation, 1 / steps))
-        states = states_of(scale, reach, size * moved)
+        # Cells are narrow beside the deviation of a move. If moves are short, it is
+        # enough that cells are narrow beside what the chain moves by in all steps, as
+        # long as `chain_steps.hats` can integrate a move in them.
+        move = math.sqrt(chain.innovation)
+        unit = min(max(move, math.sqrt(1 / steps)), _MOST_MOVES * move)
+        states = states_of(scale, reach, size * unit)
         lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
         places = _sum_places(steps, whole, tail, times, lowest=lowest)
         # All masses of a step that are dropped sum to at most the tail of a step.

@@ -36,6 +36,21 @@ def test_few_bins_against_quadrature(gram):
 
 
 @pytest.mark.parametrize("length", [2, 3])
+def test_steps_that_hardly_move_against_quadrature(length):
+    """Cells suit the whole chain, but none is too wide for a single move."""
+    gram = [[0.99 ** abs(i - j) for j in range(length)] for i in range(length)]
+    chain = chain_fits.Chain(1.0, 1.0, 0.99, (1.0,) * length)
+    pairs = gauss_markov.of_bins(chain, accuracy.Accuracy(1e-14))
+    for direction in Direction:
+        for epsilon in (0.0, 1.0):
+            truth = correlated_oracles.profile(
+                gram, epsilon, remove=direction is Direction.REMOVE
+            )
+            found = pairs.of(direction).delta(epsilon, direction)
+            assert truth <= found < 1.01 * truth
+
+
+@pytest.mark.parametrize("length", [2, 3])
 def test_sums_on_a_grid_of_states_against_quadrature(length):
     """In both directions, with ratios divided by what splits may raise them by."""
     places = np.arange(length)
