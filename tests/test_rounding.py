@@ -455,7 +455,7 @@ def moves_of_chains():
     def call(strike):
         return mpmath.npdf(strike) - strike * mpmath.ncdf(-strike)
 
-    for cell in (chain_steps.LARGEST_CELL, chain_steps.NARROW_CELL):
+    for cell in (markov_chain.LARGEST_CELL, chain_steps.NARROW_CELL):
         count = round(10 / cell)
         states = np.arange(-float(count), count + 1) * cell
         found = chain_steps.hats(states, np.zeros(1), 1.0, raised=False)[0]

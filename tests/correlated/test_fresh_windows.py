@@ -80,7 +80,7 @@ def test_a_window_is_an_allocation_of_a_factor_of_its_gram_matrix():
     allocated = ext.MatrixAllocationEvent(factor, sigma, window, 1)
     one = bounds(Event(BAND, sigma, window, 3, 1))
     assert meet(one, bounds(allocated))
-    assert one[1] == pytest.approx(bounds(allocated)[1], rel=1e-6)
+    assert one[1] == pytest.approx(bounds(allocated)[1], rel=2e-3)
 
 
 def test_a_run_that_ends_with_its_window_tells_less():

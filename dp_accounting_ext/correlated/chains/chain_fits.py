@@ -13,6 +13,7 @@ across the cut, or it is what a chain on the closed circle has there.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -42,11 +43,8 @@ _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
 # B is at most this share of the largest entry, so that what is left of the entries is
 # not all rounding error.
 _MOST_SHARED = 0.9
-# Tuning: chains are compared by moments in which the exponents are multiplied by this.
-# One run of bins has a second chain, in twice the time: without it ε is up to 3 %
-# higher at δ = 1e-6, and up to 20 % at 1e-14. For δ below 1e-15 there is a third one:
-# without it ε is up to 7 % higher at 1e-20.
-ORDERS = 2.0, 5.0, 8.0
+# Tuning: in the choice of blocks, exponents of moments are multiplied by this number.
+BLOCK_ORDER = 2.0
 # Tuning: a chain is cut into blocks of so many bins at least, and so long that this
 # raises its moment by about this share at most: of 4096 bins of 4 bands, ε is 0.8 %
 # higher then, in a twentieth of the time.
@@ -190,8 +188,8 @@ class Window:
         return smaller
 
 
-def of_bins(gram: FloatArray, order: float) -> Chain:
-    """Returns the chain above the mean of b ratios that has about the least moment.
+def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
+    """Returns chains above the mean of b ratios, each with about the least moment.
 
     A window is l neighboring bins on the circle of all bins. The mean of the ratios
     over all b bins is the mean over all windows of the mean in the window. So by
@@ -199,30 +197,35 @@ def of_bins(gram: FloatArray, order: float) -> Chain:
 
     Args:
         gram: (b, b) The Gram matrix of the bins, rounded up, at least 0.
-        order: The number by which exponents are multiplied in the moment.
+        orders: (n,) The numbers by which exponents are multiplied in the moments.
+
+    Returns:
+        (n,) The chain of each order.
     """
-    around, along = (
-        largest_by_distance(gram, circle=circle) for circle in (True, False)
-    )
+    around, along = largest_by_distance(gram)
     largest = float(around[0])
     # The least entry may be taken out of all entries as B.
     common_entry = min(float(gram.min()), _MOST_SHARED * largest)
-    best, smallest_moment, common = None, math.inf, 0.0
-    for shared in {0.0, common_entry}:
-        moment_of_shared = math.expm1(min(order * shared, 300.0))
+    best: dict[float, tuple[float, _Line, float]] = {}
+    for shared in sorted({0.0, common_entry}):
         for window in _windows(around - shared, along - shared):
-            line = _line_above(window, order, float(around[0]) - shared)
-            if line is None:
-                continue
-            # That of the product of two independent ratios.
-            moment = line.cost + moment_of_shared * (1 + line.cost)
-            if moment < smallest_moment:
-                best, smallest_moment, common = line, moment, shared
+            for line in _lines_above(window, orders, largest - shared):
+                # That of the product of two independent ratios.
+                moment_of_shared = math.expm1(min(line.order * shared, 300.0))
+                moment = line.cost + moment_of_shared * (1 + line.cost)
+                if line.order not in best or moment < best[line.order][0]:
+                    best[line.order] = moment, line, shared
+    return [_chain_of(best.get(order), largest) for order in orders]
+
+
+def _chain_of(best: tuple[float, "_Line", float] | None, largest: float) -> Chain:
+    """Returns the refined chain of a moment, a line, and what all entries share."""
     if best is None:
         # A window of one step is always possible: the bound without amplification.
         return Chain(floats.raised(largest), 0.0, 0.0, (1.0,))
-    chain = _refined(best).chain()
-    return dataclasses.replace(chain, shared=floats.raised(common) if common else 0.0)
+    _, line, shared = best
+    chain = _refined(line).chain()
+    return dataclasses.replace(chain, shared=floats.raised(shared) if shared else 0.0)
 
 
 def cut(chain: Chain) -> tuple[Chain, int]:
@@ -241,7 +244,7 @@ def cut(chain: Chain) -> tuple[Chain, int]:
     """
     if chain.excess or chain.shared or chain.length < 2 * _SHORTEST:
         return chain, 1
-    order, places = ORDERS[0] * chain.variance, np.arange(1.0, chain.length + 1)
+    order, places = BLOCK_ORDER * chain.variance, np.arange(1.0, chain.length + 1)
     powers = chain.share * np.power(chain.correlation, places)
     ends = 1 + powers * np.power(chain.correlation, places - 1)
     alone, near = grown(order * np.ones(1))[0], 2 * grown(order * powers).sum()
@@ -266,21 +269,15 @@ def cut(chain: Chain) -> tuple[Chain, int]:
     return block, copies
 
 
-def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
-    """Returns (b,) the largest entries at each distance between two bins.
+def largest_by_distance(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns (b,) the largest entries at each distance, on a circle and on a line.
 
     Args:
-        gram: (b, b) The Gram matrix.
-        circle: Whether the bins are on a circle, and not on a line.
+        gram: (b, b) The Gram matrix of bins.
     """
-    bins = len(gram)
-    largest = np.zeros(bins)
-    rows = np.arange(bins)
-    for distance in range(bins):
-        columns = (rows + distance) % bins
-        values = gram[rows, columns]
-        largest[distance] = (values if circle else values[: bins - distance]).max()
-    return largest
+    along = np.array([np.diagonal(gram, apart).max() for apart in range(len(gram))])
+    around = np.maximum(along, np.append(along[0], along[:0:-1]))
+    return around, along
 
 
 def _windows(around: FloatArray, along: FloatArray) -> Iterator[Window]:
@@ -380,19 +377,20 @@ def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
     return np.arange(1.0, near.size + 1), near
 
 
-def _line_above(window: Window, order: float, variance: float) -> _Line | None:
-    """Returns the chain above a window with the least moment, or None.
+def _lines_above(
+    window: Window, orders: Sequence[float], variance: float
+) -> list[_Line]:
+    """Returns the chains above a window with the least moments of these orders.
 
     Where the chain exceeds the window, N is a part of the surplus. R is the rest of the
-    difference.
+    difference. If no chain has a finite moment of an order, there is none for it.
     """
     distances, near = _distances(window)
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
     reaches = sorted({window.furthest * number // 2 for number in _KNOWN})
-    best = math.inf, 0.0, 0.0, 0
+    best = dict.fromkeys(orders, (math.inf, 0.0, 0.0, 0))
 
     def look(correlation: float) -> None:
-        nonlocal best
         powers = correlation**distances
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
@@ -401,25 +399,27 @@ def _line_above(window: Window, order: float, variance: float) -> _Line | None:
             [without_surplus(gaps, reach) @ cosines for reach in reaches]
         )
         wholes = np.maximum(1 + symbols.max(axis=2), shares)
-        costs = _moments(window, order * variance, correlation, shares, wholes)
-        reach, chosen = np.unravel_index(costs.argmin(), costs.shape)
-        cost = float(costs[reach, chosen])
-        best = min(best, (cost, correlation, float(shares[chosen]), reaches[reach]))
+        for order in orders:
+            costs = _moments(window, order * variance, correlation, shares, wholes)
+            reach, chosen = np.unravel_index(costs.argmin(), costs.shape)
+            share, cost = float(shares[chosen]), float(costs[reach, chosen])
+            best[order] = min(best[order], (cost, correlation, share, reaches[reach]))
 
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
     for index in sorted(seen):
         look(float(CORRELATIONS[index]))
-    near_best = int(np.searchsorted(CORRELATIONS, best[1]))
-    around = range(near_best + 1 - _STRIDE, near_best + _STRIDE)
+    centres = np.searchsorted(CORRELATIONS, [each[1] for each in best.values()])
+    around = np.add.outer(centres, np.arange(1 - _STRIDE, _STRIDE)).ravel().tolist()
     for index in sorted(set(around) - seen):
         if 0 <= index < CORRELATIONS.size:
             look(float(CORRELATIONS[index]))
-    cost, correlation, share, reach = best
-    if cost == math.inf:
-        return None
-    gap = without_surplus(near - share * correlation**distances, reach)
-    return _Line(window, order, variance, correlation, share, gap)
+    lines = []
+    for order, (cost, correlation, share, reach) in best.items():
+        gap = without_surplus(near - share * correlation**distances, reach)
+        if cost < math.inf:
+            lines.append(_Line(window, order, variance, correlation, share, gap))
+    return lines
 
 
 def _refined(line: _Line) -> _Line:
@@ -519,7 +519,9 @@ def _moments(
         number of bins. It is infinite if the excess is more than A.
     """
     column = power * shares[:, np.newaxis]
-    distances = np.arange(1, window.length)
+    # Powers of r below e^-40 add nothing.
+    known = min(window.length, 2 + int(40 / -math.log(correlation)))
+    distances = np.arange(1, known)
     powers, weights = correlation**distances, 1 - distances / window.length
     alone = grown(power * wholes)
     total = alone + 2 * grown(column * powers) @ weights

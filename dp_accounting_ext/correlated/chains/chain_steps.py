@@ -21,11 +21,11 @@ from dp_accounting_ext.kernel import floats
 Grids = markov_chain.Grids
 
 # Certified: the relative error of Gauss–Legendre quadrature with _NODES nodes is below
-# QUADRATURE_ERROR if the cell is at most LARGEST_CELL standard deviations wide and at
-# most _FURTHEST from the mean. With _FEW_NODES nodes it is if the cell is at most
-# NARROW_CELL wide. Cells further away are given the largest density in them, as more
-# mass only raises an upper bound.
-LARGEST_CELL, NARROW_CELL = 0.5, 0.2
+# QUADRATURE_ERROR if the cell is at most `markov_chain.LARGEST_CELL` standard
+# deviations wide and at most _FURTHEST from the mean. With _FEW_NODES nodes it is if
+# the cell is at most NARROW_CELL wide. Cells further away are given the largest density
+# in them, as more mass only raises an upper bound.
+NARROW_CELL = 0.2
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
 _NODES, _FEW_NODES = 12, 6
@@ -165,9 +165,9 @@ def hats(
         ValueError: If the states are too far apart for the quadrature.
     """
     cell = np.diff(states)
-    if cell.max() > LARGEST_CELL * spread:
+    if cell.max() > markov_chain.LARGEST_CELL * spread:
         raise ValueError(
-            f"states must be at most {LARGEST_CELL} deviations apart. "
+            f"states must be at most {markov_chain.LARGEST_CELL} deviations apart. "
             f"Found {cell.max() / spread}."
         )
     ends = (states - means[:, np.newaxis]) / spread

@@ -19,6 +19,7 @@ the p steps of a record.
 """
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -37,7 +38,7 @@ from dp_accounting_ext.kernel import floats
 # the number of values of S, the last of which stands for all larger ones; and the
 # share, and the nats, by which losses may exceed the ε that is known before, and still
 # be told apart.
-_CELL, _PLACES, _FURTHER, _NATS = 0.25, 800, 0.6, 0.8
+_CELL, _PLACES, _FURTHER, _NATS = 0.3, 800, 0.6, 0.8
 # Tuning: the lowest x; below 0, and so many deviations above the a by which a record
 # moves x, cells are twice as wide; and the highest x is as far above as this power of δ
 # requires. All that is further away is one cell.
@@ -74,7 +75,12 @@ class Statistic:
 
 
 def lower_pair(
-    shifts: FloatArray, *, delta: float, epsilon: float
+    shifts: FloatArray,
+    *,
+    delta: float,
+    epsilon: float,
+    copies: int = 1,
+    wider: float = 1.0,
 ) -> dominating_pair.DominatingPair | None:
     """Returns a pair that is dominated by the run, in both directions.
 
@@ -83,6 +89,8 @@ def lower_pair(
             rounded down, for b bins and p ≤ b.
         delta: About the δ that is to be asked for.
         epsilon: A lower bound on ε at this δ.
+        copies: The number of independent runs whose mean ratio δ and ε are of.
+        wider: The factor by which cells of x are wider than usual.
 
     Returns:
         The pair, or None if it would take too long.
@@ -96,7 +104,7 @@ def lower_pair(
     """
     bins = len(shifts) - shifts.shape[1] + 1
     scale, correlation = _filter(shifts[shifts.shape[1] - 1 : bins].mean(axis=0), bins)
-    cell = _CELL * math.sqrt((1 - correlation) * (1 + correlation))
+    cell = wider * _CELL * math.sqrt((1 - correlation) * (1 + correlation))
     high = scale - float(special.ndtri(max(delta**_RARER, floats.TINY)))
     middle = min(scale + _HIGH, high)
     states = np.concatenate(
@@ -113,7 +121,7 @@ def lower_pair(
     shifts = shifts[: bins + bands - 1, :bands]
     ratios = np.exp(scale * states - scale**2 / 2)
     # Larger losses are not told apart.
-    largest = epsilon + min(_FURTHER * epsilon, _NATS)
+    largest = epsilon + min(_FURTHER * epsilon, _NATS) + math.log(copies)
     unit = math.exp(min(largest, floats.LARGEST_EXPONENT)) * bins / _PLACES
     added = np.rint(np.minimum(ratios / unit, float(_PLACES)))
     statistic = Statistic(states, correlation, added.astype(np.intp), _PLACES)
@@ -170,6 +178,7 @@ def laws(
 
     # P's laws have masses at these places only. What leaves them is dropped.
     used, now = slice(0, 1), np.zeros_like(law)
+    alike = _alike(statistic.added)
     for step in range(steps):
         np.matmul(moved(0.0), law[0], out=now[0])
         after = law[width + 1, :, used] + law[1, :, used]
@@ -189,10 +198,8 @@ def laws(
             continue
         if step == width - 1:
             used = slice(0, places)
-        _add(now[:1], statistic.added, law[:1])
-        _add(now[1:, :, used], statistic.added, law[1:, :, used])
-        if used.stop < places:
-            law[1:, :, used.stop - 1] = 0.0  # It took all that left these places.
+        _add(now[:1], alike, law[:1])
+        _add(now[1:, :, used], alike, law[1:, :, used], is_whole=used.stop == places)
         if step < width + _EVERY or step % _EVERY == 0:
             law[0][law[0] < _LEAST] = 0.0
             below = law[1:, :, used]
@@ -217,19 +224,38 @@ def laws(
     return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * step_error)
 
 
-def _add(masses: FloatArray, added: IndexArray, out: FloatArray) -> None:
-    """Moves masses of S up by what each state adds, at most to the last place.
+def _alike(added: IndexArray) -> list[tuple[slice, int]]:
+    """Returns neighboring states that add the same number of places, and the number."""
+    starts = np.flatnonzero(np.diff(added, prepend=-1)).tolist()
+    return [
+        (slice(start, end), int(added[start]))
+        for start, end in itertools.pairwise([*starts, added.size])
+    ]
+
+
+def _add(
+    masses: FloatArray,
+    alike: list[tuple[slice, int]],
+    out: FloatArray,
+    *,
+    is_whole: bool = True,
+) -> None:
+    """Moves masses of S up by what each state adds.
 
     Args:
         masses: (k, n, m) masses, by the state and by S.
-        added: (n,) how many places the masses of a state move.
+        alike: States that move by the same number of places, and this number.
         out: (k, n, m) The array that the moved masses are written to.
+        is_whole: Whether the last place takes all larger sums. Otherwise their masses
+            are dropped.
     """
-    last = masses.shape[-1] - 1
-    for state, cells in enumerate(np.minimum(added, last).tolist()):
-        out[:, state, :cells] = 0.0
-        out[:, state, cells:] = masses[:, state, : last + 1 - cells]
-        out[:, state, last] = masses[:, state, last - cells :].sum(axis=-1)
+    places = masses.shape[-1]
+    for states, added in alike:
+        cells = min(added, places)
+        out[:, states, :cells] = 0.0
+        out[:, states, cells:] = masses[:, states, : places - cells]
+        if is_whole and cells:
+            out[:, states, -1] += masses[:, states, places - cells :].sum(axis=-1)
 
 
 def _masses(

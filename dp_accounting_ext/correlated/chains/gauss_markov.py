@@ -37,13 +37,16 @@ DirectedPairs = dominating_pair.DirectedPairs
 _TRIVIAL = DirectedPairs.same(dominating_pair.trivial_pair(Bound.UPPER))
 
 
-def of_bins(chain: chain_fits.Chain, accuracy: Accuracy) -> DirectedPairs:
+def of_bins(
+    chain: chain_fits.Chain, accuracy: Accuracy, *, wider: float = 1.0
+) -> DirectedPairs:
     """Returns pairs that dominate the mean of the ratios of all steps of a chain.
 
     Args:
         chain: The chain above the mean of the ratios of bins.
         accuracy: The probability that may be moved to the sinks, divided by 10,000, and
             the resolution of sums of independent blocks.
+        wider: The factor by which cells of the recursion are wider than usual.
 
     Guarantees:
         Each pair dominates in its direction. Splitting a state between grid points
@@ -54,7 +57,7 @@ def of_bins(chain: chain_fits.Chain, accuracy: Accuracy) -> DirectedPairs:
     chain, copies = chain_fits.cut(chain)
     steps = (chain.length + 1) // 2
     tail_mass = accuracy.tail_mass / copies
-    grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass)
+    grids = markov_chain.Grids.of(chain, steps, tail_mass=tail_mass, wider=wider)
     if grids is None:
         return _TRIVIAL
     laws = [markov_sums.upper_sum(grids)]

@@ -31,10 +31,13 @@ ROWS = 32
 # fast cells of sums grow beyond the mean; and the width of those below it, over the
 # root of what a step adds to the variance of the sum. In recursions of more than _STEPS
 # steps, which take longer, cells are wider by this power of the number of steps.
-_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
+CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
 _STEPS, _POWER = 32, 0.3
-# With this factor no cell is wider than `chain_steps.LARGEST_CELL` allows.
+# Tuning: no cell of states is wider than that of so many deviations of a move.
 _MOST_MOVES = 2.0
+# Certified: no cell of states is wider than so many standard deviations of a move, so
+# that moves in it can be integrated (`chain_steps.hats`).
+LARGEST_CELL = 0.5
 # Tuning: the probability beyond the last states and factors is so many times the tail
 # mass. This is about a thousandth of the least δ that is asked for.
 _TAILS = 1e4
@@ -75,7 +78,12 @@ class Grids:
 
     @classmethod
     def of(
-        cls, chain: chain_fits.Chain, steps: int, *, tail_mass: float
+        cls,
+        chain: chain_fits.Chain,
+        steps: int,
+        *,
+        tail_mass: float,
+        wider: float = 1.0,
     ) -> "Grids | None":
         """Returns the grids of a chain, or None if the largest sums fit no float.
 
@@ -84,6 +92,7 @@ class Grids:
             steps: The largest number of steps in a sum.
             tail_mass: The probability that may be moved to the sinks, divided by
                 10,000.
+            wider: The factor by which all cells are wider than usual.
         """
         variance, share = floats.raised(chain.variance), chain.share
         whole = variance + chain.shared
@@ -97,7 +106,7 @@ class Grids:
         scale = math.sqrt(variance * share)
         tail = tail_of_step(tail_mass, chain.length)
         times = _growth(chain)
-        size = _size_of_cells(steps)
+        size = wider * _size_of_cells(steps)
         width = size * width_of_factors(variance, times)
         values, probabilities, lost, error = factors(own, width / 2, tail)
         # Near both ends of the chain the states are x − a e / 2, where the variance of
@@ -105,13 +114,13 @@ class Grids:
         excess = chain.excess
         reach = _reach(tail) * math.sqrt(1 + excess) + scale * excess / 2
         # Cells are narrow beside the deviation of a move. If moves are short, it is
-        # enough that cells are narrow beside what the chain moves by in all steps, as
-        # long as `chain_steps.hats` can integrate a move in them.
+        # enough that cells are narrow beside what the chain moves by in all steps.
         move = math.sqrt(chain.innovation)
-        unit = min(max(move, math.sqrt(1 / steps)), _MOST_MOVES * move)
-        states = states_of(scale, reach, size * unit)
+        cell = size * CELL * min(max(move, math.sqrt(1 / steps)), _MOST_MOVES * move)
+        cell = min(cell, floats.lowered(LARGEST_CELL * move, 1e-9))
+        states = states_of(scale, reach, cell)
         lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))
-        places = _sum_places(steps, whole, tail, times, lowest=lowest)
+        places = _sum_places(steps, whole, tail, times, lowest=lowest, size=size)
         # All masses of a step that are dropped sum to at most the tail of a step.
         smallest = max(tail / (states.size * places.size), SMALLEST_MASS)
         largest = scale * float(states.max()) - scale**2 / 2
@@ -260,7 +269,7 @@ def _highest_log(variance: float, tail: float) -> float:
     return variance / 2 + math.sqrt(variance) * _reach(tail)
 
 
-def states_of(scale: float, reach: float, unit: float) -> FloatArray:
+def states_of(scale: float, reach: float, cell: float) -> FloatArray:
     """Returns the grid of states.
 
     It reaches from the lower tail of x under Q to the upper tail under P, which moves x
@@ -269,9 +278,9 @@ def states_of(scale: float, reach: float, unit: float) -> FloatArray:
     Args:
         scale: a.
         reach: The distance from the mean of x to the end of either tail.
-        unit: The distance of states, over what suits an innovation of variance one.
+        cell: The largest distance of two neighboring states.
     """
-    number = math.ceil((scale + 2 * reach) / (_CELL * unit)) + 1
+    number = math.ceil((scale + 2 * reach) / cell) + 1
     return np.linspace(-reach, scale + reach, number)
 
 
@@ -367,6 +376,7 @@ def _sum_places(
     together: float,
     *,
     lowest: float,
+    size: float,
 ) -> FloatArray:
     """Returns a grid of sums from 0 on, with wider cells beyond the mean.
 
@@ -376,8 +386,8 @@ def _sum_places(
         tail: The probability that may be lost beyond the highest point.
         together: The ratio of the sum's variance to that of independent ratios.
         lowest: The logarithm of the least ratio.
+        size: How wide all cells are, over those of a recursion of a few steps.
     """
-    size = _size_of_cells(length)
     even = size * _PLACE * math.sqrt(together * math.expm1(min(variance, 40.0)))
     # There are 50 to 4000 cells below the mean.
     even = min(max(even, length / 4000), length / 50)

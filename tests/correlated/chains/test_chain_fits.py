@@ -41,7 +41,7 @@ def moment(gram, order):
 @given(COLUMNS, st.integers(2, 12), st.sampled_from([1.2, 3.0]))
 def test_moments_are_above_those_of_the_bins(tail, bins, sigma):
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, sigma)
-    chain = chain_fits.of_bins(gram, 2.0)
+    chain = chain_fits.of_bins(gram, [2.0])[0]
     for order in (2, 3):
         truth = moment(gram, order)
         assert moment(covariance(chain), order) >= truth * (1 - 1e-12)
@@ -50,7 +50,7 @@ def test_moments_are_above_those_of_the_bins(tail, bins, sigma):
 def test_what_all_bins_have_in_common_is_no_part_of_the_chain():
     """So ε is that of a chain of less variance: moments are nearer to the truth."""
     gram = 0.3 + correlated_oracles.toeplitz_gram([1.0, 0.5], 6, 1, 1.5)
-    chain = chain_fits.of_bins(gram, 2.0)
+    chain = chain_fits.of_bins(gram, [2.0])[0]
     assert chain.shared >= 0.3
     truth = moment(gram, 3)
     assert truth <= moment(covariance(chain), 3) <= 1.2 * truth
@@ -72,7 +72,7 @@ def band(bands, bins, variance):
 def test_chains_are_above_in_the_wider_sense(bands, bins, variance):
     """There is an N with no negative entry whose R, on any line, is semidefinite."""
     gram, table = band(bands, bins, variance)
-    fit = chain_fits.of_bins(gram, 2.0)
+    fit = chain_fits.of_bins(gram, [2.0])[0]
     size, half = fit.length, fit.length // 2 + 1
     distances = np.arange(size)
     known = np.where(distances < half, table[:size], 0.0)
@@ -96,7 +96,7 @@ def test_refined_chains_have_smaller_moments():
     """That of the grid exceeds the bins' by 8.1 %."""
     gram, _ = band(12, 200, 1 / 3)
     truth = np.expm1(2 * gram).mean()
-    found = np.expm1(2 * covariance(chain_fits.of_bins(gram, 2.0))).mean()
+    found = np.expm1(2 * covariance(chain_fits.of_bins(gram, [2.0])[0])).mean()
     assert truth < found < 1.07 * truth
 
 
@@ -104,7 +104,7 @@ def test_refined_chains_are_not_nearly_constant():
     """The grid of states took 22 GiB, as the search went up to r = 1 − 1e-16."""
     column = [1.0, *[0.0] * 10, 0.6895711415754504]
     gram = correlated_oracles.toeplitz_gram(column, 3, 4, 18.009168956717108)
-    assert chain_fits.of_bins(gram, 2.0).correlation < 0.995
+    assert chain_fits.of_bins(gram, [2.0])[0].correlation < 0.995
 
 
 def test_both_ends_of_a_cut_circle_vary_enough():
@@ -113,7 +113,7 @@ def test_both_ends_of_a_cut_circle_vary_enough():
     All other entries of the closed chain are below those of the line, or are N's.
     """
     gram, table = band(8, 96, 0.6)
-    fit = chain_fits.of_bins(gram, 2.0)
+    fit = chain_fits.of_bins(gram, [2.0])[0]
     assert fit.excess > 0.1
     size, bins, r = fit.length, len(table), fit.correlation
     places = np.arange(size)
@@ -141,7 +141,7 @@ def test_a_chain_that_is_not_above_its_window_is_refused(monkeypatch):
 
     monkeypatch.setattr(chain_fits, "_refined", lowered)
     with pytest.raises(ArithmeticError, match="must be above its window. It lacks"):
-        chain_fits.of_bins(gram, 2.0)
+        chain_fits.of_bins(gram, [2.0])[0]
 
 
 def entrywise(window, correlation):
@@ -181,7 +181,7 @@ def test_no_chain_is_closed_where_it_does_not_forget():
 def test_moments_of_closed_chains_are_above_those_of_the_bins(bands, bins):
     tail = [0.4, 0.2][: bands - 1]
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 4, 4.0)
-    chain = chain_fits.of_bins(gram, 2.0)
+    chain = chain_fits.of_bins(gram, [2.0])[0]
     for order in (2, 3):
         truth = moment(gram, order)
         assert moment(covariance(chain), order) >= truth * (1 - 1e-12)

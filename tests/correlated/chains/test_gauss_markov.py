@@ -25,7 +25,7 @@ from dp_accounting_ext.kernel import accuracy
 def test_few_bins_against_quadrature(gram):
     """The chain without a cut is near the truth, and never below it."""
     whole = chain_fits.Chain(max(map(max, gram)), 0.999, 0.61, (1.0,) * len(gram))
-    for chain in (chain_fits.of_bins(np.array(gram), 2.0), whole):
+    for chain in (*chain_fits.of_bins(np.array(gram), [2.0]), whole):
         pairs = gauss_markov.of_bins(chain, accuracy.Accuracy(1e-14))
         for direction in Direction:
             for epsilon in (0.0, 0.3, 1.0, 2.0):
@@ -59,7 +59,7 @@ def test_sums_on_a_grid_of_states_against_quadrature(length):
     grids = markov_chain.Grids(
         chain=chain,
         scale=1.0,
-        states=markov_chain.states_of(1.0, 7.0, 0.8),
+        states=markov_chain.states_of(1.0, 7.0, 0.8 * markov_chain.CELL),
         factors=np.ones(1),
         probabilities=np.ones(1),
         lost_factor=0.0,
