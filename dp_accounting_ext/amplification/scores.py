@@ -116,7 +116,8 @@ def _tests_of_sum(
     _, tilted_few = step_laws.tilted_laws(laws, tilt * few_scores)
     count = sum(count for _, count in typical)
     for of_steps, _ in [*gained, *spent]:
-        conservation.check_terms(sum(number for _, number in of_steps), count)
+        terms = sum(number for _, number in of_steps)
+        conservation.check_total("terms of a law", terms, count, 0.0)
     if second is None:
         deviation = math.sqrt(step_laws.variance(tilted_few, few_scores))
         wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low)

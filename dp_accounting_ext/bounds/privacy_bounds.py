@@ -254,31 +254,18 @@ class _Composed:
             open_ = open_[bounds[open_] < smallest_delta]
         return bounds
 
-    def _profiles_at(self, level: int) -> Sequence[profile.Profile]:
+    def _profiles_at(self, level: int) -> tuple[profile.Profile, ...]:
         """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
+        return _PROFILES.get((self, level), functools.partial(self._made, level))
 
-        def make() -> _Profiles:
-            composed = composition_of(
-                self.parts, self.bound, Accuracy.of_level(level, self.cells)
-            )
-            return _Profiles(
-                composed.losses(direction).profile(direction)
-                for direction in self.directions
-            )
-
-        return _PROFILES.get((self, level), make)
+    def _made(self, level: int) -> tuple[profile.Profile, ...]:
+        composed = composition_of(
+            self.parts, self.bound, Accuracy.of_level(level, self.cells)
+        )
+        return tuple(composed.losses(each).profile(each) for each in self.directions)
 
 
-class _Profiles(tuple[profile.Profile, ...]):
-    """The profiles of a composition, one for each direction."""
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the profiles, in bytes."""
-        return sum(each.nbytes for each in self)
-
-
-_PROFILES: memory.Memory[_Profiles] = memory.Memory(MOST_KEPT)
+_PROFILES: memory.Memory[tuple[profile.Profile, ...]] = memory.Memory(MOST_KEPT)
 
 
 def gaussian_mean(parts: Counts) -> float | None:

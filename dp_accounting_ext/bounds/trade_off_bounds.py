@@ -78,11 +78,6 @@ class Curve:
         self._ratios = np.append(ratios, 0.0)
         self.infinity_mass = min(max(self._factor * pair.infinity_mass, 0.0), 1.0)
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the curve, in bytes."""
-        return self._gained.nbytes + self._spent.nbytes + self._ratios.nbytes
-
     def true_positive_rates(self, rates: FloatArray) -> FloatArray:
         """Returns (n,) bounds on true positive rates at (n,) false positive rates."""
         # A subnormal rate has few digits, which a ratio could multiply. From above it

@@ -20,7 +20,7 @@ from dp_accounting_ext.kernel import sums
 
 Product = Callable[[FloatArray, FloatArray], FloatArray]
 # A mass of P and one of Q, or two masses of one of them.
-Masses = tuple[float, float]
+Masses = conservation.Masses
 
 # Certified: a sum of products lacks at most this for each product that underflows.
 _UNDERFLOW = 1e-316
@@ -111,9 +111,8 @@ class Law(abc.ABC):
             underflow: The masses of P and of Q that may have underflowed.
             q_masses: Returns the sums of Q's masses before and after.
         """
-        ledger = self.ledger.with_underflow(*underflow)
         if self.bound is Bound.LOWER:
-            return {"ledger": ledger.with_cut(*cut)}
+            return {"ledger": self.ledger.after(cut, underflow)}
         lost_p = floats.raised(cut[0] + underflow[0])
         lost_q = floats.raised(cut[1] + underflow[1])
         if lost_q > _MUCH and self.axis is Axis.LOSS:
@@ -121,7 +120,7 @@ class Law(abc.ABC):
         return {
             "infinity_mass": self.infinity_mass + lost_p,
             "zero_mass": min(self.zero_mass + lost_q, 1.0),
-            "ledger": ledger.with_cut(cut[0], min(cut[1], lost_q)),
+            "ledger": self.ledger.after((cut[0], min(cut[1], lost_q)), underflow),
         }
 
     @property

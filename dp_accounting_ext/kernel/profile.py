@@ -48,11 +48,6 @@ class Profile:
     mass_error: float
     ratio_error: float
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the profile, in bytes."""
-        return self.losses.nbytes + self.heights.nbytes + self.costs.nbytes
-
     @classmethod
     def of(
         cls,
@@ -230,7 +225,7 @@ class LossPair:
             q_masses=self.p_masses,
             infinity_mass=self.zero_mass,
             zero_mass=self.infinity_mass,
-            ledger=self.ledger.swapped(),
+            ledger=self.ledger._replace(p=self.ledger.q, q=self.ledger.p),
         )
 
     def distance(self) -> float:
