@@ -18,6 +18,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import profile
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
@@ -270,8 +271,10 @@ _PROFILES: memory.Memory[tuple[profile.Profile, ...]] = memory.Memory(MOST_KEPT)
 
 def gaussian_mean(parts: Counts) -> float | None:
     """Returns the mean of the Gaussian mechanism that all parts are, or None."""
-    noise = next(iter(parts)).gaussian_noise if parts else None
-    return None if noise is None or sum(parts.values()) != 1 else 1 / noise
+    part = next(iter(parts), None)
+    if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
+        return None
+    return part.mean
 
 
 def composition_of(

@@ -13,6 +13,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import profile_pairs
@@ -38,7 +39,7 @@ def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
         removed: The number of records that leave.
         inserted: The number of records that join. At least one record leaves or joins.
     """
-    if inner == compositions.NO_OP or interface.is_certain(inner):
+    if inner == compositions.NO_OP or known_bounds.is_certain(inner):
         return inner
     if inner.claims().is_symmetric:
         # A record that leaves and one that joins have the same profile.
@@ -199,9 +200,11 @@ def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
             for part, number, is_swapped in links
             if number
         ]
-        chained = _joined(
-            [(each.swapped() if swap else each, number) for each, number, swap in pairs]
-        )
+        chained: DirectedPairs | None = None
+        for each, number, is_swapped in pairs:
+            link = each.swapped() if is_swapped else each
+            chained = chained_pairs.repeated(link, number, chained_pairs.chain, chained)
+        assert chained is not None
         sink_of_chain, *sinks = (
             max(link.remove.infinity_mass, link.add.zero_mass)
             for link in (chained, *(link for link, *_ in pairs))
@@ -209,17 +212,3 @@ def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
         return chained, max(sinks), sink_of_chain
 
     return with_small_tails(accuracy, chain_of)
-
-
-def _joined(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:
-    """Returns the chain of pairs, each with its number of links, by doubling."""
-    chained: DirectedPairs | None = None
-    for pairs, number in steps:
-        while number:
-            if number & 1:
-                chained = chained_pairs.chain(chained, pairs) if chained else pairs
-            number >>= 1
-            if number:
-                pairs = chained_pairs.chain(pairs, pairs)
-    assert chained is not None
-    return chained

@@ -226,7 +226,7 @@ class GroupedByChain(Grouped):
             return [chained.chain(self.inner, removed, inserted)]
         if not inserted:
             return [leave]
-        bundled = allocated_replacements.LeaveAndJoin(
+        bundled = allocated_replacements.leave_and_join(
             self.inner, removed, inserted, leave.allocation
         )
         if leave.has_theorem and self.group_size > _MOST_ALLOCATED:

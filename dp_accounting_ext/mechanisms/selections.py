@@ -15,6 +15,7 @@ from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.renyi import ratio_moments
@@ -55,7 +56,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         if self.epsilon > floats.LARGEST_LOSS:
             return dominating_pair.trivial_pair(bound)
         if bound is Bound.LOWER:
-            return _TwoOutcomes(self.epsilon, 0.5).pair(bound, accuracy)
+            return _two_losses(self.epsilon, 0.5, bound, accuracy).remove
         # Each cell is at most a hundredth of a nat wide.
         number = max(accuracies.OUTPUT_CELLS, math.ceil(200 * self.epsilon))
         losses = np.linspace(-self.epsilon, self.epsilon, number + 1)
@@ -116,7 +117,10 @@ class ExponentialMechanism(interface.OnePairMechanism):
         In any number of runs, all of them may have two outcomes of the same losses.
         """
         if bound is Bound.LOWER:
-            return [{_TwoOutcomes(self.epsilon, share): 1} for share in _SHARES]
+            arguments = [(self.epsilon, share) for share in _SHARES]
+            return [
+                {known_bounds.ByFunction(_two_losses, each): 1} for each in arguments
+            ]
         values, _ = self.rdp(renyi_bounded.ORDERS)
         return [{self: 1}, {renyi_bounded.RenyiBounded.of(values): 1}]
 
@@ -124,39 +128,28 @@ class ExponentialMechanism(interface.OnePairMechanism):
         return interface.Claims(self.epsilon, is_symmetric=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class _TwoOutcomes(interface.OnePairMechanism):
-    """An exponential mechanism with two outcomes, whose losses are t and t − ε.
+def _two_losses(
+    epsilon: float, share: float, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    """Returns lower pairs of two outcomes, whose losses are t and t − ε.
 
     With e_x = e^x − 1, their probabilities are e_{t−ε} / e_{−ε} and e_t / e_ε under P,
     and e_{ε−t} / e_ε and e_{−t} / e_{−ε} under Q. The scores decide what t is.
 
-    Attributes:
-        epsilon: ε, at most 690.
+    Args:
+        epsilon: ε.
         share: t / ε, a sum of a few powers of two.
+        bound: The side of the bound. Upper pairs are trivial.
+        accuracy: What the pairs are for.
     """
-
-    epsilon: float
-    share: float
-
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        epsilon = self.epsilon
-        if bound is Bound.UPPER or epsilon > floats.LARGEST_LOSS:
-            return dominating_pair.trivial_pair(bound)
-        high, low = epsilon * self.share, epsilon * (1 - self.share)
-        up, down = math.expm1(epsilon), math.expm1(-epsilon)
-        p = math.expm1(-low) / down, math.expm1(high) / up
-        q = math.expm1(low) / up, math.expm1(-high) / down
-        error = 16 * floats.UNIT_ROUNDOFF * (1 + epsilon)
-        return output_pairs.of_probabilities(p, q, bound, error=error)
-
-
-def _two_outcomes(lie: float) -> DominatingPair:
-    """Returns the lower pair of two outcomes; `lie` is the rarer one's probability."""
-    outcomes = (1 - lie, lie)
-    return output_pairs.of_probabilities(
-        outcomes, outcomes[::-1], Bound.LOWER, error=discrete_outputs.FEW_ERROR
-    )
+    if bound is Bound.UPPER or epsilon > floats.LARGEST_LOSS:
+        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+    high, low = epsilon * share, epsilon * (1 - share)
+    up, down = math.expm1(epsilon), math.expm1(-epsilon)
+    p = math.expm1(-low) / down, math.expm1(high) / up
+    q = math.expm1(low) / up, math.expm1(-high) / down
+    error = 16 * floats.UNIT_ROUNDOFF * (1 + epsilon)
+    return DirectedPairs.same(output_pairs.of_probabilities(p, q, bound, error=error))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +171,11 @@ class PermuteAndFlip(interface.OnePairMechanism):
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         if bound is Bound.UPPER:
             return self._laplace().pair(bound, accuracy)
-        return _two_outcomes(math.exp(-self.epsilon / 2) / 2)
+        lie = math.exp(-self.epsilon / 2) / 2
+        outcomes = (1 - lie, lie)
+        return output_pairs.of_probabilities(
+            outcomes, outcomes[::-1], bound, error=discrete_outputs.FEW_ERROR
+        )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
         """Returns the Rényi divergences of Laplace noise, which are an upper bound.
