@@ -15,16 +15,12 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import profile
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
 
-Accuracy = accuracy.Accuracy
-CELLS = accuracy.CELLS
 Counts = Mapping[interface.Mechanism, int]
 
 # Tuning: compute lower bounds for at most this many scenarios, those with the largest
@@ -163,12 +159,7 @@ class PrivacyBounds:
         """Returns the compositions that bound what was composed; the best counts."""
         if bound not in self._routed:
             self._routed[bound] = [
-                _Composed(
-                    compositions.in_cells(parts, bound),
-                    bound,
-                    self._directions,
-                    self._cells,
-                )
+                _Composed(parts, bound, self._directions, self._cells)
                 for parts in compositions.routes(self._counts, bound)[self._routes]
             ]
         return self._routed[bound]
@@ -212,10 +203,10 @@ class _Composed:
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) bounds on ε at (n,) δ > 0."""
-        mean = gaussian_mean(self.parts)
-        if mean is not None:
+        noise = compositions.single_gaussian(self.parts)
+        if noise is not None:
             return interface.each(
-                lambda delta: gaussian.epsilon(mean, delta, self.bound), deltas
+                lambda delta: gaussian.epsilon(noise.mean, delta, self.bound), deltas
             )
         bounds = np.zeros(deltas.shape)
         open_ = np.arange(deltas.size)
@@ -234,10 +225,11 @@ class _Composed:
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) bounds on δ at (n,) ε, which may be infinite."""
-        mean = gaussian_mean(self.parts)
-        if mean is not None:
+        noise = compositions.single_gaussian(self.parts)
+        if noise is not None:
             return interface.each(
-                lambda epsilon: gaussian.delta(mean, epsilon, self.bound), epsilons
+                lambda epsilon: gaussian.delta(noise.mean, epsilon, self.bound),
+                epsilons,
             )
         is_upper = self.bound is Bound.UPPER
         bounds = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
@@ -260,37 +252,12 @@ class _Composed:
         return _PROFILES.get((self, level), functools.partial(self._made, level))
 
     def _made(self, level: int) -> tuple[profile.Profile, ...]:
-        composed = composition_of(
-            self.parts, self.bound, Accuracy.of_level(level, self.cells)
-        )
+        accurate = accuracy.Accuracy.of_level(level, self.cells)
+        composed = compositions.losses(self.parts, self.bound, accurate)
         return tuple(composed.losses(each).profile(each) for each in self.directions)
 
 
 _PROFILES: memory.Memory[tuple[profile.Profile, ...]] = memory.Memory(MOST_KEPT)
-
-
-def gaussian_mean(parts: Counts) -> float | None:
-    """Returns the mean of the Gaussian mechanism that all parts are, or None."""
-    part = next(iter(parts), None)
-    if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
-        return None
-    return part.mean
-
-
-def composition_of(
-    parts: Counts, bound: Bound, accuracy: Accuracy
-) -> law_sums.ComposedLosses:
-    """Returns the composition of mechanisms, from pairs with small enough tails."""
-    parts = compositions.in_small_steps(parts, bound)
-    share = accuracy.tail_mass / max(sum(parts.values()), 1)
-    # Rounded to a power of ten, so that cached pairs can be used again.
-    tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
-    one = Accuracy(tail).with_cells(max(accuracy.cells, CELLS))
-    made = [
-        (functools.partial(interface.pairs_of, part, bound, one), count)
-        for part, count in parts.items()
-    ]
-    return law_sums.ComposedLosses(made, bound, accuracy)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -128,7 +128,7 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
         # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
         # Both are small, so that a finer lattice costs little.
-        accuracy = accuracy.with_cells(2 * accuracy.cells)
+        accuracy = dataclasses.replace(accuracy, cells=2 * accuracy.cells)
     if atoms.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:

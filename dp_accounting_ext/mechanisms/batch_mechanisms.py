@@ -238,7 +238,7 @@ class NeighboringBatches(batches.Base):
         joining = chained.chain(join, 0, 1)
         if leave == compositions.NO_OP:
             return joining
-        return chained.InARow(((leave, 1, False), (joining, 1, False)))
+        return chained.in_a_row((leave, 1, False), (joining, 1, False))
 
     def _from_common(self, distances: Distances) -> Mechanism:
         """Returns the mechanism on one dataset's batches, against the common batch."""

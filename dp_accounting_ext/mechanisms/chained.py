@@ -104,7 +104,8 @@ class ChainedSplit(Mechanism):
             pairs = interface.pairs_of_part(self.inner, bound, accuracy)
             return pairs if self.removed else pairs.swapped()
         joining = self.inner, self.inserted, True
-        return _in_a_row([(self.inner, self.removed, False), joining], accuracy)
+        links = (self.inner, self.removed, False), joining
+        return _pairs_in_a_row(links, bound, accuracy)
 
     def claims(self) -> interface.Claims:
         members, inner = self.removed + self.inserted, self.inner.claims()
@@ -135,40 +136,29 @@ class ChainedSplit(Mechanism):
         return [{revealed or self: 1}]
 
 
-@dataclasses.dataclass(frozen=True)
-class InARow(Mechanism):
-    """An upper bound for two datasets, as a chain of links by way of others.
+def in_a_row(*links: Link) -> Mechanism:
+    """Returns an upper bound for two datasets, as a chain of links by way of others.
 
-    Attributes:
-        links: Mechanisms on a dataset against the next one, each with the number of
+    Args:
+        *links: Mechanisms on a dataset against the next one, each with the number of
             times that it follows, and whether its datasets are swapped.
     """
-
-    links: tuple[Link, ...]
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return interface.NOTHING
-        bases = dict.fromkeys(part.basis(bound) for part, *_ in self.links)
-        return f"a chain of datasets, by {' and '.join(bases)}"
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return _in_a_row(self.links, accuracy)
-
-    def claims(self) -> interface.Claims:
-        counts: collections.Counter[Mechanism] = collections.Counter()
-        for part, number, _ in self.links:
-            counts[part] += number
-        mean = math.fsum(
-            number * math.sqrt(part.claims().gaussian_precision)
-            for part, number in counts.items()
-        )
-        return interface.Claims(
-            interface.claims_of(counts).largest_loss,
-            gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
-        )
+    counts: collections.Counter[Mechanism] = collections.Counter()
+    for part, number, _ in links:
+        counts[part] += number
+    mean = math.fsum(
+        number * math.sqrt(part.claims().gaussian_precision)
+        for part, number in counts.items()
+    )
+    claims = interface.Claims(
+        interface.claims_of(counts).largest_loss,
+        gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
+    )
+    bases = dict.fromkeys(part.basis(Bound.UPPER) for part in counts)
+    upper = f"a chain of datasets, by {' and '.join(bases)}"
+    return known_bounds.ByFunction(
+        _pairs_in_a_row, (links,), claims, (interface.NOTHING, upper)
+    )
 
 
 def with_small_tails(
@@ -184,15 +174,20 @@ def with_small_tails(
     """
     finer, before = accuracy.tail_mass, math.inf
     while True:
-        chained, sink, grown = chain_of(accuracy.with_tails(finer))
+        fine = dataclasses.replace(accuracy, tail_mass=finer)
+        chained, sink, grown = chain_of(fine)
         is_small = grown <= _MOST_GROWN * accuracy.tail_mass
         if is_small or sink >= before or finer <= floats.RARE:
             return chained
         before, finer = sink, max(finer**2, floats.RARE)
 
 
-def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
+def _pairs_in_a_row(
+    links: Sequence[Link], bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
     """Returns the pairs of a chain, whose tails are about the accuracy's tail mass."""
+    if bound is Bound.LOWER:
+        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
     def chain_of(fine: Accuracy) -> tuple[DirectedPairs, float, float]:
         pairs = [

@@ -20,7 +20,7 @@ from dp_accounting_ext.mechanisms import schedules
 
 Accuracy = interface.Accuracy
 Allocation = replaced_allocation.Allocation
-_WHOLE_CELLS = accuracy.WHOLE_CELLS
+_CELLS, _WHOLE_CELLS = accuracy.CELLS, accuracy.WHOLE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 # Tuning: the largest 1/σ² of a Gaussian that is composed as a single mechanism; and a
@@ -35,7 +35,7 @@ class Composition(Mechanism):
     items: tuple[tuple[Mechanism, int], ...]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        parts = in_cells(flatten(dict(self.items), bound), bound)
+        parts = bounding(dict(self.items), bound)
         copies = sum(parts.values())
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
@@ -45,7 +45,7 @@ class Composition(Mechanism):
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        fine = accuracy.with_cells(_WHOLE_CELLS)
+        fine = dataclasses.replace(accuracy, cells=_WHOLE_CELLS)
         return law_sums.ComposedLosses(made, bound, fine).pairs()
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
@@ -141,20 +141,23 @@ def routes(counts: Mapping[Mechanism, int], bound: Bound) -> list[dict[Mechanism
         counts: The mechanisms to compose, with counts.
         bound: The side of the bound.
     """
-    compositions = [flatten(counts, bound)]
-    while (following := flatten(counts, bound, len(compositions))) != compositions[-1]:
+    compositions = [bounding(counts, bound)]
+    while (following := bounding(counts, bound, len(compositions))) != compositions[-1]:
         compositions.append(following)
     return compositions
 
 
-def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
-    """Returns mechanisms whose composition bounds another, with few for a schedule.
+def bounding(
+    counts: Mapping[Mechanism, int], bound: Bound, route: int = 0
+) -> dict[Mechanism, int]:
+    """Returns what `flatten` does, with few mechanisms for a schedule of many.
 
     Args:
-        counts: The mechanisms to compose, none of which has parts, with counts.
+        counts: The mechanisms to compose, with counts.
         bound: The side of the bound.
+        route: Which of the routes of each mechanism to take.
     """
-    parts, repeated = schedules.in_cells(counts, bound)
+    parts, repeated = schedules.in_cells(flatten(counts, bound, route), bound)
     for cells, count in repeated:
         composed = Composition(tuple(cells.items()))
         parts[composed] = parts.get(composed, 0) + count
@@ -196,9 +199,15 @@ def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
 
     Its noise is rounded down, so that it dominates the composition.
     """
-    parts = flatten({mechanism: 1}, Bound.UPPER)
-    part = next(iter(parts), None)
-    if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
+    return single_gaussian(flatten({mechanism: 1}, Bound.UPPER))
+
+
+def single_gaussian(
+    counts: Mapping[Mechanism, int],
+) -> additive_noise.Gaussian | None:
+    """Returns the Gaussian mechanism, if it is all that is composed, and runs once."""
+    part = next(iter(counts), None)
+    if sum(counts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
         return None
     return part
 
@@ -253,7 +262,29 @@ def drawn_steps(mechanism: Mechanism) -> Allocation | None:
     return Allocation(steps, null_probability, infinity_mass)
 
 
-def in_small_steps(
+def losses(
+    counts: Mapping[Mechanism, int], bound: Bound, accuracy: Accuracy
+) -> law_sums.ComposedLosses:
+    """Returns the losses of a composition, from pairs with small enough tails.
+
+    Args:
+        counts: Mechanisms that are known by their own pairs, with counts.
+        bound: The side of the bound.
+        accuracy: What the losses are for.
+    """
+    parts = _in_small_steps(counts, bound)
+    share = accuracy.tail_mass / max(sum(parts.values()), 1)
+    # Rounded to a power of ten, so that cached pairs can be used again.
+    tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
+    one = dataclasses.replace(Accuracy(tail), cells=max(accuracy.cells, _CELLS))
+    made = [
+        (functools.partial(interface.pairs_of, part, bound, one), count)
+        for part, count in parts.items()
+    ]
+    return law_sums.ComposedLosses(made, bound, accuracy)
+
+
+def _in_small_steps(
     counts: Mapping[Mechanism, int], bound: Bound
 ) -> dict[Mechanism, int]:
     """Returns mechanisms whose composition is the same, with little noise divided.

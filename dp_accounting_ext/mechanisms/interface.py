@@ -309,7 +309,7 @@ def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
 def pairs_of(mechanism: Mechanism, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
     """Returns the pairs of one run. The pairs that were used last are cached."""
     tail_mass = max(accuracy.tail_mass, floats.SMALLEST_MASS)
-    accuracy = accuracy.with_tails(tail_mass)
+    accuracy = dataclasses.replace(accuracy, tail_mass=tail_mass)
     return _PAIRS.get(
         (mechanism, bound, accuracy),
         lambda: mechanism.pairs(bound, accuracy).map(dominating_pair.certain),
@@ -324,5 +324,6 @@ def pairs_of_part(part: Mechanism, bound: Bound, accuracy: Accuracy) -> Directed
     there are paths to it.
     """
     exponent = math.log(max(accuracy.tail_mass, floats.SMALLEST_MASS), _COARSE_TAILS)
-    coarse = accuracy.with_tails(_COARSE_TAILS ** math.floor(exponent))
+    tail_mass = _COARSE_TAILS ** math.floor(exponent)
+    coarse = dataclasses.replace(accuracy, tail_mass=tail_mass)
     return pairs_of(part, bound, coarse)

@@ -152,51 +152,46 @@ def _two_losses(
     return DirectedPairs.same(output_pairs.of_probabilities(p, q, bound, error=error))
 
 
-@dataclasses.dataclass(frozen=True)
-class PermuteAndFlip(interface.OnePairMechanism):
-    """The ε-private permute-and-flip mechanism: no worse than Laplace noise.
+def permute_and_flip(epsilon: float) -> interface.Mechanism:
+    """Returns the ε-private permute-and-flip mechanism: no worse than Laplace noise.
 
     With two candidates it compares the difference of their scores, with Laplace noise
     of parameter 1/ε, to zero. So for each κ some difference of scores attains the
     profile of Laplace noise. The lower bound of a composition is for the difference in
     the middle.
 
+    Laplace noise is an upper bound of Rényi divergences, too. The mechanism releases
+    the outcome with the largest sum of its score and exponential noise. In units of the
+    noise, the differences of scores change by less than ε between neighboring datasets.
+    For a set of outcomes, let G(s) be the probability that the largest noisy score in
+    the set is above the largest one outside of it by s. Maxima of exponential variables
+    have hazard rates of at most one, so −G' ≤ min(G, 1 − G), with equality for the
+    Laplace law. So G(s + ε) is no smaller than for Laplace noise with the same G(s).
+
     Source:
         https://arxiv.org/abs/2010.12603. That the profile with any number of candidates
         is that of Laplace noise is taken from dp_accounting.
     """
+    laplace = additive_noise.LaplaceMixture(((epsilon, 1.0),), additive_noise.UNSHIFTED)
+    middle = known_bounds.ByFunction(
+        _middle_difference, (epsilon,), interface.Claims(epsilon, is_symmetric=True)
+    )
+    return known_bounds.between(middle, laplace)
 
-    epsilon: float
 
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        if bound is Bound.UPPER:
-            return self._laplace().pair(bound, accuracy)
-        lie = math.exp(-self.epsilon / 2) / 2
-        outcomes = (1 - lie, lie)
-        return output_pairs.of_probabilities(
+def _middle_difference(
+    epsilon: float, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    """Returns lower pairs of permute-and-flip, with two candidates."""
+    if bound is Bound.UPPER:
+        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+    lie = math.exp(-epsilon / 2) / 2
+    outcomes = (1 - lie, lie)
+    return DirectedPairs.same(
+        output_pairs.of_probabilities(
             outcomes, outcomes[::-1], bound, error=discrete_outputs.FEW_ERROR
         )
-
-    def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
-        """Returns the Rényi divergences of Laplace noise, which are an upper bound.
-
-        The mechanism releases the outcome with the largest sum of its score and
-        exponential noise. In units of the noise, the differences of scores change by
-        less than ε between neighboring datasets. For a set of outcomes, let G(s) be the
-        probability that the largest noisy score in the set is above the largest one
-        outside of it by s. Maxima of exponential variables have hazard rates of at most
-        one, so −G' ≤ min(G, 1 − G), with equality for the Laplace law. So G(s + ε) is
-        no smaller than for Laplace noise with the same G(s).
-        """
-        return self._laplace().rdp(orders)
-
-    def claims(self) -> interface.Claims:
-        return self._laplace().claims()
-
-    def _laplace(self) -> additive_noise.LaplaceMixture:
-        return additive_noise.LaplaceMixture(
-            ((self.epsilon, 1.0),), additive_noise.UNSHIFTED
-        )
+    )
 
 
 @dataclasses.dataclass(frozen=True)
