@@ -134,12 +134,11 @@ class LatticeLaw(atom_laws.Law):
                 atom_laws.missing(whole, left, self.mass_error)
                 for whole, left in zip(before(), self.p_and_q_mass(), strict=True)
             )
-        fields = self.fields_after(
+        return self.after(
             (0.0, 0.0),
             (lost_p, lost_q),
             lambda: (before()[1], self.p_and_q_mass()[1]),
         )
-        return dataclasses.replace(self, **fields)
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""

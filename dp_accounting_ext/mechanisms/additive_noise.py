@@ -92,18 +92,12 @@ class ShiftMixture(interface.OnePairMechanism):
         return p, q, (p_lost, q_lost)
 
     def draws(self) -> interface.Draws | None:
-        """Returns the mixture of the shifts other than zero, as on a Poisson sample.
-
-        The rate of several shifts is rounded up. This is an upper bound, as ratios
-        increase with the output.
-        """
+        """Returns the mixture of the shifts other than zero, as on a Poisson sample."""
         shifted = [(shift, weight) for shift, weight in self.p if shift]
         if self.q != UNSHIFTED or not 0 < len(shifted) < len(self.p):
             return None
         rate = math.fsum(weight for _, weight in shifted)
         if_drawn = tuple((shift, weight / rate) for shift, weight in shifted)
-        if len(shifted) > 1:
-            rate = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
         null_probability = math.fsum(weight for shift, weight in self.p if not shift)
         part = dataclasses.replace(self, p=if_drawn)
         return interface.Draws(((part, rate, 1),), null_probability)

@@ -167,7 +167,8 @@ def bounding(
 def sampled_from(mechanism: Mechanism) -> tuple[float, Mechanism] | None:
     """Returns the rate of a Poisson sample and what runs on it, or None.
 
-    A Poisson sample of the latter at this rate dominates the mechanism.
+    A Poisson sample of the latter at this rate dominates the mechanism: the rate is
+    rounded up, and divergences of samples increase in it.
     """
     drawn = mechanism.draws()
     if drawn is None or drawn.infinity_mass or not drawn.null_probability:
@@ -175,7 +176,7 @@ def sampled_from(mechanism: Mechanism) -> tuple[float, Mechanism] | None:
     if [number for *_, number in drawn.parts] != [1]:
         return None
     ((inner, rate, _),) = drawn.parts
-    return rate, inner
+    return min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0), inner
 
 
 def unsampled(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
