@@ -260,7 +260,7 @@ class RandomAllocation(Mechanism):
                     allocate(self.inner, drawn, length)
                     if drawn in (1, length)
                     else known_bounds.ByFunction(
-                        _pairs_of_two_draws, (self.inner, length)
+                        _pairs_of_two_draws, (self.inner, length), side=Bound.UPPER
                     ),
                     count,
                 )
@@ -293,11 +293,9 @@ def _pairs_of_two_draws(
     Args:
         inner: The mechanism of one step.
         num_steps: The number t of steps, t > 2.
-        bound: The side of the bound. Lower pairs are trivial.
+        bound: The upper side.
         accuracy: What the pairs are for.
     """
-    if bound is Bound.LOWER:
-        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
     return _pairs_of_step(inner, bound, accuracy, num_steps).map(
         lambda pair: two_out_of_t.two_out_of_t(
             pair, num_steps, tail_mass=accuracy.tail_mass
@@ -549,8 +547,11 @@ class SeveralOfSchedule(Mechanism):
             if kind != compositions.NO_OP:
                 drawn = min(self.num_selected, count)
                 share = self.num_selected * count / (total * drawn)
-                shrunk = allocate(kind, drawn, count), share
-                parts[known_bounds.ByFunction(_pairs_of_shrunk, shrunk)] += 1
+                arguments = allocate(kind, drawn, count), share
+                shrunk = known_bounds.ByFunction(
+                    _pairs_of_shrunk, arguments, side=Bound.UPPER
+                )
+                parts[shrunk] += 1
         return compositions.compose(parts)
 
     def basis(self, bound: Bound) -> str:
@@ -580,12 +581,9 @@ def _pairs_of_shrunk(
     Args:
         inner: The mechanism whose losses are multiplied.
         share: The share, at most 1, which may be off by a few units of rounding.
-        bound: The side of the bound. Lower pairs are trivial.
+        bound: The upper side.
         accuracy: What the pairs are for.
     """
-    trivial = dominating_pair.trivial_pair(bound)
-    if bound is Bound.LOWER:
-        return DirectedPairs.same(trivial)
     pair = dominating_pair.dual(interface.pairs_of_part(inner, bound, accuracy).add)
     losses = share * np.log(pair.ratios)
     error = _ROUNDING * (1 + float(np.abs(losses).max(initial=0.0)))
@@ -596,7 +594,8 @@ def _pairs_of_shrunk(
         mass_error=pair.mass_error + pair.ratio_error + error,
         ratio_error=pair.ratio_error + error,
     )
-    return DirectedPairs(trivial, dominating_pair.dual(profile_pairs.least([hinges])))
+    add = dominating_pair.dual(profile_pairs.least([hinges]))
+    return DirectedPairs(dominating_pair.trivial_pair(bound), add)
 
 
 def _of_drawn(claims: interface.Claims) -> interface.Claims:

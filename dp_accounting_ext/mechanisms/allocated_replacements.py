@@ -183,6 +183,7 @@ def leave_and_join(
         (inner, removed, inserted, allocation),
         any_order.claims(),
         (interface.NOTHING, upper),
+        Bound.UPPER,
     )
 
 
@@ -194,9 +195,7 @@ def _pairs_of_both(
     bound: Bound,
     accuracy: Accuracy,
 ) -> DirectedPairs:
-    """Returns the pairs of `leave_and_join`."""
-    if bound is Bound.LOWER:
-        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+    """Returns the upper pairs of `leave_and_join`."""
     remove = _one_way(inner, removed, inserted, allocation, accuracy)
     add = _one_way(inner, inserted, removed, allocation, accuracy)
     return DirectedPairs(remove, dominating_pair.dual(add))

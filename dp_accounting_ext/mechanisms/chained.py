@@ -154,10 +154,11 @@ def in_a_row(*links: Link) -> Mechanism:
         interface.claims_of(counts).largest_loss,
         gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
     )
-    bases = dict.fromkeys(part.basis(Bound.UPPER) for part in counts)
-    upper = f"a chain of datasets, by {' and '.join(bases)}"
+    by_links = dict.fromkeys(part.basis(Bound.UPPER) for part in counts)
+    upper = f"a chain of datasets, by {' and '.join(by_links)}"
+    bases = interface.NOTHING, upper
     return known_bounds.ByFunction(
-        _pairs_in_a_row, (links,), claims, (interface.NOTHING, upper)
+        _pairs_in_a_row, (links,), claims, bases, Bound.UPPER
     )
 
 
@@ -185,9 +186,7 @@ def with_small_tails(
 def _pairs_in_a_row(
     links: Sequence[Link], bound: Bound, accuracy: Accuracy
 ) -> DirectedPairs:
-    """Returns the pairs of a chain, whose tails are about the accuracy's tail mass."""
-    if bound is Bound.LOWER:
-        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+    """Returns upper pairs of a chain, with tails of about the accuracy's tail mass."""
 
     def chain_of(fine: Accuracy) -> tuple[DirectedPairs, float, float]:
         pairs = [

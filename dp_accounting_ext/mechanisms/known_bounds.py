@@ -52,20 +52,26 @@ class ByFunction(interface.Mechanism):
         arguments: What the function is given. All of it is hashable.
         known: What is claimed.
         bases: Short descriptions of the lower and of the upper bound.
+        side: The one side that is known, or None if both are.
     """
 
     pairs_of: Callable[..., DirectedPairs]
     arguments: tuple[Hashable, ...]
     known: interface.Claims = interface.NO_CLAIMS
     bases: tuple[str, str] = (interface.OWN_PAIR, interface.OWN_PAIR)
+    side: Bound | None = None
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        if self.side not in (None, bound):
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         return self.pairs_of(*self.arguments, bound, accuracy)
 
     def claims(self) -> interface.Claims:
         return self.known
 
     def basis(self, bound: Bound) -> str:
+        if self.side not in (None, bound):
+            return interface.NOTHING
         lower, upper = self.bases
         return lower if bound is Bound.LOWER else upper
 

@@ -56,7 +56,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         if self.epsilon > floats.LARGEST_LOSS:
             return dominating_pair.trivial_pair(bound)
         if bound is Bound.LOWER:
-            return _two_losses(self.epsilon, 0.5, bound, accuracy).remove
+            return _two_losses(self.epsilon, 0.5).pairs(bound, accuracy).remove
         # Each cell is at most a hundredth of a nat wide.
         number = max(accuracies.OUTPUT_CELLS, math.ceil(200 * self.epsilon))
         losses = np.linspace(-self.epsilon, self.epsilon, number + 1)
@@ -117,10 +117,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         In any number of runs, all of them may have two outcomes of the same losses.
         """
         if bound is Bound.LOWER:
-            arguments = [(self.epsilon, share) for share in _SHARES]
-            return [
-                {known_bounds.ByFunction(_two_losses, each): 1} for each in arguments
-            ]
+            return [{_two_losses(self.epsilon, share): 1} for share in _SHARES]
         values, _ = self.rdp(renyi_bounded.ORDERS)
         return [{self: 1}, {renyi_bounded.RenyiBounded.of(values): 1}]
 
@@ -128,21 +125,26 @@ class ExponentialMechanism(interface.OnePairMechanism):
         return interface.Claims(self.epsilon, is_symmetric=True)
 
 
-def _two_losses(
-    epsilon: float, share: float, bound: Bound, accuracy: Accuracy
-) -> DirectedPairs:
-    """Returns lower pairs of two outcomes, whose losses are t and t − ε.
+def _two_losses(epsilon: float, share: float) -> interface.Mechanism:
+    """Returns a lower bound: an exponential mechanism with two outcomes.
 
-    With e_x = e^x − 1, their probabilities are e_{t−ε} / e_{−ε} and e_t / e_ε under P,
-    and e_{ε−t} / e_ε and e_{−t} / e_{−ε} under Q. The scores decide what t is.
+    Their losses are t and t − ε. With e_x = e^x − 1, their probabilities are
+    e_{t−ε} / e_{−ε} and e_t / e_ε under P, and e_{ε−t} / e_ε and e_{−t} / e_{−ε} under
+    Q. The scores decide what t is.
 
     Args:
         epsilon: ε.
         share: t / ε, a sum of a few powers of two.
-        bound: The side of the bound. Upper pairs are trivial.
-        accuracy: What the pairs are for.
     """
-    if bound is Bound.UPPER or epsilon > floats.LARGEST_LOSS:
+    return known_bounds.ByFunction(
+        _pairs_of_two_losses, (epsilon, share), side=Bound.LOWER
+    )
+
+
+def _pairs_of_two_losses(
+    epsilon: float, share: float, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    if epsilon > floats.LARGEST_LOSS:
         return DirectedPairs.same(dominating_pair.trivial_pair(bound))
     high, low = epsilon * share, epsilon * (1 - share)
     up, down = math.expm1(epsilon), math.expm1(-epsilon)
@@ -173,18 +175,17 @@ def permute_and_flip(epsilon: float) -> interface.Mechanism:
         is that of Laplace noise is taken from dp_accounting.
     """
     laplace = additive_noise.LaplaceMixture(((epsilon, 1.0),), additive_noise.UNSHIFTED)
+    claims = interface.Claims(epsilon, is_symmetric=True)
     middle = known_bounds.ByFunction(
-        _middle_difference, (epsilon,), interface.Claims(epsilon, is_symmetric=True)
+        _pairs_of_the_middle, (epsilon,), claims, side=Bound.LOWER
     )
     return known_bounds.between(middle, laplace)
 
 
-def _middle_difference(
+def _pairs_of_the_middle(
     epsilon: float, bound: Bound, accuracy: Accuracy
 ) -> DirectedPairs:
     """Returns lower pairs of permute-and-flip, with two candidates."""
-    if bound is Bound.UPPER:
-        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
     lie = math.exp(-epsilon / 2) / 2
     outcomes = (1 - lie, lie)
     return DirectedPairs.same(
