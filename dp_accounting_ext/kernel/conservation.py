@@ -184,15 +184,18 @@ def check_law(
 
     Raises:
         MassError: If masses sum to less than they must, so that some were lost, or to
-            more, so that some are at a wrong loss.
+            more, so that some are at a wrong loss; or if sinks hold less than was cut
+            off.
     """
+    infinity_mass, zero_mass = sinks or (None, None)
+    if sinks:
+        check_sinks(*sinks, ledger, of_losses=True)
     p, q = masses
     with np.errstate(over="ignore", under="ignore"):
         limits = np.clip(losses, -floats.LARGEST_EXPONENT, floats.LARGEST_EXPONENT)
         ratios = np.exp(limits)
         other_p = np.where(q >= floats.RARE, q * ratios, p)
         other_q = np.where(p >= floats.RARE, p / ratios, q)
-    infinity_mass, zero_mass = sinks or (None, None)
     for total in (p, other_p):
         _check_sum("P", float(total.sum()), infinity_mass, ledger.p, error)
     for total in (q, other_q):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import math
+import operator
 
 import numpy as np
 
@@ -253,7 +254,7 @@ def sum_of(laws: Sequence[LatticeLaw], tail_mass: float) -> LatticeLaw:
         laws: The laws of the terms.
         tail_mass: The probability that each addition may cut off.
     """
-    laws = sorted(laws, key=lambda law: law.step)
+    laws = sorted(laws, key=operator.attrgetter("step"))
     total = laws[0]
     for law in laws[1:]:
         while total.step < law.step:
