@@ -1,4 +1,9 @@
-"""Laws on a lattice: how fine it is, how atoms are laid on it, and sums of laws."""
+"""From atoms to a lattice, and sums of many laws on it.
+
+How fine the lattice of a law is, how its atoms are laid on it, and when a sum is moved
+to wider cells. What a law on a lattice is, and how two of them are added, is
+`lattice_law`.
+"""
 
 from collections.abc import Sequence
 import dataclasses

@@ -1,4 +1,8 @@
-"""From dominating pairs to the laws of sums, and back: compositions."""
+"""From dominating pairs to the laws of sums, and back: compositions.
+
+A sum of few atoms is computed atom by atom, here; any other one on a lattice
+(`lattice_sums`).
+"""
 
 from collections.abc import Callable
 from collections.abc import Sequence
