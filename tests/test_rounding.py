@@ -57,7 +57,6 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
@@ -316,7 +315,7 @@ def poisson_samples():
 def normal_masses():
     places = 0.0, 0.7
     for low, high in ((-8.0, 9.0), (-30.0, 36.0)):
-        cells = normal_cells.NormalCells.of(places, low, high)
+        cells = gaussian.NormalCells.of(places, low, high)
         for shift, masses in zip(places, cells.masses, strict=True):
             for i in [*range(0, masses.size, 97), masses.size - 1]:
                 truth = normal_mass(*cells.ends[i : i + 2].tolist(), shift)
@@ -525,7 +524,7 @@ def chains():
 def terms_for_replaced_records():
     """Terms are raised by what they may err by: what that is off by."""
     shift, kappa = 1.3, 1.7
-    noise = normal_cells.NormalCells.of((0.0, -shift, shift), -6.0, 8.0)
+    noise = gaussian.NormalCells.of((0.0, -shift, shift), -6.0, 8.0)
     law = replaced_allocation._atoms(noise, shift, kappa, 1.0, Bound.UPPER)
     for end, value in list(zip(noise.ends.tolist(), law.values.tolist(), strict=True)):
         exponent = mpf(shift) * mpf(end)

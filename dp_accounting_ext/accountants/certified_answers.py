@@ -22,6 +22,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import group_events
@@ -66,7 +67,7 @@ class ComposedRuns:
 
     def is_non_private(self) -> bool:
         """Returns whether some mechanism reveals everything."""
-        return any(interface.is_certain(part) for part in self.counts)
+        return any(known_bounds.is_certain(part) for part in self.counts)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

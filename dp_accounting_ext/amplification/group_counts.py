@@ -43,7 +43,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = accuracy.Accuracy
@@ -130,7 +130,7 @@ class _Noise:
     steps: Steps
     null_probability: float
     members: int
-    cells: normal_cells.NormalCells
+    cells: gaussian.NormalCells
     lost: float
 
     @classmethod
@@ -145,9 +145,9 @@ class _Noise:
         share = math.exp(-exponent - _RARE) / others.size
         with np.errstate(divide="ignore"):
             tails = special.ndtri(np.minimum(share / bounds, 1.0))
-        high = min(float((others * steps.shift - tails).max()), normal_cells.FURTHEST)
+        high = min(float((others * steps.shift - tails).max()), gaussian.FURTHEST)
         low = float(special.ndtri(replaced_allocation.RARE / steps.count))
-        cells = normal_cells.NormalCells.of((0.0, steps.shift), low, high)
+        cells = gaussian.NormalCells.of((0.0, steps.shift), low, high)
         lost = sums.dot(bounds, special.ndtr(others * steps.shift - high))
         return cls(steps, null_probability, members, cells, floats.raised(lost))
 
@@ -327,7 +327,7 @@ def rate_and_tilt(
     """
     # This is a rough law of the noise. It suffices for up to three members in one step,
     # as more are rare.
-    ends = np.linspace(-7.0, min(7.0 + 3 * steps.shift, normal_cells.FURTHEST), _PLACES)
+    ends = np.linspace(-7.0, min(7.0 + 3 * steps.shift, gaussian.FURTHEST), _PLACES)
     weights = np.exp(-(ends**2) / 2)
     laws: step_laws.Laws = [(weights / weights.sum(), steps.count)]
     before = -1.0, math.log(members), 0.0

@@ -14,6 +14,7 @@ then the logarithm of the likelihood ratio if the number of members were random 
 mean λ (`group_counts`).
 """
 
+import dataclasses
 import functools
 import math
 
@@ -30,7 +31,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 
 Accuracy = accuracy.Accuracy
@@ -85,7 +86,7 @@ def lower_pairs(
         for each in allocation.steps
     ]
     # At most `tail_mass` is left out for each number of members.
-    share = accuracy.shared(8 * (members + 1)).with_cells(_CELLS)
+    share = dataclasses.replace(accuracy.shared(8 * (members + 1)), cells=_CELLS)
     law = law_sums.sum_of(parts, Bound.LOWER, share)
     error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
     q = law.masses[0]
@@ -170,11 +171,9 @@ def _atoms(
     """
     shift = steps.shift * (1 - replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
     deviations = -float(special.ndtri(tail_mass / steps.count))
-    low = max(-deviations, together * shift - normal_cells.FURTHEST)
-    high = min(together * shift + deviations, normal_cells.FURTHEST)
-    cells = normal_cells.NormalCells.of(
-        [j * shift for j in range(together + 1)], low, high
-    )
+    low = max(-deviations, together * shift - gaussian.FURTHEST)
+    high = min(together * shift + deviations, gaussian.FURTHEST)
+    cells = gaussian.NormalCells.of([j * shift for j in range(together + 1)], low, high)
     weight = members * steps.probability
     masses = np.zeros((members + 1, cells.masses.shape[1]))
     for number, row in enumerate(cells.masses):

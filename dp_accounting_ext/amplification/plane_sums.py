@@ -232,7 +232,8 @@ class Window:
     def __init__(
         self, grid: Grid, factors: list[tilted_sums.Factor], num_steps: int
     ) -> None:
-        conservation.check_terms(sum(factor.count for factor in factors), num_steps)
+        terms = sum(factor.count for factor in factors)
+        conservation.check_total("terms of a law", terms, num_steps, 0.0)
         self._grid = grid
         self._law = tilted_sums.TiltedSum(
             factors, grid.tilt * grid.row_step, (grid.rows, grid.columns)

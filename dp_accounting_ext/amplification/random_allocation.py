@@ -9,7 +9,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import output_pairs
 
 Accuracy = accuracy.Accuracy
 Axis = lattice_law.Axis
@@ -76,7 +75,7 @@ def uneven_allocation(steps: Sequence[Steps], accuracy: Accuracy) -> DominatingP
         steps[0].pair.bound,
         accuracy,
     )
-    return output_pairs.of_losses(law_sums.read(summed, total))
+    return law_sums.pair_of(law_sums.read(summed, total))
 
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:

@@ -45,7 +45,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
@@ -170,8 +170,8 @@ def _ends(steps: Steps, total: int, tail_mass: float) -> tuple[float, float]:
     """
     low = float(special.ndtri(RARE / total))
     high = steps.shift - float(special.ndtri(tail_mass / total))
-    return max(low, steps.shift - normal_cells.FURTHEST), min(
-        high, normal_cells.FURTHEST - steps.shift
+    return max(low, steps.shift - gaussian.FURTHEST), min(
+        high, gaussian.FURTHEST - steps.shift
     )
 
 
@@ -278,7 +278,7 @@ def _largest_bound(laws: Sequence[_Below], kappa: float) -> float:
 
 
 def _atoms(
-    noise: normal_cells.NormalCells,
+    noise: gaussian.NormalCells,
     shift: float,
     kappa: float,
     weight: float,
@@ -343,20 +343,20 @@ def _sum_of(
         sign = 1 if bound is Bound.UPPER else -1
         shift = steps.shift * (1 + sign * SHIFT * floats.UNIT_ROUNDOFF)
         low, high = _ends(steps, number, tail_mass)
-        noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
+        noise = gaussian.NormalCells.of((0.0, -shift, shift), low, high)
         probability = steps.probability / unit
         make = functools.partial(_atoms, noise, shift, kappa, probability, bound)
         parts.append((make, steps.count))
         means.append(steps.count * probability * _kept_mean(noise, shift, kappa))
     tail = max(tail_mass / (unit * kappa), floats.SMALLEST_MASS)
-    accurate = accuracy.Accuracy(tail).with_cells(accuracy.SCORE_CELLS)
+    accurate = dataclasses.replace(accuracy.Accuracy(tail), cells=accuracy.SCORE_CELLS)
     law = law_sums.sum_of(parts, bound, accurate)
     if bound is Bound.UPPER:
         _check_above(law, math.fsum(means))
     return law
 
 
-def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> float:
+def _kept_mean(noise: gaussian.NormalCells, shift: float, kappa: float) -> float:
     """Returns the mean of X / κ − X′ over noise that is not above the last cell.
 
     Noise below all cells counts as the lower end of the first cell. The value there is

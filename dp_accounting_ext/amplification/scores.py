@@ -32,7 +32,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
-from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 
 Laws = step_laws.Laws
@@ -116,7 +116,8 @@ def _tests_of_sum(
     _, tilted_few = step_laws.tilted_laws(laws, tilt * few_scores)
     count = sum(count for _, count in typical)
     for of_steps, _ in [*gained, *spent]:
-        conservation.check_terms(sum(number for _, number in of_steps), count)
+        terms = sum(number for _, number in of_steps)
+        conservation.check_total("terms of a law", terms, count, 0.0)
     if second is None:
         deviation = math.sqrt(step_laws.variance(tilted_few, few_scores))
         wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low)
@@ -444,8 +445,8 @@ def replaced_pair(
     shift, probability, null_probability = step
     shift *= 1 - _SHIFT * floats.UNIT_ROUNDOFF
     rarest = max(tail_mass / num_steps, floats.TINY)
-    high = min(shift - float(special.ndtri(rarest)), normal_cells.FURTHEST - shift)
-    cells = normal_cells.NormalCells.of((0.0, -shift, shift), -high, high)
+    high = min(shift - float(special.ndtri(rarest)), gaussian.FURTHEST - shift)
+    cells = gaussian.NormalCells.of((0.0, -shift, shift), -high, high)
     base, new, old = cells.masses
     new, old = (probability * law + null_probability * base for law in (new, old))
     losses = shift * (cells.ends[:-1] + cells.ends[1:]) / 2 - shift**2 / 2

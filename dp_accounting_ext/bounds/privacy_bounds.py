@@ -15,15 +15,12 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
 
-Accuracy = accuracy.Accuracy
-CELLS = accuracy.CELLS
 Counts = Mapping[interface.Mechanism, int]
 
 # Tuning: compute lower bounds for at most this many scenarios, those with the largest
@@ -64,8 +61,8 @@ class PrivacyBounds:
         self._routes = routes
         self._cells = accuracy.cells_of_interval(interval)
         claims = interface.claims_of(counts)
-        # The mean of a Gaussian mechanism that dominates the composition, or inf.
-        self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
+        mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
+        self._dominating = _Gaussian(mean, Bound.UPPER)
         self._largest = claims.loss
         self._probability_of_more = claims.probability_of_more
         self._directions = directions
@@ -76,7 +73,7 @@ class PrivacyBounds:
             min(claim.gaussian_precision, claim.largest_loss) < math.inf
             for claim in (part.claims() for part in counts)
         )
-        self._routed: dict[Bound, list[_Composed]] = {}
+        self._routed: dict[Bound, list[_Composed | _Gaussian]] = {}
         # Ratios may be too large for a float: then samples gain nothing.
         likely = min(claims.loss, claims.gaussian_precision / 2)
         self._is_huge = likely > _HUGE
@@ -129,7 +126,7 @@ class PrivacyBounds:
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε, in nats, which may be infinite."""
-        deltas = self._gaussian_deltas(epsilons)
+        deltas = self._dominating.deltas(epsilons)
         if self._is_finite:
             deltas[epsilons == math.inf] = 0.0
         if math.isfinite(self._largest):
@@ -158,38 +155,57 @@ class PrivacyBounds:
         bounds = [composed.deltas(epsilons) for composed in self._composed(Bound.LOWER)]
         return functools.reduce(np.maximum, bounds)
 
-    def _composed(self, bound: Bound) -> "list[_Composed]":
+    def _composed(self, bound: Bound) -> "list[_Composed | _Gaussian]":
         """Returns the compositions that bound what was composed; the best counts."""
         if bound not in self._routed:
-            self._routed[bound] = [
-                _Composed(
-                    compositions.in_cells(parts, bound),
-                    bound,
-                    self._directions,
-                    self._cells,
+            self._routed[bound] = []
+            for parts in compositions.routes(self._counts, bound)[self._routes]:
+                noise = compositions.single_gaussian(parts)
+                self._routed[bound].append(
+                    _Composed(parts, bound, self._directions, self._cells)
+                    if noise is None
+                    else _Gaussian(noise.mean, bound)
                 )
-                for parts in compositions.routes(self._counts, bound)[self._routes]
-            ]
         return self._routed[bound]
 
     def _at_most_gaussian(self, deltas: FloatArray, epsilons: FloatArray) -> FloatArray:
         """Returns the smaller of (n,) ε and those of the Gaussian that dominates."""
-        if math.isinf(self._mean) or not self._mean:
-            return np.minimum(epsilons, self._mean)
+        mean = self._dominating.mean
+        if math.isinf(mean) or not mean:
+            return np.minimum(epsilons, mean)
         # A comparison of δ shows where the search for ε would find a smaller ε.
-        less = np.isinf(epsilons) | (self._gaussian_deltas(epsilons) <= deltas)
-        epsilons[less] = interface.each(
-            lambda delta: gaussian.epsilon(self._mean, delta, Bound.UPPER), deltas[less]
-        )
+        less = np.isinf(epsilons) | (self._dominating.deltas(epsilons) <= deltas)
+        epsilons[less] = self._dominating.epsilons(deltas[less])
         return epsilons
 
-    def _gaussian_deltas(self, epsilons: FloatArray) -> FloatArray:
-        if math.isinf(self._mean):
+
+@dataclasses.dataclass(frozen=True)
+class _Gaussian:
+    """The bounds of a single Gaussian mechanism, by their closed forms.
+
+    Attributes:
+        mean: The distance of the two normal laws, in standard deviations; 0 or inf for
+            a mechanism that releases nothing, or everything.
+        bound: The side of the bound.
+    """
+
+    mean: float
+    bound: Bound
+
+    def epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) bounds on ε at (n,) δ > 0, for a finite mean above 0."""
+        return interface.each(
+            lambda delta: gaussian.epsilon(self.mean, delta, self.bound), deltas
+        )
+
+    def deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) bounds on δ at (n,) ε, which may be infinite."""
+        if math.isinf(self.mean):
             return np.ones(epsilons.shape)
-        if not self._mean:
+        if not self.mean:
             return np.maximum(-np.expm1(np.minimum(epsilons, 0.0)), 0.0)
         return interface.each(
-            lambda epsilon: gaussian.delta(self._mean, epsilon, Bound.UPPER), epsilons
+            lambda epsilon: gaussian.delta(self.mean, epsilon, self.bound), epsilons
         )
 
 
@@ -211,11 +227,6 @@ class _Composed:
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) bounds on ε at (n,) δ > 0."""
-        mean = gaussian_mean(self.parts)
-        if mean is not None:
-            return interface.each(
-                lambda delta: gaussian.epsilon(mean, delta, self.bound), deltas
-            )
         bounds = np.zeros(deltas.shape)
         open_ = np.arange(deltas.size)
         for level, (smallest_delta, _) in enumerate(accuracy.LEVELS):
@@ -233,11 +244,6 @@ class _Composed:
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) bounds on δ at (n,) ε, which may be infinite."""
-        mean = gaussian_mean(self.parts)
-        if mean is not None:
-            return interface.each(
-                lambda epsilon: gaussian.delta(mean, epsilon, self.bound), epsilons
-            )
         is_upper = self.bound is Bound.UPPER
         bounds = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
         best = np.minimum if is_upper else np.maximum
@@ -254,53 +260,17 @@ class _Composed:
             open_ = open_[bounds[open_] < smallest_delta]
         return bounds
 
-    def _profiles_at(self, level: int) -> Sequence[profile.Profile]:
+    def _profiles_at(self, level: int) -> tuple[profile.Profile, ...]:
         """Returns the profiles of a level of `accuracy.LEVELS` in all directions."""
+        return _PROFILES.get((self, level), functools.partial(self._made, level))
 
-        def make() -> _Profiles:
-            composed = composition_of(
-                self.parts, self.bound, Accuracy.of_level(level, self.cells)
-            )
-            return _Profiles(
-                composed.losses(direction).profile(direction)
-                for direction in self.directions
-            )
-
-        return _PROFILES.get((self, level), make)
+    def _made(self, level: int) -> tuple[profile.Profile, ...]:
+        accurate = accuracy.Accuracy.of_level(level, self.cells)
+        composed = compositions.losses(self.parts, self.bound, accurate)
+        return tuple(composed.losses(each).profile(each) for each in self.directions)
 
 
-class _Profiles(tuple[profile.Profile, ...]):
-    """The profiles of a composition, one for each direction."""
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the profiles, in bytes."""
-        return sum(each.nbytes for each in self)
-
-
-_PROFILES: memory.Memory[_Profiles] = memory.Memory(MOST_KEPT)
-
-
-def gaussian_mean(parts: Counts) -> float | None:
-    """Returns the mean of the Gaussian mechanism that all parts are, or None."""
-    noise = next(iter(parts)).gaussian_noise if parts else None
-    return None if noise is None or sum(parts.values()) != 1 else 1 / noise
-
-
-def composition_of(
-    parts: Counts, bound: Bound, accuracy: Accuracy
-) -> law_sums.ComposedLosses:
-    """Returns the composition of mechanisms, from pairs with small enough tails."""
-    parts = compositions.in_small_steps(parts, bound)
-    share = accuracy.tail_mass / max(sum(parts.values()), 1)
-    # Rounded to a power of ten, so that cached pairs can be used again.
-    tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
-    one = Accuracy(tail).with_cells(max(accuracy.cells, CELLS))
-    made = [
-        (functools.partial(interface.pairs_of, part, bound, one), count)
-        for part, count in parts.items()
-    ]
-    return law_sums.ComposedLosses(made, bound, accuracy)
+_PROFILES: memory.Memory[tuple[profile.Profile, ...]] = memory.Memory(MOST_KEPT)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -78,11 +78,6 @@ class Curve:
         self._ratios = np.append(ratios, 0.0)
         self.infinity_mass = min(max(self._factor * pair.infinity_mass, 0.0), 1.0)
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the curve, in bytes."""
-        return self._gained.nbytes + self._spent.nbytes + self._ratios.nbytes
-
     def true_positive_rates(self, rates: FloatArray) -> FloatArray:
         """Returns (n,) bounds on true positive rates at (n,) false positive rates."""
         # A subnormal rate has few digits, which a ratio could multiply. From above it
@@ -225,10 +220,7 @@ class TradeOffBounds:
         least: float,
         interval: float,
     ) -> None:
-        self._parts = {
-            bound: compositions.in_cells(compositions.flatten(counts, bound), bound)
-            for bound in Bound
-        }
+        self._parts = {bound: compositions.bounding(counts, bound) for bound in Bound}
         claims = interface.claims_of(counts)
         self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
         self._largest_loss = claims.largest_loss
@@ -308,18 +300,18 @@ class TradeOffBounds:
     def _gaussian(self, bound: Bound) -> float | None:
         """Returns the mean of a composition that is one Gaussian, or None."""
         parts = self._parts[bound]
-        mean = privacy_bounds.gaussian_mean(parts) if parts else 0.0
+        if not parts:
+            return 0.0
+        noise = compositions.single_gaussian(parts)
         rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
-        return None if mean is None else (1 + rounding) * mean
+        return None if noise is None else (1 + rounding) * noise.mean
 
     def _curve(self, direction: Direction, bound: Bound) -> Curve:
         make = functools.partial(self._make_curve, direction, bound)
         return _CURVES.get((self, direction, bound), make)
 
     def _make_curve(self, direction: Direction, bound: Bound) -> Curve:
-        composed = privacy_bounds.composition_of(
-            self._parts[bound], bound, self._accuracy
-        )
+        composed = compositions.losses(self._parts[bound], bound, self._accuracy)
         losses = composed.losses(direction)
         return Curve(losses if direction is Direction.REMOVE else losses.swapped())
 

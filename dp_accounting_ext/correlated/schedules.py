@@ -317,7 +317,7 @@ class MinSep(runs.RandomSteps):
             return compositions.compose(
                 {subsampled.on_poisson_sample(rate, step): first}
             )
-        if not interface.is_certain(step):
+        if not known_bounds.is_certain(step):
             return None
         left = np.maximum(first - np.arange(starts.size), 0)
         absent = float(starts @ np.power(1 - rate, left))

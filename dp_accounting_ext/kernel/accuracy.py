@@ -104,20 +104,12 @@ class Accuracy:
 
     def shared(self, parts: float) -> "Accuracy":
         """Returns the accuracy of one of several parts, which share the tail mass."""
-        return self.with_tails(self.tail_mass / parts)
-
-    def with_tails(self, tail_mass: float) -> "Accuracy":
-        """Returns this accuracy with another `tail_mass`."""
-        return dataclasses.replace(self, tail_mass=tail_mass)
-
-    def with_cells(self, cells: int) -> "Accuracy":
-        """Returns this accuracy with another number of cells in a scale."""
-        return dataclasses.replace(self, cells=cells)
+        return dataclasses.replace(self, tail_mass=self.tail_mass / parts)
 
     def of_levels(self, levels: float) -> "Accuracy":
         """Returns an accuracy that is fine enough for a law of several levels."""
         cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
-        return self.with_cells(max(cells, _FEWEST_OF_LEVEL))
+        return dataclasses.replace(self, cells=max(cells, _FEWEST_OF_LEVEL))
 
 
 # The accuracy of pairs that become distributions of the stock library; of pairs for

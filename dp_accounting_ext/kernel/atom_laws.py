@@ -7,6 +7,7 @@ import enum
 import functools
 import math
 from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
+AnyLaw = TypeVar("AnyLaw", bound="Law")
 Product = Callable[[FloatArray, FloatArray], FloatArray]
 # A mass of P and one of Q, or two masses of one of them.
-Masses = tuple[float, float]
+Masses = conservation.Masses
 
 # Certified: a sum of products lacks at most this for each product that underflows.
 _UNDERFLOW = 1e-316
@@ -101,28 +103,29 @@ class Law(abc.ABC):
     def mean(self) -> float:
         """Returns Σ mass · value over the positive values."""
 
-    def fields_after(
-        self, cut: Masses, underflow: Masses, q_masses: Callable[[], Masses]
-    ) -> dict[str, Any]:
-        """Returns the sinks and the ledger, by name, after masses were lost.
+    def after(
+        self: AnyLaw, cut: Masses, underflow: Masses, q_masses: Callable[[], Masses]
+    ) -> AnyLaw:
+        """Returns the law with sinks and a ledger that hold what was lost.
 
         Args:
             cut: The masses of P and of Q that were cut off.
             underflow: The masses of P and of Q that may have underflowed.
             q_masses: Returns the sums of Q's masses before and after.
         """
-        ledger = self.ledger.with_underflow(*underflow)
         if self.bound is Bound.LOWER:
-            return {"ledger": ledger.with_cut(*cut)}
+            ledger = self.ledger.after(cut, underflow)
+            return dataclasses.replace(self, ledger=ledger)
         lost_p = floats.raised(cut[0] + underflow[0])
         lost_q = floats.raised(cut[1] + underflow[1])
         if lost_q > _MUCH and self.axis is Axis.LOSS:
             lost_q = min(lost_q, missing(*q_masses(), self.mass_error))
-        return {
-            "infinity_mass": self.infinity_mass + lost_p,
-            "zero_mass": min(self.zero_mass + lost_q, 1.0),
-            "ledger": ledger.with_cut(cut[0], min(cut[1], lost_q)),
-        }
+        return dataclasses.replace(
+            self,
+            infinity_mass=self.infinity_mass + lost_p,
+            zero_mass=min(self.zero_mass + lost_q, 1.0),
+            ledger=self.ledger.after((cut[0], min(cut[1], lost_q)), underflow),
+        )
 
     @property
     def common(self) -> dict[str, Any]:
@@ -286,8 +289,7 @@ class Atoms(Law):
             before = self.p_and_q_mass()[1] if q_mass is None else q_mass
             return before, kept.p_and_q_mass()[1]
 
-        fields = self.fields_after((cut_p, cut_q), (underflow_p, underflow_q), q_masses)
-        return dataclasses.replace(kept, **fields)
+        return kept.after((cut_p, cut_q), (underflow_p, underflow_q), q_masses)
 
     def p_and_q_mass(self) -> Masses:
         """Returns the sums of P's and of Q's masses."""

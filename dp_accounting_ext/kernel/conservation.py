@@ -40,6 +40,10 @@ class MassError(ArithmeticError, ValueError):
     """
 
 
+# A mass of P and one of Q.
+Masses = tuple[float, float]
+
+
 class Side(NamedTuple):
     """The sums that the masses of P, or of Q, must have.
 
@@ -55,14 +59,6 @@ class Side(NamedTuple):
     whole: float = 1.0
     cut: float = 0.0
     underflow: float = 0.0
-
-    def after(self, cut: float, underflow: float) -> "Side":
-        """Returns the sums after masses were cut off, or may have underflowed."""
-        return Side(self.whole, self.cut + cut, self.underflow + underflow)
-
-    def times(self, factor: float) -> "Side":
-        """Returns the sums of masses that are multiplied by a factor."""
-        return Side(self.whole * factor, self.cut * factor, self.underflow * factor)
 
     def product(self, other: "Side") -> "Side":
         """Returns the sums of the masses of two independent outputs."""
@@ -87,21 +83,22 @@ class Ledger(NamedTuple):
     p: Side = Side()
     q: Side = Side()
 
-    def with_cut(self, p: float, q: float) -> "Ledger":
-        """Returns the ledger after these masses of P and of Q were cut off."""
-        return self._replace(p=self.p.after(p, 0.0), q=self.q.after(q, 0.0))
+    def after(self, cut: Masses, underflow: Masses = (0.0, 0.0)) -> "Ledger":
+        """Returns the ledger after masses were lost.
 
-    def with_underflow(self, p: float, q: float) -> "Ledger":
-        """Returns the ledger after these masses of P and of Q may have underflowed."""
-        return self._replace(p=self.p.after(0.0, p), q=self.q.after(0.0, q))
+        Args:
+            cut: The masses of P and of Q that were cut off.
+            underflow: The masses of P and of Q that may have underflowed.
+        """
+        p, q = (
+            Side(side.whole, side.cut + lost, side.underflow + vague)
+            for side, lost, vague in zip((self.p, self.q), cut, underflow, strict=True)
+        )
+        return Ledger(self.terms, p, q)
 
     def with_ratios_times(self, factor: float) -> "Ledger":
         """Returns the ledger of a law of ratios that are multiplied by a factor."""
-        return self._replace(p=self.p.times(factor))
-
-    def swapped(self) -> "Ledger":
-        """Returns the ledger with P and Q exchanged."""
-        return self._replace(p=self.q, q=self.p)
+        return self._replace(p=Side(*(factor * mass for mass in self.p)))
 
 
 # The ledger of a statistic that is not a ratio of two laws.
@@ -166,18 +163,6 @@ def check_sinks(
             )
 
 
-def check_terms(terms_of_law: int, terms: int) -> None:
-    """Checks that a law is the sum of a given number of terms.
-
-    Raises:
-        MassError: If it has another number of terms.
-    """
-    if terms_of_law != terms:
-        raise MassError(
-            f"A law must be that of {terms} terms. Found one of {terms_of_law}."
-        )
-
-
 def check_law(
     losses: FloatArray,
     masses: tuple[FloatArray, FloatArray],
@@ -199,15 +184,18 @@ def check_law(
 
     Raises:
         MassError: If masses sum to less than they must, so that some were lost, or to
-            more, so that some are at a wrong loss.
+            more, so that some are at a wrong loss; or if sinks hold less than was cut
+            off.
     """
+    infinity_mass, zero_mass = sinks or (None, None)
+    if sinks:
+        check_sinks(*sinks, ledger, of_losses=True)
     p, q = masses
     with np.errstate(over="ignore", under="ignore"):
         limits = np.clip(losses, -floats.LARGEST_EXPONENT, floats.LARGEST_EXPONENT)
         ratios = np.exp(limits)
         other_p = np.where(q >= floats.RARE, q * ratios, p)
         other_q = np.where(p >= floats.RARE, p / ratios, q)
-    infinity_mass, zero_mass = sinks or (None, None)
     for total in (p, other_p):
         _check_sum("P", float(total.sum()), infinity_mass, ledger.p, error)
     for total in (q, other_q):
@@ -275,10 +263,10 @@ def check_pair(
 def check_total(
     name: str, total: float, expected: float, error: float, *, more: float = 0.0
 ) -> None:
-    """Checks a sum of masses that are only moved, if no pair or law is made of them.
+    """Checks a sum that must not change: of terms, or of masses that are only moved.
 
     Args:
-        name: The name of the masses.
+        name: The name of the terms, or of masses of which no pair or law is made.
         total: Their sum after they were moved.
         expected: Their sum before, or the sum that a theorem states.
         error: A bound on the absolute error of the two sums.

@@ -172,11 +172,6 @@ class DominatingPair:
         """(n,) probabilities of the ratios under P."""
         return self.ratios * self.masses
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the pair, in bytes."""
-        return self.ratios.nbytes + self.masses.nbytes
-
     def profile(self, direction: Direction) -> profile.Profile:
         """Returns the certified privacy profile in one direction."""
         ratios = self.ratios
@@ -222,12 +217,6 @@ class DirectedPairs:
     def is_one(self) -> bool:
         """Whether one pair serves both directions."""
         return self.add is self.remove
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of both pairs, in bytes."""
-        other = 0 if self.is_one else self.add.nbytes
-        return self.remove.nbytes + other
 
     @classmethod
     def same(cls, pair: DominatingPair) -> "DirectedPairs":

@@ -134,12 +134,11 @@ class LatticeLaw(atom_laws.Law):
                 atom_laws.missing(whole, left, self.mass_error)
                 for whole, left in zip(before(), self.p_and_q_mass(), strict=True)
             )
-        fields = self.fields_after(
+        return self.after(
             (0.0, 0.0),
             (lost_p, lost_q),
             lambda: (before()[1], self.p_and_q_mass()[1]),
         )
-        return dataclasses.replace(self, **fields)
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""
@@ -220,8 +219,8 @@ class LatticeLaw(atom_laws.Law):
             for one, two in jobs:
                 if one is not None and two is not None:
                     terms = max(terms, min(one[1].shape[1], two[1].shape[1]))
-                    met = convolved(one, two, law)
-                    pieces[level] = added(pieces.get(level), met)
+                    met = law.products(one[1], two[1], sums.convolve)
+                    pieces[level] = added(pieces.get(level), (one[0] + two[0], met))
         units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
         rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
         fields = atom_laws.fields_of_sum(self, other, rounding)
@@ -303,12 +302,6 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
             # Each odd node is one width above the lower node that it joins.
             out[1, :number] += width * odd[0]
     return start >> 1, out
-
-
-def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
-    """Returns the law of the sum of two pieces of one level, of laws of one kind."""
-    (start, x), (begin, y) = one, other
-    return start + begin, law.products(x, y, sums.convolve)
 
 
 def added(one: Piece | None, other: Piece) -> Piece:

@@ -1,8 +1,14 @@
-"""Laws on a lattice: how fine it is, how atoms are laid on it, and sums of laws."""
+"""From atoms to a lattice, and sums of many laws on it.
+
+How fine the lattice of a law is, how its atoms are laid on it, and when a sum is moved
+to wider cells. What a law on a lattice is, and how two of them are added, is
+`lattice_law`.
+"""
 
 from collections.abc import Sequence
 import dataclasses
 import math
+import operator
 
 import numpy as np
 
@@ -128,7 +134,7 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
     if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
         # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
         # Both are small, so that a finer lattice costs little.
-        accuracy = accuracy.with_cells(2 * accuracy.cells)
+        accuracy = dataclasses.replace(accuracy, cells=2 * accuracy.cells)
     if atoms.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:
@@ -253,7 +259,7 @@ def sum_of(laws: Sequence[LatticeLaw], tail_mass: float) -> LatticeLaw:
         laws: The laws of the terms.
         tail_mass: The probability that each addition may cut off.
     """
-    laws = sorted(laws, key=lambda law: law.step)
+    laws = sorted(laws, key=operator.attrgetter("step"))
     total = laws[0]
     for law in laws[1:]:
         while total.step < law.step:

@@ -1,4 +1,8 @@
-"""From dominating pairs to the laws of sums, and back: compositions."""
+"""From dominating pairs to the laws of sums, and back: compositions.
+
+A sum of few atoms is computed atom by atom, here; any other one on a lattice
+(`lattice_sums`).
+"""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -18,7 +22,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_sums
-from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 
@@ -75,7 +78,7 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         values, rows = losses, np.array([p, p])
     else:
         if zero_mass:
-            ledger = ledger.with_cut(0.0, -zero_mass)
+            ledger = ledger.after((0.0, -zero_mass))
             ratios, q, zero_mass = np.append(0.0, ratios), np.append(zero_mass, q), 0.0
         ratio_error, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
     if given.bound is Bound.UPPER:
@@ -113,7 +116,7 @@ def sum_of(
     """
     copies = sum(count for _, count in parts)
     law = _sum_of(parts, copies, bound, accuracy)
-    conservation.check_terms(law.ledger.terms, copies)
+    conservation.check_total("terms of a law", law.ledger.terms, copies, 0.0)
     return law
 
 
@@ -292,7 +295,7 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
         above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
         ratios = values + above
         zero = ratios <= 0
-        ledger = ledger.with_cut(0.0, float(q[zero].sum()))
+        ledger = ledger.after((0.0, float(q[zero].sum())))
         ledger = ledger.with_ratios_times(1 / count)
         zero_mass += float(q[zero].sum()) * (
             1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
@@ -318,6 +321,35 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
         mass_error,
         ratio_error,
         ledger,
+    )
+
+
+def pair_of(pair: LossPair) -> DominatingPair:
+    """Returns the pair of ratios of a pair of losses, as far as ratios fit a float."""
+    order = np.argsort(pair.losses, kind="stable")
+    losses = pair.losses[order]
+    p_masses, q_masses = pair.p_masses[order], pair.q_masses[order]
+    fits = (np.abs(losses) <= floats.LARGEST_LOSS) & (p_masses >= floats.RARE)
+    fits &= q_masses >= floats.RARE
+    infinity_mass, zero_mass = pair.infinity_mass, pair.zero_mass
+    if not fits.any():
+        return dominating_pair.trivial_pair(pair.bound)
+    mass_error = pair.mass_error
+    if pair.bound is Bound.UPPER:
+        infinity_mass += float((p_masses[~fits] + floats.RARE).sum()) * (1 + 1e-9)
+        zero_mass += float((q_masses[~fits] + floats.RARE).sum()) * (1 + 1e-9)
+        # Profiles are raised a little, and so the masses of many runs sum to more than
+        # one. A pair has no ledger that says so.
+        total = max(float(p_masses[fits].sum()), float(q_masses[fits].sum()), 1.0)
+        mass_error = max(mass_error, math.log(total))
+    return DominatingPair(
+        np.exp(losses[fits]),
+        q_masses[fits],
+        min(infinity_mass, 1.0),
+        min(zero_mass, 1.0),
+        pair.bound,
+        mass_error,
+        pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
     )
 
 
@@ -350,10 +382,10 @@ class ComposedLosses:
     def pairs(self) -> DirectedPairs:
         """Returns the pairs by their ratios, for a composition that is subsampled."""
         removed, serves_both = self._removed
-        remove = output_pairs.of_losses(removed)
+        remove = pair_of(removed)
         if serves_both:
             return DirectedPairs.same(remove)
-        return DirectedPairs(remove, output_pairs.of_losses(self._added))
+        return DirectedPairs(remove, pair_of(self._added))
 
     @functools.cached_property
     def _removed(self) -> tuple[LossPair, bool]:

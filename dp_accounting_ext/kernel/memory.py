@@ -2,21 +2,17 @@
 
 from collections.abc import Callable
 from collections.abc import Hashable
+import enum
 import threading
+from typing import Any
 from typing import Generic
-from typing import Protocol
 from typing import TypeVar
 
+import numpy as np
 
-class Sized(Protocol):
-    """A value that knows how much memory it takes."""
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that the value takes, in bytes."""
-
-
-Value = TypeVar("Value", bound=Sized)
+Value = TypeVar("Value")
+# What takes next to no memory.
+_WITHOUT = (int, float, enum.Enum)
 
 
 class Memory(Generic[Value]):
@@ -51,7 +47,7 @@ class Memory(Generic[Value]):
         with self._lock:
             self._drop(key)
             self._values[key] = value
-            self._nbytes += value.nbytes
+            self._nbytes += nbytes_of(value)
             while self._nbytes > self._most_bytes and len(self._values) > 1:
                 self._drop(next(iter(self._values)))
         return value
@@ -59,4 +55,18 @@ class Memory(Generic[Value]):
     def _drop(self, key: Hashable) -> None:
         value = self._values.pop(key, None)
         if value is not None:
-            self._nbytes -= value.nbytes
+            self._nbytes -= nbytes_of(value)
+
+
+def nbytes_of(value: Any) -> int:
+    """Returns the memory of the arrays in a value, in bytes.
+
+    Args:
+        value: An array; or an object or a tuple that holds such values. What is held
+            twice counts once.
+    """
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    parts = value if isinstance(value, tuple) else vars(value).values()
+    distinct = {id(part): part for part in parts if not isinstance(part, _WITHOUT)}
+    return sum(map(nbytes_of, distinct.values()))

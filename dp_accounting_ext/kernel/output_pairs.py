@@ -1,4 +1,4 @@
-"""Dominating pairs made from laws of outputs: probabilities, or losses."""
+"""Dominating pairs made from the probabilities of outputs."""
 
 import math
 
@@ -8,7 +8,6 @@ import numpy.typing as npt
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import profile
 
 DominatingPair = dominating_pair.DominatingPair
 
@@ -80,33 +79,4 @@ def of_probabilities(
         bound=bound,
         mass_error=error + 8 * floats.UNIT_ROUNDOFF,
         ratio_error=2.1 * error + 4 * floats.UNIT_ROUNDOFF,
-    )
-
-
-def of_losses(pair: profile.LossPair) -> DominatingPair:
-    """Returns the pair of ratios of a pair of losses, as far as ratios fit a float."""
-    order = np.argsort(pair.losses, kind="stable")
-    losses = pair.losses[order]
-    p_masses, q_masses = pair.p_masses[order], pair.q_masses[order]
-    fits = (np.abs(losses) <= floats.LARGEST_LOSS) & (p_masses >= floats.RARE)
-    fits &= q_masses >= floats.RARE
-    infinity_mass, zero_mass = pair.infinity_mass, pair.zero_mass
-    if not fits.any():
-        return dominating_pair.trivial_pair(pair.bound)
-    mass_error = pair.mass_error
-    if pair.bound is Bound.UPPER:
-        infinity_mass += float((p_masses[~fits] + floats.RARE).sum()) * (1 + 1e-9)
-        zero_mass += float((q_masses[~fits] + floats.RARE).sum()) * (1 + 1e-9)
-        # Profiles are raised a little, and so the masses of many runs sum to more than
-        # one. A pair has no ledger that says so.
-        total = max(float(p_masses[fits].sum()), float(q_masses[fits].sum()), 1.0)
-        mass_error = max(mass_error, math.log(total))
-    return DominatingPair(
-        np.exp(losses[fits]),
-        q_masses[fits],
-        min(infinity_mass, 1.0),
-        min(zero_mass, 1.0),
-        pair.bound,
-        mass_error,
-        pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
     )

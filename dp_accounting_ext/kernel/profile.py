@@ -48,11 +48,6 @@ class Profile:
     mass_error: float
     ratio_error: float
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the profile, in bytes."""
-        return self.losses.nbytes + self.heights.nbytes + self.costs.nbytes
-
     @classmethod
     def of(
         cls,
@@ -191,16 +186,10 @@ class LossPair:
     ledger: conservation.Ledger
 
     def __post_init__(self) -> None:
-        is_upper = self.bound is Bound.UPPER
-        sinks = (self.infinity_mass, self.zero_mass) if is_upper else None
-        if is_upper:
-            conservation.check_sinks(
-                self.infinity_mass, self.zero_mass, self.ledger, of_losses=True
-            )
         conservation.check_law(
             self.losses,
             (self.p_masses, self.q_masses),
-            sinks,
+            (self.infinity_mass, self.zero_mass) if self.bound is Bound.UPPER else None,
             self.ledger,
             self.mass_error,
         )
@@ -230,7 +219,7 @@ class LossPair:
             q_masses=self.p_masses,
             infinity_mass=self.zero_mass,
             zero_mass=self.infinity_mass,
-            ledger=self.ledger.swapped(),
+            ledger=self.ledger._replace(p=self.ledger.q, q=self.ledger.p),
         )
 
     def distance(self) -> float:

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy as accuracies
@@ -44,12 +43,9 @@ class Gaussian(interface.OnePairMechanism):
         """The distance of neighboring datasets' sums, in standard deviations."""
         return 1 / self.noise_multiplier
 
-    @property
-    def gaussian_noise(self) -> float:
-        return self.noise_multiplier
-
-    def on_a_sample(self, rate: float) -> interface.Mechanism | None:
-        return GaussianMixture(((self.mean, 1.0),), UNSHIFTED).on_a_sample(rate)
+    def as_mixture(self) -> "GaussianMixture":
+        """Returns the same noise, around one shift."""
+        return GaussianMixture(((self.mean, 1.0),), UNSHIFTED)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         return interface.Divergences(ratio_moments.gaussian_rdp(self.mean, orders))
@@ -61,7 +57,7 @@ class Gaussian(interface.OnePairMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class _ShiftMixture(interface.OnePairMechanism):
+class ShiftMixture(interface.OnePairMechanism):
     """Noise around random shifts: one mixture, P, against another, Q.
 
     Shifts are divided by the noise's parameter. Those of P are at least 0, and those of
@@ -95,18 +91,25 @@ class _ShiftMixture(interface.OnePairMechanism):
         q, q_lost = without_rare(self.q, rare, bound)
         return p, q, (p_lost, q_lost)
 
-    def sampled_from(self) -> tuple[float, interface.Mechanism] | None:
+    def draws(self) -> interface.Draws | None:
+        """Returns the mixture of the shifts other than zero, as on a Poisson sample."""
         shifted = [(shift, weight) for shift, weight in self.p if shift]
         if self.q != UNSHIFTED or not 0 < len(shifted) < len(self.p):
             return None
         rate = math.fsum(weight for _, weight in shifted)
-        if_sampled = tuple((shift, weight / rate) for shift, weight in shifted)
-        # Ratios increase with the output, so more weight of a shift is an upper bound.
-        rounded_up = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
-        return rounded_up, dataclasses.replace(self, p=if_sampled)
+        if_drawn = tuple((shift, weight / rate) for shift, weight in shifted)
+        null_probability = math.fsum(weight for shift, weight in self.p if not shift)
+        part = dataclasses.replace(self, p=if_drawn)
+        return interface.Draws(((part, rate, 1),), null_probability)
 
     def on_a_sample(self, rate: float) -> interface.Mechanism | None:
-        """Returns the mixture, with a shift of zero if the record is not sampled."""
+        """Returns the mixture, with a shift of zero if the record is not sampled.
+
+        None if a shift would be too rare for floats, or if Q has shifts.
+
+        Args:
+            rate: Inclusion probability of each record, in (0, 1).
+        """
         if self.q != UNSHIFTED:
             return None
         weights = {shift: rate * weight for shift, weight in self.p}
@@ -124,8 +127,13 @@ class _ShiftMixture(interface.OnePairMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianMixture(_ShiftMixture):
+class GaussianMixture(ShiftMixture):
     """Gaussian noise around random shifts, over its standard deviation."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the record moves the noise by one shift, which is not random."""
+        return len(self.p) == 1 and self.p[0][0] > 0 and self.q == UNSHIFTED
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         p, q, rest = self._likely(bound, accuracy)
@@ -137,16 +145,6 @@ class GaussianMixture(_ShiftMixture):
             rest=rest,
             cells=accuracy.cells,
         )
-
-    def gaussian_steps(self) -> interface.Allocation | None:
-        """Returns the step of a Poisson-sampled Gaussian, which is drawn or not."""
-        shifted = [(shift, weight) for shift, weight in self.p if shift]
-        if self.q != UNSHIFTED or len(shifted) != 1:
-            return None
-        ((shift, weight),) = shifted
-        null_probability = math.fsum(weight for other, weight in self.p if not other)
-        step = replaced_allocation.Steps(shift, weight, 1)
-        return interface.Allocation((step,), null_probability, infinity_mass=0.0)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
         """Returns Rényi divergences by quadrature, or None if there are many shifts."""
@@ -171,7 +169,7 @@ class GaussianMixture(_ShiftMixture):
 
 
 @dataclasses.dataclass(frozen=True)
-class LaplaceMixture(_ShiftMixture):
+class LaplaceMixture(ShiftMixture):
     """Laplace noise around random shifts, over its parameter.
 
     Source:

@@ -58,7 +58,7 @@ def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
     """Returns the k-out-of-t random allocation of a mechanism."""
     if inner == compositions.NO_OP:
         return inner
-    if inner.revealed:
+    if isinstance(inner, known_bounds.NonPrivate):
         # Only the steps in which a record takes part may reveal it.
         return compositions.compose({inner: num_selected})
     if num_selected == num_steps:
@@ -146,19 +146,6 @@ class RandomAllocation(Mechanism):
         added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in by_blocks]
         return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
 
-    def loss_tail(self, direction: Direction) -> tuple[float, float]:
-        """Returns a normal bound on the loss; see `Mechanism.loss_tail`.
-
-        It is tighter for Gaussian steps if a record is added. The ratio is the mean of
-        all products of k of the t ratios. It is at least their geometric mean, which is
-        the product of all t ratios to the power k / t.
-        """
-        step = compositions.as_gaussian(self.inner)
-        if direction is Direction.REMOVE or step is None:
-            return super().loss_tail(direction)
-        moved = self.num_selected * step.mean * interface.LOSS_ROUNDED_UP
-        return moved * step.mean / 2, moved / math.sqrt(self.num_steps)
-
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
         """Returns the Rényi divergences of the blocks, or None.
 
@@ -192,11 +179,11 @@ class RandomAllocation(Mechanism):
             values = np.minimum(values, step.values)
         return interface.Divergences(values, failure_probability)
 
-    def gaussian_steps(self) -> interface.Allocation | None:
+    def draws(self) -> interface.Draws | None:
         if self.num_selected > 1:
             return None
         steps = self.num_steps
-        return compositions.one_drawn([(self.inner, 1 / steps, steps)])
+        return interface.Draws(((self.inner, 1 / steps, steps),))
 
     def basis(self, bound: Bound) -> str:
         inner = self.inner.basis(bound)
@@ -215,9 +202,11 @@ class RandomAllocation(Mechanism):
         Each member adds to k of the outputs, whichever steps are drawn. None if the
         noise is not Gaussian, or if a single record reveals more.
         """
-        noise = self.inner.gaussian_noise
+        if not isinstance(self.inner, additive_noise.Gaussian):
+            return None
+        noise = self.inner.noise_multiplier
         rarity = self.num_steps / self.num_selected
-        if noise is None or not sum_reveals_more(members, noise**-2, rarity):
+        if not sum_reveals_more(members, noise**-2, rarity):
             return None
         deviation = noise * math.sqrt(self.num_steps)
         return additive_noise.Gaussian(
@@ -270,7 +259,9 @@ class RandomAllocation(Mechanism):
                 (
                     allocate(self.inner, drawn, length)
                     if drawn in (1, length)
-                    else TwoOutOfSteps(self.inner, length),
+                    else known_bounds.ByFunction(
+                        _pairs_of_two_draws, (self.inner, length), side=Bound.UPPER
+                    ),
                     count,
                 )
                 for drawn, length, count in blocks
@@ -279,36 +270,47 @@ class RandomAllocation(Mechanism):
         )
 
     def claims(self) -> interface.Claims:
-        return _of_drawn(interface.claims_of({self.inner: self.num_selected}))
+        """Returns those of the steps that are drawn.
+
+        The tail of Gaussian steps is tighter if a record is added. The ratio is the
+        mean of all products of k of the t ratios. It is at least their geometric mean,
+        which is the product of all t ratios to the power k / t.
+        """
+        claims = _of_drawn(interface.claims_of({self.inner: self.num_selected}))
+        step = compositions.as_gaussian(self.inner)
+        if step is None:
+            return claims
+        moved = self.num_selected * step.mean * interface.LOSS_ROUNDED_UP
+        tail = moved * step.mean / 2, moved / math.sqrt(self.num_steps)
+        return dataclasses.replace(claims, added_tail=tail)
 
 
-@dataclasses.dataclass(frozen=True)
-class TwoOutOfSteps(Mechanism):
-    """2-out-of-t allocation, bounded by means over groups of steps.
+def _pairs_of_two_draws(
+    inner: Mechanism, num_steps: int, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    """Returns upper pairs of 2-out-of-t allocation, by means over groups of steps.
 
-    Attributes:
+    Args:
         inner: The mechanism of one step.
         num_steps: The number t of steps, t > 2.
+        bound: The upper side.
+        accuracy: What the pairs are for.
     """
-
-    inner: Mechanism
-    num_steps: int
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        step = _pairs_of_step(self.inner, bound, accuracy, self.num_steps)
-        return step.map(
-            lambda pair: two_out_of_t.two_out_of_t(
-                pair, self.num_steps, tail_mass=accuracy.tail_mass
-            )
+    return _pairs_of_step(inner, bound, accuracy, num_steps).map(
+        lambda pair: two_out_of_t.two_out_of_t(
+            pair, num_steps, tail_mass=accuracy.tail_mass
         )
+    )
 
 
 def allocate_to_schedule(numbers: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
     """Returns 1-out-of-t allocation over steps that differ or never ran."""
     ran = {part: count for part, count in numbers.items() if part != compositions.NO_OP}
-    revealing = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
+    revealing = [
+        (part.record, ran.pop(part))
+        for part in list(ran)
+        if isinstance(part, known_bounds.NonPrivate)
+    ]
     null_probability = float(
         num_steps - sum(ran.values()) - sum(count for _, count in revealing)
     )
@@ -372,12 +374,9 @@ class ScheduledAllocation(Mechanism):
 
         return DirectedPairs.combined(pairs_of_steps, mean)
 
-    def gaussian_steps(self) -> interface.Allocation | None:
-        return compositions.one_drawn(
-            [(inner, 1 / self.num_steps, count) for inner, count in self.items],
-            null_probability=self.null_probability,
-            infinity_mass=self.infinity_mass,
-        )
+    def draws(self) -> interface.Draws:
+        parts = tuple((part, 1 / self.num_steps, count) for part, count in self.items)
+        return interface.Draws(parts, self.null_probability, self.infinity_mass)
 
     def basis(self, bound: Bound) -> str:
         steps = dict.fromkeys(part.basis(bound) for part, _ in self.items)
@@ -430,7 +429,7 @@ def allocate_several(
         return allocate(kinds[0][0], num_selected, num_steps)
     if num_selected == num_steps:
         return compositions.compose(dict(kinds))
-    if any(kind.revealed for kind, _ in kinds):
+    if any(isinstance(kind, known_bounds.NonPrivate) for kind, _ in kinds):
         return None
     return SeveralOfSchedule(kinds, num_selected)
 
@@ -548,7 +547,11 @@ class SeveralOfSchedule(Mechanism):
             if kind != compositions.NO_OP:
                 drawn = min(self.num_selected, count)
                 share = self.num_selected * count / (total * drawn)
-                parts[_Shrunk(allocate(kind, drawn, count), share)] += 1
+                arguments = allocate(kind, drawn, count), share
+                shrunk = known_bounds.ByFunction(
+                    _pairs_of_shrunk, arguments, side=Bound.UPPER
+                )
+                parts[shrunk] += 1
         return compositions.compose(parts)
 
     def basis(self, bound: Bound) -> str:
@@ -568,39 +571,31 @@ class SeveralOfSchedule(Mechanism):
         return _of_drawn(interface.claims_of_either(claims))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shrunk(Mechanism):
-    """A mechanism whose losses are multiplied by a share, if a record is added.
+def _pairs_of_shrunk(
+    inner: Mechanism, share: float, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    """Returns upper pairs of losses multiplied by a share, if a record is added.
 
     Nothing is known if a record is removed.
 
-    Attributes:
-        inner: The mechanism.
+    Args:
+        inner: The mechanism whose losses are multiplied.
         share: The share, at most 1, which may be off by a few units of rounding.
+        bound: The upper side.
+        accuracy: What the pairs are for.
     """
-
-    inner: Mechanism
-    share: float
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        trivial = dominating_pair.trivial_pair(bound)
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(trivial)
-        pair = dominating_pair.dual(
-            interface.pairs_of_part(self.inner, bound, accuracy).add
-        )
-        losses = self.share * np.log(pair.ratios)
-        error = _ROUNDING * (1 + float(np.abs(losses).max(initial=0.0)))
-        hinges = Hinges(
-            np.exp(losses),
-            pair.p_masses * np.exp(-losses),
-            infinity_mass=pair.infinity_mass,
-            mass_error=pair.mass_error + pair.ratio_error + error,
-            ratio_error=pair.ratio_error + error,
-        )
-        return DirectedPairs(
-            trivial, dominating_pair.dual(profile_pairs.least([hinges]))
-        )
+    pair = dominating_pair.dual(interface.pairs_of_part(inner, bound, accuracy).add)
+    losses = share * np.log(pair.ratios)
+    error = _ROUNDING * (1 + float(np.abs(losses).max(initial=0.0)))
+    hinges = Hinges(
+        np.exp(losses),
+        pair.p_masses * np.exp(-losses),
+        infinity_mass=pair.infinity_mass,
+        mass_error=pair.mass_error + pair.ratio_error + error,
+        ratio_error=pair.ratio_error + error,
+    )
+    add = dominating_pair.dual(profile_pairs.least([hinges]))
+    return DirectedPairs(dominating_pair.trivial_pair(bound), add)
 
 
 def _of_drawn(claims: interface.Claims) -> interface.Claims:

@@ -8,6 +8,7 @@ random, and by a chain otherwise.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 from dp_accounting_ext.amplification import group_counts
@@ -49,7 +50,7 @@ def replaced(mechanism: Mechanism) -> Mechanism:
     chain = chained.chain(mechanism, 1, 1)
     if isinstance(mechanism, allocated.RandomAllocation) and mechanism.num_selected > 1:
         return _replaced_draws(mechanism, chain)
-    allocation = _not_too_far(mechanism.gaussian_steps())
+    allocation = _not_too_far(compositions.drawn_steps(mechanism))
     if allocation is None:
         return chain
     return ReplacedAllocation(allocation)
@@ -68,8 +69,8 @@ def _replaced_draws(
     blocks: dict[Mechanism, int] = {}
     for block, count in compositions.unpacked({mechanism.blocks(): 1}).items():
         replacement = replaced(block)
-        if block.gaussian_noise is not None:
-            replacement = additive_noise.Gaussian(block.gaussian_noise / 2)
+        if isinstance(block, additive_noise.Gaussian):
+            replacement = additive_noise.Gaussian(block.noise_multiplier / 2)
         elif replacement == chained.chain(block, 1, 1):
             return chain
         blocks[replacement] = blocks.get(replacement, 0) + count
@@ -160,65 +161,64 @@ class AllocatedGroup(Mechanism):
         return chained.chain(self.inner, self.members, 0)
 
 
-@dataclasses.dataclass(frozen=True)
-class LeaveAndJoin(Mechanism):
-    """An upper bound for random allocation that some members leave and others join.
+def leave_and_join(
+    inner: Mechanism, removed: int, inserted: int, allocation: Allocation
+) -> Mechanism:
+    """Returns an upper bound for random allocation if members leave and others join.
 
     It is a chain. In its first link all members who leave do so together, bounded by
     the theorem. In each further link, one of the others joins. The tail of the first
     link is no heavier than that of a chain over single members.
 
-    Attributes:
+    Args:
         inner: The mechanism with one of the members, against that without it.
         removed: The number of members who leave, at least 1.
         inserted: The number of members who join, at least 1.
         allocation: The steps of each member, all of which are equal.
     """
+    any_order = chained.chain(chained.Symmetrized(inner), removed + inserted, 0)
+    upper = "the counts of members who leave, and a chain of those who join"
+    return known_bounds.ByFunction(
+        _pairs_of_both,
+        (inner, removed, inserted, allocation),
+        any_order.claims(),
+        (interface.NOTHING, upper),
+        Bound.UPPER,
+    )
 
-    inner: Mechanism
-    removed: int
-    inserted: int
-    allocation: Allocation
 
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        remove = self._one_way(self.removed, self.inserted, accuracy)
-        add = self._one_way(self.inserted, self.removed, accuracy)
-        return DirectedPairs(remove, dominating_pair.dual(add))
+def _pairs_of_both(
+    inner: Mechanism,
+    removed: int,
+    inserted: int,
+    allocation: Allocation,
+    bound: Bound,
+    accuracy: Accuracy,
+) -> DirectedPairs:
+    """Returns the upper pairs of `leave_and_join`."""
+    remove = _one_way(inner, removed, inserted, allocation, accuracy)
+    add = _one_way(inner, inserted, removed, allocation, accuracy)
+    return DirectedPairs(remove, dominating_pair.dual(add))
 
-    def _one_way(self, leave: int, join: int, accuracy: Accuracy) -> DominatingPair:
-        """Returns the chain in which first some members leave and then some join.
 
-        Args:
-            leave: The number of members who leave.
-            join: The number of members who join.
-            accuracy: What the pair is for.
-        """
-        leaving = self.inner
-        if leave > 1:
-            leaving = AllocatedGroup(self.inner, leave, self.allocation, is_rough=True)
-        first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
-        first = chained_pairs.reduced(first, _FEW_ATOMS)
+def _one_way(
+    inner: Mechanism, leave: int, join: int, allocation: Allocation, accuracy: Accuracy
+) -> DominatingPair:
+    """Returns the chain in which first some members leave and then some join."""
+    leaving = inner
+    if leave > 1:
+        leaving = AllocatedGroup(inner, leave, allocation, is_rough=True)
+    first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
+    first = chained_pairs.reduced(first, _FEW_ATOMS)
+    link = functools.partial(chained_pairs.chain_one_way, most_atoms=_FEW_ATOMS)
 
-        def chain_of(fine: Accuracy) -> tuple[DominatingPair, float, float]:
-            one = interface.pairs_of_part(self.inner, Bound.UPPER, fine).add
-            joining = chained_pairs.powers(
-                dominating_pair.dual(one), join, most_atoms=_FEW_ATOMS
-            )
-            chain = chained_pairs.chain_one_way(first, joining, most_atoms=_FEW_ATOMS)
-            return chain, one.zero_mass, chain.infinity_mass - first.infinity_mass
+    def chain_of(fine: Accuracy) -> tuple[DominatingPair, float, float]:
+        one = interface.pairs_of_part(inner, Bound.UPPER, fine).add
+        joining = chained_pairs.repeated(dominating_pair.dual(one), join, link)
+        chain = link(first, joining)
+        return chain, one.zero_mass, chain.infinity_mass - first.infinity_mass
 
-        return chained.with_small_tails(accuracy, chain_of)
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return interface.NOTHING
-        return "the counts of members who leave, and a chain of those who join"
-
-    def claims(self) -> interface.Claims:
-        members = self.removed + self.inserted
-        return chained.chain(chained.Symmetrized(self.inner), members, 0).claims()
+    return chained.with_small_tails(accuracy, chain_of)
 
 
 def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
@@ -232,7 +232,7 @@ def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
         mechanism: The mechanism with one member, against that without it.
         members: The number of members who leave.
     """
-    allocation = _not_too_far(mechanism.gaussian_steps())
+    allocation = _not_too_far(compositions.drawn_steps(mechanism))
     if members < 2 or allocation is None or allocation.infinity_mass:
         return None
     return AllocatedGroup(mechanism, members, allocation)

@@ -162,50 +162,48 @@ class Answer(batches.Base):
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if self.noise_parameter == 0:
             return WithoutNoise().on(removed, inserted)
-        return _Answered(
-            self.noise_parameter, _probabilities(removed), _probabilities(inserted)
-        )
+        arguments = self, _probabilities(removed), _probabilities(inserted)
+        return known_bounds.ByFunction(_pairs_of_answers, arguments)
 
-
-@dataclasses.dataclass(frozen=True)
-class _Answered(Mechanism):
-    """Randomized answers to the question whether the batch holds a member.
-
-    Attributes:
-        noise_parameter: As in `Answer`.
-        removed: The probabilities that a batch of the first dataset holds a member who
-            leaves, and that it holds none.
-        inserted: The same for the second dataset and members who join.
-    """
-
-    noise_parameter: float
-    removed: interface.Probabilities
-    inserted: interface.Probabilities
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        # Each dataset's answers against those of a batch that never holds a member.
-        without = self._answers(known_bounds.NEVER)
-        sides = []
-        if self.removed[0]:
-            sides.append((self._answers(self.removed), without))
-        if self.inserted[0]:
-            sides.append((without, self._answers(self.inserted)))
-        error = discrete_outputs.FEW_ERROR + batches.WEIGHT_ERROR
-        pairs = [
-            output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
-        ]
-        if len(pairs) == 1:
-            return DirectedPairs.same(pairs[0])
-        if bound is Bound.LOWER or not pairs:
-            return DirectedPairs.same(dominating_pair.identity_pair(bound))
-        # Neither side dominates the other, and a composition can attain both.
-        return profile_pairs.maximum([DirectedPairs.same(side) for side in pairs])
-
-    def _answers(self, probabilities: interface.Probabilities) -> tuple[float, float]:
+    def of(self, probabilities: interface.Probabilities) -> tuple[float, float]:
         """Returns the probabilities of yes and of no, neither of them a difference."""
         lie, gain = self.noise_parameter / 2, 1 - self.noise_parameter
         somebody, nobody = probabilities
         return lie + somebody * gain, lie + nobody * gain
+
+
+def _pairs_of_answers(
+    answer: Answer,
+    removed: interface.Probabilities,
+    inserted: interface.Probabilities,
+    bound: Bound,
+    accuracy: Accuracy,
+) -> DirectedPairs:
+    """Returns pairs of answers to the question whether the batch holds a member.
+
+    Args:
+        answer: The randomized response.
+        removed: The probabilities that a batch of the first dataset holds a member who
+            leaves, and that it holds none.
+        inserted: The same for the second dataset and members who join.
+        bound: The side of the bound.
+        accuracy: What the pairs are for.
+    """
+    # Each dataset's answers against those of a batch that never holds a member.
+    without = answer.of(known_bounds.NEVER)
+    sides = []
+    if removed[0]:
+        sides.append((answer.of(removed), without))
+    if inserted[0]:
+        sides.append((without, answer.of(inserted)))
+    error = discrete_outputs.FEW_ERROR + batches.WEIGHT_ERROR
+    pairs = [output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides]
+    if len(pairs) == 1:
+        return DirectedPairs.same(pairs[0])
+    if bound is Bound.LOWER or not pairs:
+        return DirectedPairs.same(dominating_pair.identity_pair(bound))
+    # Neither side dominates the other, and a composition can attain both.
+    return profile_pairs.maximum([DirectedPairs.same(side) for side in pairs])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +238,7 @@ class NeighboringBatches(batches.Base):
         joining = chained.chain(join, 0, 1)
         if leave == compositions.NO_OP:
             return joining
-        return chained.InARow(((leave, 1, False), (joining, 1, False)))
+        return chained.in_a_row((leave, 1, False), (joining, 1, False))
 
     def _from_common(self, distances: Distances) -> Mechanism:
         """Returns the mechanism on one dataset's batches, against the common batch."""

@@ -13,6 +13,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import profile_pairs
@@ -38,7 +39,7 @@ def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
         removed: The number of records that leave.
         inserted: The number of records that join. At least one record leaves or joins.
     """
-    if inner == compositions.NO_OP or interface.is_certain(inner):
+    if inner == compositions.NO_OP or known_bounds.is_certain(inner):
         return inner
     if inner.claims().is_symmetric:
         # A record that leaves and one that joins have the same profile.
@@ -103,7 +104,8 @@ class ChainedSplit(Mechanism):
             pairs = interface.pairs_of_part(self.inner, bound, accuracy)
             return pairs if self.removed else pairs.swapped()
         joining = self.inner, self.inserted, True
-        return _in_a_row([(self.inner, self.removed, False), joining], accuracy)
+        links = (self.inner, self.removed, False), joining
+        return _pairs_in_a_row(links, bound, accuracy)
 
     def claims(self) -> interface.Claims:
         members, inner = self.removed + self.inserted, self.inner.claims()
@@ -134,40 +136,30 @@ class ChainedSplit(Mechanism):
         return [{revealed or self: 1}]
 
 
-@dataclasses.dataclass(frozen=True)
-class InARow(Mechanism):
-    """An upper bound for two datasets, as a chain of links by way of others.
+def in_a_row(*links: Link) -> Mechanism:
+    """Returns an upper bound for two datasets, as a chain of links by way of others.
 
-    Attributes:
-        links: Mechanisms on a dataset against the next one, each with the number of
+    Args:
+        *links: Mechanisms on a dataset against the next one, each with the number of
             times that it follows, and whether its datasets are swapped.
     """
-
-    links: tuple[Link, ...]
-
-    def basis(self, bound: Bound) -> str:
-        if bound is Bound.LOWER:
-            return interface.NOTHING
-        bases = dict.fromkeys(part.basis(bound) for part, *_ in self.links)
-        return f"a chain of datasets, by {' and '.join(bases)}"
-
-    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        if bound is Bound.LOWER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return _in_a_row(self.links, accuracy)
-
-    def claims(self) -> interface.Claims:
-        counts: collections.Counter[Mechanism] = collections.Counter()
-        for part, number, _ in self.links:
-            counts[part] += number
-        mean = math.fsum(
-            number * math.sqrt(part.claims().gaussian_precision)
-            for part, number in counts.items()
-        )
-        return interface.Claims(
-            interface.claims_of(counts).largest_loss,
-            gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
-        )
+    counts: collections.Counter[Mechanism] = collections.Counter()
+    for part, number, _ in links:
+        counts[part] += number
+    mean = math.fsum(
+        number * math.sqrt(part.claims().gaussian_precision)
+        for part, number in counts.items()
+    )
+    claims = interface.Claims(
+        interface.claims_of(counts).largest_loss,
+        gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
+    )
+    by_links = dict.fromkeys(part.basis(Bound.UPPER) for part in counts)
+    upper = f"a chain of datasets, by {' and '.join(by_links)}"
+    bases = interface.NOTHING, upper
+    return known_bounds.ByFunction(
+        _pairs_in_a_row, (links,), claims, bases, Bound.UPPER
+    )
 
 
 def with_small_tails(
@@ -183,15 +175,18 @@ def with_small_tails(
     """
     finer, before = accuracy.tail_mass, math.inf
     while True:
-        chained, sink, grown = chain_of(accuracy.with_tails(finer))
+        fine = dataclasses.replace(accuracy, tail_mass=finer)
+        chained, sink, grown = chain_of(fine)
         is_small = grown <= _MOST_GROWN * accuracy.tail_mass
         if is_small or sink >= before or finer <= floats.RARE:
             return chained
         before, finer = sink, max(finer**2, floats.RARE)
 
 
-def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
-    """Returns the pairs of a chain, whose tails are about the accuracy's tail mass."""
+def _pairs_in_a_row(
+    links: Sequence[Link], bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    """Returns upper pairs of a chain, with tails of about the accuracy's tail mass."""
 
     def chain_of(fine: Accuracy) -> tuple[DirectedPairs, float, float]:
         pairs = [
@@ -199,9 +194,11 @@ def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
             for part, number, is_swapped in links
             if number
         ]
-        chained = _joined(
-            [(each.swapped() if swap else each, number) for each, number, swap in pairs]
-        )
+        chained: DirectedPairs | None = None
+        for each, number, is_swapped in pairs:
+            link = each.swapped() if is_swapped else each
+            chained = chained_pairs.repeated(link, number, chained_pairs.chain, chained)
+        assert chained is not None
         sink_of_chain, *sinks = (
             max(link.remove.infinity_mass, link.add.zero_mass)
             for link in (chained, *(link for link, *_ in pairs))
@@ -209,17 +206,3 @@ def _in_a_row(links: Sequence[Link], accuracy: Accuracy) -> DirectedPairs:
         return chained, max(sinks), sink_of_chain
 
     return with_small_tails(accuracy, chain_of)
-
-
-def _joined(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:
-    """Returns the chain of pairs, each with its number of links, by doubling."""
-    chained: DirectedPairs | None = None
-    for pairs, number in steps:
-        while number:
-            if number & 1:
-                chained = chained_pairs.chain(chained, pairs) if chained else pairs
-            number >>= 1
-            if number:
-                pairs = chained_pairs.chain(pairs, pairs)
-    assert chained is not None
-    return chained

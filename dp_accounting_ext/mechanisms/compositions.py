@@ -19,7 +19,8 @@ from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import schedules
 
 Accuracy = interface.Accuracy
-_WHOLE_CELLS = accuracy.WHOLE_CELLS
+Allocation = replaced_allocation.Allocation
+_CELLS, _WHOLE_CELLS = accuracy.CELLS, accuracy.WHOLE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 # Tuning: the largest 1/σ² of a Gaussian that is composed as a single mechanism; and a
@@ -34,7 +35,7 @@ class Composition(Mechanism):
     items: tuple[tuple[Mechanism, int], ...]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        parts = in_cells(flatten(dict(self.items), bound), bound)
+        parts = bounding(dict(self.items), bound)
         copies = sum(parts.values())
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
@@ -44,7 +45,7 @@ class Composition(Mechanism):
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        fine = accuracy.with_cells(_WHOLE_CELLS)
+        fine = dataclasses.replace(accuracy, cells=_WHOLE_CELLS)
         return law_sums.ComposedLosses(made, bound, fine).pairs()
 
     def routes(self, bound: Bound) -> Sequence[Mapping[Mechanism, int]]:
@@ -82,7 +83,7 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
 def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
     """Returns the composition of mechanisms with counts."""
     parts = unpacked(counts)
-    if any(interface.is_certain(part) for part in parts):
+    if any(known_bounds.is_certain(part) for part in parts):
         return known_bounds.NonPrivate()
     if len(parts) == 1 and all(count == 1 for count in parts.values()):
         return next(iter(parts))
@@ -118,7 +119,9 @@ def flatten(
     if sum(renyi.values()) > 1:
         flat = {m: n for m, n in flat.items() if m not in renyi}
         flat[renyi_bounded.composition(renyi)] = 1
-    gaussians = {m: n for m, n in flat.items() if m.gaussian_noise is not None}
+    gaussians: dict[Mechanism, int] = {
+        m: n for m, n in flat.items() if isinstance(m, additive_noise.Gaussian)
+    }
     if sum(gaussians.values()) <= 1:
         return flat
     precision = interface.claims_of(gaussians).gaussian_precision
@@ -138,24 +141,42 @@ def routes(counts: Mapping[Mechanism, int], bound: Bound) -> list[dict[Mechanism
         counts: The mechanisms to compose, with counts.
         bound: The side of the bound.
     """
-    compositions = [flatten(counts, bound)]
-    while (following := flatten(counts, bound, len(compositions))) != compositions[-1]:
+    compositions = [bounding(counts, bound)]
+    while (following := bounding(counts, bound, len(compositions))) != compositions[-1]:
         compositions.append(following)
     return compositions
 
 
-def in_cells(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
-    """Returns mechanisms whose composition bounds another, with few for a schedule.
+def bounding(
+    counts: Mapping[Mechanism, int], bound: Bound, route: int = 0
+) -> dict[Mechanism, int]:
+    """Returns what `flatten` does, with few mechanisms for a schedule of many.
 
     Args:
-        counts: The mechanisms to compose, none of which has parts, with counts.
+        counts: The mechanisms to compose, with counts.
         bound: The side of the bound.
+        route: Which of the routes of each mechanism to take.
     """
-    parts, repeated = schedules.in_cells(counts, bound)
+    parts, repeated = schedules.in_cells(flatten(counts, bound, route), bound)
     for cells, count in repeated:
         composed = Composition(tuple(cells.items()))
         parts[composed] = parts.get(composed, 0) + count
     return parts
+
+
+def sampled_from(mechanism: Mechanism) -> tuple[float, Mechanism] | None:
+    """Returns the rate of a Poisson sample and what runs on it, or None.
+
+    A Poisson sample of the latter at this rate dominates the mechanism: the rate is
+    rounded up, and divergences of samples increase in it.
+    """
+    drawn = mechanism.draws()
+    if drawn is None or drawn.infinity_mass or not drawn.null_probability:
+        return None
+    if [number for *_, number in drawn.parts] != [1]:
+        return None
+    ((inner, rate, _),) = drawn.parts
+    return min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0), inner
 
 
 def unsampled(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
@@ -165,7 +186,7 @@ def unsampled(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
     """
     parts: dict[Mechanism, int] = {}
     for mechanism, count in counts.items():
-        sample = mechanism.sampled_from()
+        sample = sampled_from(mechanism)
         if sample is None:
             parts[mechanism] = parts.get(mechanism, 0) + count
             continue
@@ -179,51 +200,58 @@ def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
 
     Its noise is rounded down, so that it dominates the composition.
     """
-    parts = flatten({mechanism: 1}, Bound.UPPER)
-    noises = [part.gaussian_noise for part in parts]
-    if sum(parts.values()) != 1 or noises[0] is None:
+    return single_gaussian(flatten({mechanism: 1}, Bound.UPPER))
+
+
+def single_gaussian(
+    counts: Mapping[Mechanism, int],
+) -> additive_noise.Gaussian | None:
+    """Returns the Gaussian mechanism, if it is all that is composed, and runs once."""
+    part = next(iter(counts), None)
+    if sum(counts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
         return None
-    return additive_noise.Gaussian(noises[0])
+    return part
 
 
-def gaussian_steps(mechanism: Mechanism) -> interface.Allocation | None:
+def gaussian_steps(mechanism: Mechanism) -> Allocation | None:
     """Returns the Gaussian steps one of which is drawn, or None.
 
-    A composition of Gaussian mechanisms is a single step.
+    Gaussian noise and a composition of it are a single step.
 
     Args:
         mechanism: The mechanism with a record, against that without it.
     """
-    allocation = mechanism.gaussian_steps()
+    allocation = drawn_steps(mechanism)
     if allocation is not None:
         return allocation
     parts = flatten({mechanism: 1}, Bound.UPPER)
-    if any(part.gaussian_noise is None for part in parts):
+    if not all(isinstance(part, additive_noise.Gaussian) for part in parts):
         return None
-    precision = interface.claims_of(parts).gaussian_precision
-    step = replaced_allocation.Steps(math.sqrt(precision), 1.0, 1)
-    return interface.Allocation((step,), null_probability=0.0, infinity_mass=0.0)
+    return _one_step(math.sqrt(interface.claims_of(parts).gaussian_precision))
 
 
-def one_drawn(
-    parts: Sequence[tuple[Mechanism, float, int]],
-    *,
-    null_probability: float = 0.0,
-    infinity_mass: float = 0.0,
-) -> interface.Allocation | None:
-    """Returns the Gaussian steps if one of several mechanisms is drawn, or None.
+def _one_step(shift: float) -> Allocation:
+    step = replaced_allocation.Steps(shift, 1.0, 1)
+    return Allocation((step,), null_probability=0.0, infinity_mass=0.0)
 
-    None is returned if any of the mechanisms has no such steps.
+
+def drawn_steps(mechanism: Mechanism) -> Allocation | None:
+    """Returns the Gaussian steps of a mechanism that draws one of several, or None.
+
+    Gaussian noise around one shift is a single step, which is always drawn.
 
     Args:
-        parts: Mechanisms, each with the probability that a given one of its copies is
-            drawn, and the number of copies.
-        null_probability: The probability that the output does not depend on the record.
-        infinity_mass: The probability that the output reveals the record.
+        mechanism: The mechanism with a record, against that without it.
     """
+    if isinstance(mechanism, additive_noise.GaussianMixture) and mechanism.is_certain:
+        return _one_step(mechanism.p[0][0])
+    drawn = mechanism.draws()
+    if drawn is None:
+        return None
     counts: dict[tuple[float, float], int] = {}
-    for mechanism, probability, number in parts:
-        inner = gaussian_steps(mechanism)
+    null_probability, infinity_mass = drawn.null_probability, drawn.infinity_mass
+    for part, probability, number in drawn.parts:
+        inner = gaussian_steps(part)
         if inner is None:
             return None
         for each in inner.steps:
@@ -232,10 +260,32 @@ def one_drawn(
         null_probability += number * probability * inner.null_probability
         infinity_mass += number * probability * inner.infinity_mass
     steps = tuple(replaced_allocation.Steps(*key, n) for key, n in counts.items())
-    return interface.Allocation(steps, null_probability, infinity_mass)
+    return Allocation(steps, null_probability, infinity_mass)
 
 
-def in_small_steps(
+def losses(
+    counts: Mapping[Mechanism, int], bound: Bound, accuracy: Accuracy
+) -> law_sums.ComposedLosses:
+    """Returns the losses of a composition, from pairs with small enough tails.
+
+    Args:
+        counts: Mechanisms that are known by their own pairs, with counts.
+        bound: The side of the bound.
+        accuracy: What the losses are for.
+    """
+    parts = _in_small_steps(counts, bound)
+    share = accuracy.tail_mass / max(sum(parts.values()), 1)
+    # Rounded to a power of ten, so that cached pairs can be used again.
+    tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
+    one = dataclasses.replace(Accuracy(tail), cells=max(accuracy.cells, _CELLS))
+    made = [
+        (functools.partial(interface.pairs_of, part, bound, one), count)
+        for part, count in parts.items()
+    ]
+    return law_sums.ComposedLosses(made, bound, accuracy)
+
+
+def _in_small_steps(
     counts: Mapping[Mechanism, int], bound: Bound
 ) -> dict[Mechanism, int]:
     """Returns mechanisms whose composition is the same, with little noise divided.
@@ -246,8 +296,8 @@ def in_small_steps(
     divided: dict[Mechanism, int] = {}
     rounding = 4 * floats.UNIT_ROUNDOFF * (-1 if bound is Bound.UPPER else 1)
     for part, count in counts.items():
-        noise = part.gaussian_noise
-        if noise is not None:
+        if isinstance(part, additive_noise.Gaussian):
+            noise = part.noise_multiplier
             precision = min(noise**-2, _MOST_STEPS)
             number = math.ceil(precision / _PRECISION)
             if number > 1:

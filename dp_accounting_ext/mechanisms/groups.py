@@ -226,7 +226,7 @@ class GroupedByChain(Grouped):
             return [chained.chain(self.inner, removed, inserted)]
         if not inserted:
             return [leave]
-        bundled = allocated_replacements.LeaveAndJoin(
+        bundled = allocated_replacements.leave_and_join(
             self.inner, removed, inserted, leave.allocation
         )
         if leave.has_theorem and self.group_size > _MOST_ALLOCATED:
@@ -237,7 +237,7 @@ class GroupedByChain(Grouped):
             if join
             else chained.chain(self.inner, 0, inserted)
         )
-        tight = chained.InARow(((leave, 1, False), (joining, 1, False)))
+        tight = chained.in_a_row((leave, 1, False), (joining, 1, False))
         return [tight, bundled] if leave.has_theorem else [tight]
 
     def _any_split(self) -> Mechanism:

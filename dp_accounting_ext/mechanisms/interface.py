@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
@@ -23,7 +22,6 @@ from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import sums
 
 Accuracy = accuracy.Accuracy
-Allocation = replaced_allocation.Allocation
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
@@ -62,6 +60,9 @@ class Claims:
             function, whatever the dataset: one whose loss is at most `loss`, and a
             Gaussian mechanism. For groups each of the two is chained. By default it is
             derived from the other attributes.
+        added_tail: The mean and the standard deviation, in nats, of a normal law that
+            bounds the loss if a record is added, as `loss_tail` says; by default that
+            of `tail`.
         rho: ρ, such that the Rényi divergences of all orders α > 1 are at most ρα, in
             either direction. By default it is derived from the tail: a bounded loss l
             has l² / 2 (https://arxiv.org/abs/1605.02065, Proposition 3.3).
@@ -73,6 +74,7 @@ class Claims:
     is_symmetric: bool = False
     tail: tuple[float, float] = (math.inf, math.inf)
     rho: float = math.inf
+    added_tail: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if math.isfinite(self.gaussian_precision):
@@ -83,11 +85,50 @@ class Claims:
             loss, precision = min(self.tail[0], 1e150), self.tail[1]
             rho = (loss**2 + precision) / 2 * (1 + 4 * floats.UNIT_ROUNDOFF)
             object.__setattr__(self, "rho", rho if loss < 1e150 else math.inf)
+        if self.is_symmetric:
+            # What is known of one direction alone may not hold of the other.
+            object.__setattr__(self, "added_tail", None)
 
     @property
     def largest_loss(self) -> float:
         """A bound on the loss that is never exceeded, in nats, or inf."""
         return self.loss if self.probability_of_more == 0 else math.inf
+
+    def loss_tail(self, direction: Direction) -> tuple[float, float]:
+        """Returns the mean and standard deviation of a normal bound on the loss.
+
+        The privacy profile in this direction is, at every ε, at most that of a loss
+        with this normal law. Both values are in nats and rounded up. They are infinite
+        if no such law is known.
+        """
+        if direction is Direction.ADD and self.added_tail is not None:
+            return self.added_tail
+        loss, precision = self.tail
+        precision *= LOSS_ROUNDED_UP
+        mean = loss + precision / 2
+        return mean * LOSS_ROUNDED_UP, math.sqrt(precision) * LOSS_ROUNDED_UP
+
+
+# What is claimed if nothing is known.
+NO_CLAIMS = Claims()
+
+
+class Draws(NamedTuple):
+    """The mechanisms one of which runs on a record, drawn at random.
+
+    The output reveals no more of the draw than the mechanisms do. All probabilities,
+    those of the parts times their numbers, sum to one.
+
+    Attributes:
+        parts: Mechanisms, each with the probability that a given one of its copies is
+            drawn, and the number of copies.
+        null_probability: The probability that the output does not depend on the record.
+        infinity_mass: The probability that the output reveals the record.
+    """
+
+    parts: "tuple[tuple[Mechanism, float, int], ...]"
+    null_probability: float = 0.0
+    infinity_mass: float = 0.0
 
 
 class Divergences(NamedTuple):
@@ -140,19 +181,7 @@ class Mechanism(abc.ABC):
 
     def claims(self) -> Claims:
         """Returns what is known of one run besides its pairs."""
-        return Claims()
-
-    def loss_tail(self, direction: Direction) -> tuple[float, float]:
-        """Returns the mean and standard deviation of a normal bound on the loss.
-
-        The privacy profile in this direction is, at every ε, at most that of a loss
-        with this normal law. Both values are in nats and rounded up. They are infinite
-        if no such law is known.
-        """
-        loss, precision = self.claims().tail
-        precision *= LOSS_ROUNDED_UP
-        mean = loss + precision / 2
-        return mean * LOSS_ROUNDED_UP, math.sqrt(precision) * LOSS_ROUNDED_UP
+        return NO_CLAIMS
 
     def rdp(self, orders: Sequence[float]) -> Divergences | None:
         """Returns Rényi divergences that a theorem gives, or None if there is none.
@@ -165,40 +194,11 @@ class Mechanism(abc.ABC):
         """
         return None
 
-    def sampled_from(self) -> "tuple[float, Mechanism] | None":
-        """Returns (rate, base mechanism) of a Poisson-subsampled mechanism, else None.
+    def draws(self) -> Draws | None:
+        """Returns the mechanisms one of which runs on a record, or None.
 
-        A Poisson sample of the base mechanism at this rate dominates this mechanism.
-        The divergences of Poisson samples increase in their rate.
-        """
-        return None
-
-    @property
-    def gaussian_noise(self) -> float | None:
-        """The noise multiplier, if it is the Gaussian mechanism of sensitivity one."""
-        return None
-
-    @property
-    def revealed(self) -> Probabilities | None:
-        """If a run reveals everything or nothing, the probabilities of both.
-
-        The probabilities are those with the record in the dataset. None for any other
-        mechanism.
-        """
-        return None
-
-    def on_a_sample(self, rate: float) -> "Mechanism | None":
-        """Returns the mechanism on a Poisson sample in closed form, or None if unknown.
-
-        Args:
-            rate: Inclusion probability of each record, in (0, 1).
-        """
-        return None
-
-    def gaussian_steps(self) -> Allocation | None:
-        """Returns the Gaussian steps of a random allocation, else None.
-
-        A record takes part in one of these steps, which is drawn at random.
+        This is for a Poisson sample, or one step of several: then theorems on samples
+        and on random allocation hold.
         """
         return None
 
@@ -222,11 +222,6 @@ class Mechanism(abc.ABC):
         in one dataset and some in the other, such that their contributions add up.
         """
         return None
-
-
-def is_certain(mechanism: Mechanism) -> bool:
-    """Returns whether every run of a mechanism reveals everything."""
-    return mechanism.revealed == (1.0, 0.0)
 
 
 class OnePairMechanism(Mechanism):
@@ -314,7 +309,7 @@ def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
 def pairs_of(mechanism: Mechanism, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
     """Returns the pairs of one run. The pairs that were used last are cached."""
     tail_mass = max(accuracy.tail_mass, floats.SMALLEST_MASS)
-    accuracy = accuracy.with_tails(tail_mass)
+    accuracy = dataclasses.replace(accuracy, tail_mass=tail_mass)
     return _PAIRS.get(
         (mechanism, bound, accuracy),
         lambda: mechanism.pairs(bound, accuracy).map(dominating_pair.certain),
@@ -329,5 +324,6 @@ def pairs_of_part(part: Mechanism, bound: Bound, accuracy: Accuracy) -> Directed
     there are paths to it.
     """
     exponent = math.log(max(accuracy.tail_mass, floats.SMALLEST_MASS), _COARSE_TAILS)
-    coarse = accuracy.with_tails(_COARSE_TAILS ** math.floor(exponent))
+    tail_mass = _COARSE_TAILS ** math.floor(exponent)
+    coarse = dataclasses.replace(accuracy, tail_mass=tail_mass)
     return pairs_of(part, bound, coarse)

@@ -1,5 +1,7 @@
 """Mechanisms known from one side only, or from two sides, or without any privacy."""
 
+from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -39,6 +41,39 @@ class KnownPairs(interface.Mechanism):
     def claims(self) -> interface.Claims:
         upper = self.pairs(Bound.UPPER, Accuracy(1.0))
         return interface.Claims(interface.largest_loss_of_atoms(upper))
+
+
+@dataclasses.dataclass(frozen=True)
+class ByFunction(interface.Mechanism):
+    """A mechanism that is known by a function that makes its pairs.
+
+    Attributes:
+        pairs_of: The function, from `arguments`, a side and an accuracy to pairs.
+        arguments: What the function is given. All of it is hashable.
+        known: What is claimed.
+        bases: Short descriptions of the lower and of the upper bound.
+        side: The one side that is known, or None if both are.
+    """
+
+    pairs_of: Callable[..., DirectedPairs]
+    arguments: tuple[Hashable, ...]
+    known: interface.Claims = interface.NO_CLAIMS
+    bases: tuple[str, str] = (interface.OWN_PAIR, interface.OWN_PAIR)
+    side: Bound | None = None
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        if self.side not in (None, bound):
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        return self.pairs_of(*self.arguments, bound, accuracy)
+
+    def claims(self) -> interface.Claims:
+        return self.known
+
+    def basis(self, bound: Bound) -> str:
+        if self.side not in (None, bound):
+            return interface.NOTHING
+        lower, upper = self.bases
+        return lower if bound is Bound.LOWER else upper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +161,7 @@ class NonPrivate(interface.OnePairMechanism):
         (probability, rest), (other, other_rest) = self.record, self.other
         if min(rest, other_rest) < floats.SMALLEST_MASS:
             everything = dominating_pair.trivial_pair(Bound.UPPER)
-            is_bound = bound is Bound.UPPER or interface.is_certain(self)
+            is_bound = bound is Bound.UPPER or is_certain(self)
             if is_bound:
                 return dataclasses.replace(everything, bound=bound)
             return dominating_pair.trivial_pair(bound)
@@ -144,15 +179,9 @@ class NonPrivate(interface.OnePairMechanism):
         failure = max(self.record[0], self.other[0]) * (1 + self.error)
         return interface.Divergences(np.zeros(len(orders)), min(failure, 1.0))
 
-    @property
-    def revealed(self) -> Probabilities:
-        return self.record
-
-    def gaussian_steps(self) -> interface.Allocation:
+    def draws(self) -> interface.Draws:
         probability, rest = self.record
-        return interface.Allocation(
-            (), null_probability=rest, infinity_mass=probability
-        )
+        return interface.Draws((), null_probability=rest, infinity_mass=probability)
 
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=self.record == self.other)
@@ -162,3 +191,8 @@ class NonPrivate(interface.OnePairMechanism):
         runs, rest = self.record
         sampled = rate * runs, (1 - rate) + rate * rest
         return NonPrivate(sampled, error=self.error + discrete_outputs.FEW_ERROR)
+
+
+def is_certain(mechanism: interface.Mechanism) -> bool:
+    """Returns whether every run of a mechanism reveals everything."""
+    return isinstance(mechanism, NonPrivate) and mechanism.record == ALWAYS

@@ -28,6 +28,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import subsampling
 
@@ -64,7 +65,7 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
         bounds = _by_parts(mechanism, orders)
     values = bounds.values
     parts = compositions.unpacked({mechanism: 1})
-    if not all(part.revealed for part in parts):
+    if not all(isinstance(part, known_bounds.NonPrivate) for part in parts):
         # The divergences of samples of samples may underflow, but none of them is 0.
         values = np.maximum(values, floats.SMALLEST_MASS)
     values.setflags(write=False)
@@ -73,7 +74,7 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
 
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
     """Returns the bounds of what is sampled or composed, or else those of the pairs."""
-    sample = mechanism.sampled_from()
+    sample = compositions.sampled_from(mechanism)
     if sample is not None:
         return of_sample(mechanism, *sample, orders, subsampling.poisson_rdp)
     first, *others = (
@@ -328,7 +329,7 @@ def _log_sink_excess(
     slopes = (orders - 1)[:, np.newaxis]
     log_sink = math.log(sink) - np.log1p(-1 / orders)
     capped = log_sink + slopes[:, 0] * part.claims().largest_loss
-    mean, deviation = part.loss_tail(direction)
+    mean, deviation = part.claims().loss_tail(direction)
     if not math.isfinite(deviation) or deviation == 0:
         return capped
     log_levels = highest + _LEVELS

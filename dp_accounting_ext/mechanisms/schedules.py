@@ -53,8 +53,10 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 
 Accuracy = interface.Accuracy
+DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 
@@ -127,17 +129,14 @@ def in_cells(
 
 def _step_of(mechanism: Mechanism) -> tuple[float, float, float] | None:
     """Returns the shift of a sampled Gaussian, and its weights without and with it."""
-    allocation = mechanism.gaussian_steps()
-    if allocation is None or len(allocation.steps) != 1 or allocation.infinity_mass:
+    if not isinstance(mechanism, additive_noise.GaussianMixture):
         return None
-    (step,) = allocation.steps
-    if step.count > 1 or not allocation.null_probability:
+    if len(mechanism.p) != 2 or mechanism.q != additive_noise.UNSHIFTED:
         return None
-    if not _LEAST_SHIFT <= step.shift <= _LARGEST_SHIFT:
+    (zero, absent), (shift, present) = mechanism.p
+    if zero or not absent or not _LEAST_SHIFT <= shift <= _LARGEST_SHIFT:
         return None
-    parameters = step.shift, allocation.null_probability, step.probability
-    # Of other mechanisms these steps may be an upper bound alone.
-    return parameters if mechanism == _sampled(*parameters) else None
+    return shift, absent, present
 
 
 def _sampled(
@@ -196,7 +195,8 @@ def _cell_of(
     counts = np.array(list(runs.values()), dtype=np.float64)
     coins = _coins(low, high, np.array(list(runs)), bound)
     below, above = (_sampled(shift, absent, present) for shift in (low, high))
-    return _Cell(below, above, _one_coin(coins, counts, bound))
+    arguments = below, above, _one_coin(coins, counts, bound)
+    return known_bounds.ByFunction(_pairs_of_cell, arguments, above.claims())
 
 
 def _coins(low: float, high: float, shifts: FloatArray, bound: Bound) -> FloatArray:
@@ -251,39 +251,36 @@ def _lower_end(shift: float, near: float, loss: float) -> float:
     return end
 
 
-@dataclasses.dataclass(frozen=True)
-class _Cell(interface.OnePairMechanism):
-    """One of two sampled Gaussians, by a public coin; from below with few outputs.
+def _pairs_of_cell(
+    low: additive_noise.GaussianMixture,
+    high: additive_noise.GaussianMixture,
+    weight: float,
+    bound: Bound,
+    accuracy: Accuracy,
+) -> DirectedPairs:
+    """Returns the pairs of one of two sampled Gaussians, by a public coin.
 
-    Attributes:
+    From below, few outputs of either are told apart.
+
+    Args:
         low: The one with the smaller shift, a.
         high: The one with the larger shift, b.
         weight: The probability of the latter.
+        bound: The side of the bound.
+        accuracy: What the pairs are for.
     """
-
-    low: additive_noise.GaussianMixture
-    high: additive_noise.GaussianMixture
-    weight: float
-
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        low, high = (
-            interface.pairs_of_part(part, bound, accuracy).remove
-            for part in (self.low, self.high)
-        )
-        if bound is Bound.LOWER:
-            (a, _), (b, _) = self.low.p[-1], self.high.p[-1]
-            end_of_high = b + _KEPT
-            loss = floats.lowered(b * end_of_high - b**2 / 2)
-            end_of_low = _lower_end(a, end_of_high, loss)
-            low = _with_ends_merged(low, self.low, end_of_low)
-            high = _with_ends_merged(high, self.high, end_of_high)
-        return dominating_pair.mixture([low, high], [1 - self.weight, self.weight])
-
-    def claims(self) -> interface.Claims:
-        return self.high.claims()
-
-    def basis(self, bound: Bound) -> str:
-        return self.high.basis(bound)
+    one, other = (
+        interface.pairs_of_part(part, bound, accuracy).remove for part in (low, high)
+    )
+    if bound is Bound.LOWER:
+        (a, _), (b, _) = low.p[-1], high.p[-1]
+        end_of_high = b + _KEPT
+        loss = floats.lowered(b * end_of_high - b**2 / 2)
+        end_of_low = _lower_end(a, end_of_high, loss)
+        one = _with_ends_merged(one, low, end_of_low)
+        other = _with_ends_merged(other, high, end_of_high)
+    pair = dominating_pair.mixture([one, other], [1 - weight, weight])
+    return DirectedPairs.same(pair)
 
 
 def _with_ends_merged(

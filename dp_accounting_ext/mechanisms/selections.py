@@ -15,6 +15,7 @@ from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.renyi import ratio_moments
@@ -55,7 +56,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         if self.epsilon > floats.LARGEST_LOSS:
             return dominating_pair.trivial_pair(bound)
         if bound is Bound.LOWER:
-            return _TwoOutcomes(self.epsilon, 0.5).pair(bound, accuracy)
+            return _two_losses(self.epsilon, 0.5).pairs(bound, accuracy).remove
         # Each cell is at most a hundredth of a nat wide.
         number = max(accuracies.OUTPUT_CELLS, math.ceil(200 * self.epsilon))
         losses = np.linspace(-self.epsilon, self.epsilon, number + 1)
@@ -116,7 +117,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
         In any number of runs, all of them may have two outcomes of the same losses.
         """
         if bound is Bound.LOWER:
-            return [{_TwoOutcomes(self.epsilon, share): 1} for share in _SHARES]
+            return [{_two_losses(self.epsilon, share): 1} for share in _SHARES]
         values, _ = self.rdp(renyi_bounded.ORDERS)
         return [{self: 1}, {renyi_bounded.RenyiBounded.of(values): 1}]
 
@@ -124,82 +125,74 @@ class ExponentialMechanism(interface.OnePairMechanism):
         return interface.Claims(self.epsilon, is_symmetric=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class _TwoOutcomes(interface.OnePairMechanism):
-    """An exponential mechanism with two outcomes, whose losses are t and t − ε.
+def _two_losses(epsilon: float, share: float) -> interface.Mechanism:
+    """Returns a lower bound: an exponential mechanism with two outcomes.
 
-    With e_x = e^x − 1, their probabilities are e_{t−ε} / e_{−ε} and e_t / e_ε under P,
-    and e_{ε−t} / e_ε and e_{−t} / e_{−ε} under Q. The scores decide what t is.
+    Their losses are t and t − ε. With e_x = e^x − 1, their probabilities are
+    e_{t−ε} / e_{−ε} and e_t / e_ε under P, and e_{ε−t} / e_ε and e_{−t} / e_{−ε} under
+    Q. The scores decide what t is.
 
-    Attributes:
-        epsilon: ε, at most 690.
+    Args:
+        epsilon: ε.
         share: t / ε, a sum of a few powers of two.
     """
-
-    epsilon: float
-    share: float
-
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        epsilon = self.epsilon
-        if bound is Bound.UPPER or epsilon > floats.LARGEST_LOSS:
-            return dominating_pair.trivial_pair(bound)
-        high, low = epsilon * self.share, epsilon * (1 - self.share)
-        up, down = math.expm1(epsilon), math.expm1(-epsilon)
-        p = math.expm1(-low) / down, math.expm1(high) / up
-        q = math.expm1(low) / up, math.expm1(-high) / down
-        error = 16 * floats.UNIT_ROUNDOFF * (1 + epsilon)
-        return output_pairs.of_probabilities(p, q, bound, error=error)
-
-
-def _two_outcomes(lie: float) -> DominatingPair:
-    """Returns the lower pair of two outcomes; `lie` is the rarer one's probability."""
-    outcomes = (1 - lie, lie)
-    return output_pairs.of_probabilities(
-        outcomes, outcomes[::-1], Bound.LOWER, error=discrete_outputs.FEW_ERROR
+    return known_bounds.ByFunction(
+        _pairs_of_two_losses, (epsilon, share), side=Bound.LOWER
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class PermuteAndFlip(interface.OnePairMechanism):
-    """The ε-private permute-and-flip mechanism: no worse than Laplace noise.
+def _pairs_of_two_losses(
+    epsilon: float, share: float, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    if epsilon > floats.LARGEST_LOSS:
+        return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+    high, low = epsilon * share, epsilon * (1 - share)
+    up, down = math.expm1(epsilon), math.expm1(-epsilon)
+    p = math.expm1(-low) / down, math.expm1(high) / up
+    q = math.expm1(low) / up, math.expm1(-high) / down
+    error = 16 * floats.UNIT_ROUNDOFF * (1 + epsilon)
+    return DirectedPairs.same(output_pairs.of_probabilities(p, q, bound, error=error))
+
+
+def permute_and_flip(epsilon: float) -> interface.Mechanism:
+    """Returns the ε-private permute-and-flip mechanism: no worse than Laplace noise.
 
     With two candidates it compares the difference of their scores, with Laplace noise
     of parameter 1/ε, to zero. So for each κ some difference of scores attains the
     profile of Laplace noise. The lower bound of a composition is for the difference in
     the middle.
 
+    Laplace noise is an upper bound of Rényi divergences, too. The mechanism releases
+    the outcome with the largest sum of its score and exponential noise. In units of the
+    noise, the differences of scores change by less than ε between neighboring datasets.
+    For a set of outcomes, let G(s) be the probability that the largest noisy score in
+    the set is above the largest one outside of it by s. Maxima of exponential variables
+    have hazard rates of at most one, so −G' ≤ min(G, 1 − G), with equality for the
+    Laplace law. So G(s + ε) is no smaller than for Laplace noise with the same G(s).
+
     Source:
         https://arxiv.org/abs/2010.12603. That the profile with any number of candidates
         is that of Laplace noise is taken from dp_accounting.
     """
+    laplace = additive_noise.LaplaceMixture(((epsilon, 1.0),), additive_noise.UNSHIFTED)
+    claims = interface.Claims(epsilon, is_symmetric=True)
+    middle = known_bounds.ByFunction(
+        _pairs_of_the_middle, (epsilon,), claims, side=Bound.LOWER
+    )
+    return known_bounds.between(middle, laplace)
 
-    epsilon: float
 
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        if bound is Bound.UPPER:
-            return self._laplace().pair(bound, accuracy)
-        return _two_outcomes(math.exp(-self.epsilon / 2) / 2)
-
-    def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
-        """Returns the Rényi divergences of Laplace noise, which are an upper bound.
-
-        The mechanism releases the outcome with the largest sum of its score and
-        exponential noise. In units of the noise, the differences of scores change by
-        less than ε between neighboring datasets. For a set of outcomes, let G(s) be the
-        probability that the largest noisy score in the set is above the largest one
-        outside of it by s. Maxima of exponential variables have hazard rates of at most
-        one, so −G' ≤ min(G, 1 − G), with equality for the Laplace law. So G(s + ε) is
-        no smaller than for Laplace noise with the same G(s).
-        """
-        return self._laplace().rdp(orders)
-
-    def claims(self) -> interface.Claims:
-        return self._laplace().claims()
-
-    def _laplace(self) -> additive_noise.LaplaceMixture:
-        return additive_noise.LaplaceMixture(
-            ((self.epsilon, 1.0),), additive_noise.UNSHIFTED
+def _pairs_of_the_middle(
+    epsilon: float, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    """Returns lower pairs of permute-and-flip, with two candidates."""
+    lie = math.exp(-epsilon / 2) / 2
+    outcomes = (1 - lie, lie)
+    return DirectedPairs.same(
+        output_pairs.of_probabilities(
+            outcomes, outcomes[::-1], bound, error=discrete_outputs.FEW_ERROR
         )
+    )
 
 
 @dataclasses.dataclass(frozen=True)

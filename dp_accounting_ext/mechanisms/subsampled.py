@@ -15,6 +15,7 @@ from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import gaussian
@@ -47,7 +48,11 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
         return compositions.NO_OP
     if rate == 1 or inner == compositions.NO_OP:
         return inner
-    closed = inner.on_a_sample(rate)
+    closed = None
+    if isinstance(inner, additive_noise.Gaussian):
+        closed = inner.as_mixture().on_a_sample(rate)
+    elif isinstance(inner, additive_noise.ShiftMixture | known_bounds.NonPrivate):
+        closed = inner.on_a_sample(rate)
     return PoissonSampled(rate, inner) if closed is None else closed
 
 
@@ -89,14 +94,9 @@ class PoissonSampled(Mechanism):
     def basis(self, bound: Bound) -> str:
         return f"a Poisson sample of {self.inner.basis(bound)}"
 
-    def sampled_from(self) -> tuple[float, Mechanism]:
-        return self.sampling_probability, self.inner
-
-    def gaussian_steps(self) -> interface.Allocation | None:
+    def draws(self) -> interface.Draws:
         rate = self.sampling_probability
-        return compositions.one_drawn(
-            [(self.inner, rate, 1)], null_probability=1 - rate
-        )
+        return interface.Draws(((self.inner, rate, 1),), null_probability=1 - rate)
 
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()
@@ -175,7 +175,8 @@ class SubstitutedSample(interface.OnePairMechanism):
         return _OF_FIXED_SIZE[bound]
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        if self._sample in (compositions.NO_OP, self.inner) or self.inner.revealed:
+        is_revealing = isinstance(self.inner, known_bounds.NonPrivate)
+        if self._sample in (compositions.NO_OP, self.inner) or is_revealing:
             return renyi_curves.of(self._sample, orders)
         if isinstance(self.inner, discrete_outputs.RandomizedResponse):
             values = self.inner.rdp_on_a_batch(orders, self.rate)
@@ -192,20 +193,6 @@ class SubstitutedSample(interface.OnePairMechanism):
 def zeroed_sample(noise_multiplier: float, rate: float) -> Mechanism:
     """Returns Gaussian noise on a batch of fixed size, one record of which is zeroed.
 
-    Args:
-        noise_multiplier: Standard deviation over the bound on a record's norm.
-        rate: Batch size over dataset size.
-    """
-    if rate == 1:
-        # The batch is the whole dataset, so no other record replaces the zeroed one.
-        return additive_noise.Gaussian(noise_multiplier)
-    return ZeroedSample(noise_multiplier, rate)
-
-
-@dataclasses.dataclass(frozen=True)
-class ZeroedSample(interface.OnePairMechanism):
-    """Gaussian noise on a batch of fixed size, where a record contributes nothing.
-
     Let r be the rate. With probability 1 − r the record is not in the batch. Otherwise
     it replaces another record u, so the sum moves by x − u if the record has the value
     x, and by −u if it is zeroed. If a record is removed, the worst case for κ ≥ 1 is
@@ -213,35 +200,37 @@ class ZeroedSample(interface.OnePairMechanism):
     it is u = x, which is a Poisson sample. Both are attained, so the profile is tight
     for one run, but no single pair of datasets attains all of it.
 
-    Attributes:
+    Args:
         noise_multiplier: Standard deviation over the bound on a record's norm.
-        rate: Batch size over dataset size, in (0, 1).
+        rate: Batch size over dataset size.
 
     Source:
         docs/mathematics.md, "Groups".
     """
+    noise = additive_noise.Gaussian(noise_multiplier)
+    if rate == 1:
+        # The batch is the whole dataset, so no other record replaces the zeroed one.
+        return noise
+    claims = interface.Claims(gaussian_precision=noise_multiplier**-2)
+    bases = _OF_FIXED_SIZE[Bound.LOWER], _OF_FIXED_SIZE[Bound.UPPER]
+    return known_bounds.ByFunction(_pairs_if_zeroed, (noise, rate), claims, bases)
 
-    noise_multiplier: float
-    rate: float
 
-    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        shift = 1 / self.noise_multiplier
-        removed = gaussian.of_mixtures(
-            _two_point(self.rate, 2 * shift),
-            _two_point(self.rate, shift),
-            bound,
-            tail_mass=accuracy.tail_mass,
-            start=1.5 * shift,
-        )
-        if bound is Bound.LOWER:
-            return removed
-        inner = additive_noise.Gaussian(self.noise_multiplier)
-        sample = on_poisson_sample(self.rate, inner)
-        added = interface.pairs_of(sample, bound, accuracy).remove
-        return profile_pairs.joined(removed, dominating_pair.dual(added))
-
-    def basis(self, bound: Bound) -> str:
-        return _OF_FIXED_SIZE[bound]
-
-    def claims(self) -> interface.Claims:
-        return interface.Claims(gaussian_precision=self.noise_multiplier**-2)
+def _pairs_if_zeroed(
+    noise: additive_noise.Gaussian, rate: float, bound: Bound, accuracy: Accuracy
+) -> DirectedPairs:
+    """Returns the pairs of `zeroed_sample`, for rates below 1."""
+    removed = gaussian.of_mixtures(
+        _two_point(rate, 2 * noise.mean),
+        _two_point(rate, noise.mean),
+        bound,
+        tail_mass=accuracy.tail_mass,
+        start=1.5 * noise.mean,
+    )
+    if bound is Bound.LOWER:
+        return DirectedPairs.same(removed)
+    sample = on_poisson_sample(rate, noise)
+    added = interface.pairs_of(sample, bound, accuracy).remove
+    return DirectedPairs.same(
+        profile_pairs.joined(removed, dominating_pair.dual(added))
+    )

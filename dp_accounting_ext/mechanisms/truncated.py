@@ -224,7 +224,7 @@ class Truncated(sampling.Scheme):
             of(records - removed)._members(inserted),
         )
         below = batches.on_parts(base, [attained], self.probability_error)
-        return known_bounds.between(below, chained.InARow(tuple(links)))
+        return known_bounds.between(below, chained.in_a_row(*links))
 
     def _members(self, size: int) -> Shifts:
         """Returns the law of the number of members in a batch, rounded down.

@@ -1,7 +1,9 @@
 """Chains of pairs: upper bounds for two datasets from those through a third one."""
 
+from collections.abc import Callable
 import dataclasses
 import math
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from dp_accounting_ext.kernel import floats
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
+Link = TypeVar("Link", DirectedPairs, DominatingPair)
 
 # Tuning: chains and mixtures have the atoms of all their parts, which would be millions
 # for a large group. With this many atoms the loss moves by 1e-10 times its range
@@ -123,24 +126,27 @@ def chain_one_way(
     )
 
 
-def powers(
-    pair: DominatingPair, number: int, *, most_atoms: int = MOST_ATOMS
-) -> DominatingPair:
-    """Returns the chain of a pair with itself, by repeated doubling.
+def repeated(
+    link: Link,
+    number: int,
+    joined: Callable[[Link, Link], Link],
+    before: Link | None = None,
+) -> Link:
+    """Returns the chain of a link with itself, by repeated doubling.
 
     Args:
-        pair: An upper pair.
-        number: The number of pairs in the chain, at least one.
-        most_atoms: As in `chain_one_way`.
+        link: Pairs, or one pair, on the upper side.
+        number: The number of links, at least one.
+        joined: The chain of two links: `chain`, or `chain_one_way`.
+        before: A chain that comes before, or None.
     """
-    chained: DominatingPair | None = None
+    chained = before
     while number:
         if number & 1:
-            one = chained and chain_one_way(chained, pair, most_atoms=most_atoms)
-            chained = one or pair
+            chained = link if chained is None else joined(chained, link)
         number >>= 1
         if number:
-            pair = chain_one_way(pair, pair, most_atoms=most_atoms)
+            link = joined(link, link)
     assert chained is not None
     return chained
 

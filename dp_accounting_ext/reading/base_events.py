@@ -243,6 +243,6 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
         return inner
     return (
         _CERTAIN
-        if interface.is_certain(inner)
+        if known_bounds.is_certain(inner)
         else selections.BestOf(inner, mean, shape)
     )

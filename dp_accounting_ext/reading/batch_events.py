@@ -212,7 +212,7 @@ def _batch_of_any(
     inner = between.mechanism(event.event)
     event_reader.refuse_group(event, GROUP_ON_SAMPLE)
     parts = compositions.unpacked({inner: 1})
-    if inner == compositions.NO_OP or interface.is_certain(inner):
+    if inner == compositions.NO_OP or known_bounds.is_certain(inner):
         kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent
         return fixed_size(attr.evolve(event, event=kind()), reader)
     base = batch_mechanisms.NeighboringBatches(

@@ -13,9 +13,11 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated_replacements
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import schedules
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
@@ -283,8 +285,9 @@ def check_counts(
     distinct = num_known
     for part, count in counts.items():
         fields.positive_integer("count", count)
-        is_gaussian = part.gaussian_noise is not None
-        if not (is_gaussian or interface.is_certain(part) or count <= fields.MOST_RUNS):
+        is_gaussian = isinstance(part, additive_noise.Gaussian)
+        may_run = is_gaussian or known_bounds.is_certain(part)
+        if not (may_run or count <= fields.MOST_RUNS):
             raise ValueError(
                 f"count must be at most {fields.MOST_RUNS} for what is no "
                 f"Gaussian mechanism. Found {count}."

@@ -39,7 +39,7 @@ _STOCK: dict[str, event_reader.Builder] = {
     "ExponentialMechanismDpEvent epsilon": (
         base_events.pure(selections.ExponentialMechanism)
     ),
-    "PermuteAndFlipDpEvent epsilon": base_events.pure(selections.PermuteAndFlip),
+    "PermuteAndFlipDpEvent epsilon": base_events.pure(selections.permute_and_flip),
     "RepeatAndSelectDpEvent event mean shape": base_events.repeat_and_select,
     "SingleEpochTreeAggregationDpEvent noise_multiplier step_counts": (
         base_events.tree_aggregation

@@ -14,6 +14,7 @@ from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.mechanisms import truncated
 from dp_accounting_ext.reading import batch_events
@@ -147,7 +148,7 @@ def _grouped(event: Any, size: int, reader: event_reader.Reader) -> interface.Me
     event_reader.refuse_group(
         event, "A `GroupSubsampledEvent` cannot hold another: multiply their sizes."
     )
-    if of_member == compositions.NO_OP or interface.is_certain(of_member):
+    if of_member == compositions.NO_OP or known_bounds.is_certain(of_member):
         return of_member
     # An event of a newer dp_accounting, known by its name.
     if type(event).__name__ == "DiscreteGaussianDpEvent":

@@ -302,7 +302,7 @@ def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
         else subsampled.PoissonSampled(0.6, step)
     )
     for removed, inserted in ((2, 1), (1, 2), (2, 2), (3, 1)):
-        bound = replaced.LeaveAndJoin(inner, removed, inserted, allocation)
+        bound = replaced.leave_and_join(inner, removed, inserted, allocation)
         pairs = interface.pairs_of(bound, Bound.UPPER, accuracy.Accuracy(1e-20))
         p, density = _law(allocation, removed)
         q, _ = _law(allocation, inserted)

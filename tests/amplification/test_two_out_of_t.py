@@ -235,8 +235,8 @@ def test_losses_times_a_share_are_no_smaller_than_they_should_be(share, epsilon)
     """Those of a coin, of both signs: E (1 − κ Z^s)₊ without the record."""
     coin = strategies.coin(Bound.UPPER)
     known = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(coin))
-    shrunk = allocated._Shrunk(known, share)
-    found = shrunk.pairs(Bound.UPPER, accuracy.Accuracy(1e-20)).add
+    fine = accuracy.Accuracy(1e-20)
+    found = allocated._pairs_of_shrunk(known, share, Bound.UPPER, fine).add
     with mpmath.workdps(40):
         kappa = mpmath.exp(epsilon)
         truth = sum(

@@ -46,7 +46,7 @@ def assert_claims(mechanism, epsilons=EPSILONS):
             if place >= claims.loss:
                 assert low <= claims.probability_of_more
             assert low <= _normal_delta(mean**2 / 2, mean, place)
-            assert low <= _normal_delta(*mechanism.loss_tail(direction), place)
+            assert low <= _normal_delta(*claims.loss_tail(direction), place)
             if claims.is_symmetric:
                 assert low <= min(highs)
 

@@ -80,9 +80,10 @@ def test_alike_shifts_are_far_from_the_ends_of_their_cell(shift, apart):
     runs = {shift: 1, shift * (1 - 1e-15 - apart): 3}
     for bound in Bound:
         cell = schedules._cell_of(0.9, 0.1, runs, bound)
-        assert cell.high.p[-1][0] > shift * 1.00009
-        assert cell.low.p[-1][0] < shift * 0.99991
-        assert cell.weight == pytest.approx(0.5, abs=0.01)
+        low, high, weight = cell.arguments
+        assert high.p[-1][0] > shift * 1.00009
+        assert low.p[-1][0] < shift * 0.99991
+        assert weight == pytest.approx(0.5, abs=0.01)
 
 
 @hypothesis.given(
@@ -180,7 +181,7 @@ def test_few_runs_with_large_shifts_among_many_have_cells_of_their_own(monkeypat
 def test_only_what_is_exactly_a_sampled_gaussian_is_put_in_cells():
     """What is one for an upper bound alone must not have a lower one."""
     gaussian = additive_noise.Gaussian(2.0)
-    assert schedules.is_scheduled(gaussian.on_a_sample(0.1))
+    assert schedules.is_scheduled(subsampled.on_poisson_sample(0.1, gaussian))
     above = known_bounds.between(None, gaussian)
     for inner in (above, compositions.Composition(((gaussian, 2),))):
         assert not schedules.is_scheduled(subsampled.on_poisson_sample(0.1, inner))

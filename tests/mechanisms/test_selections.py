@@ -133,7 +133,7 @@ def test_no_divergence_of_a_bounded_range_is_below_that_of_a_smaller_order(epsil
     ("sigma", "shift"), [(0.05, 1), (0.09, 1), (0.2, 3), (1.0, 1), (7.0, 3)]
 )
 def test_a_discrete_gaussian_holds_the_truth(sigma, shift, epsilon, tail_mass):
-    asked = accuracy.Accuracy.of_level(0, accuracy.CELLS).with_tails(tail_mass)
+    asked = accuracy.Accuracy(tail_mass)
     lower, upper = (
         discrete_outputs.DiscreteGaussian(sigma, shift).pair(bound, asked)
         for bound in (Bound.LOWER, Bound.UPPER)

@@ -1,6 +1,7 @@
 """Pairs from profiles, and chains of pairs, against exact fractions and many digits."""
 
 from fractions import Fraction
+import functools
 import math
 
 from hypothesis import given
@@ -258,7 +259,8 @@ def test_powers_are_chains_of_one_pair(members):
     sigma = 5.0
     pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-60)
     few = chained_pairs.reduced(pair, 512)
-    found = chained_pairs.powers(few, members, most_atoms=512)
+    link = functools.partial(chained_pairs.chain_one_way, most_atoms=512)
+    found = chained_pairs.repeated(few, members, link)
     assert found.ratios.size <= 514
     for delta in (1e-2, 1e-6, 1e-12):
         truth = gaussian.epsilon(members / sigma, delta, Bound.LOWER)

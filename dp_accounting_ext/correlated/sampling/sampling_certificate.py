@@ -30,6 +30,7 @@ from dp_accounting_ext.correlated.sampling import moment_tilts
 from dp_accounting_ext.correlated.sampling import poisson_tilts
 from dp_accounting_ext.correlated.sampling.bets import BudgetError as BudgetError
 from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
@@ -211,14 +212,14 @@ def _selected_steps(
     An adversary who chooses contributions step by step gains nothing: the ratio is the
     mean over the sets of products of the steps' ratios, and so convex in each of these.
     """
-    noise = _reader().mechanism(event.event).gaussian_noise
-    if noise is None:
+    step = _reader().mechanism(event.event)
+    if not isinstance(step, additive_noise.Gaussian):
         raise ValueError(
             "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
             f"certified by sampling. Found steps of {type(event.event).__name__}."
         )
     return events.SelectedStepsMatrixEvent(
-        (1.0,), noise, event.num_selected, event.num_steps
+        (1.0,), step.noise_multiplier, event.num_selected, event.num_steps
     )
 
 
