@@ -228,7 +228,9 @@ def _sets_next_to(
     Outputs are taken in the order of their sizes, unless the sum would exceed A. The
     smallest one that is left brings it above A.
     """
-    below, left, total = [], [], 0.0
+    below: list[int] = []
+    left: list[int] = []
+    total = 0.0
     for place in places[np.argsort(-sizes[places], kind="stable")].tolist():
         is_inside = total + sizes[place] <= best * (1 + 1e-12)
         (below if is_inside else left).append(place)
