@@ -39,7 +39,6 @@ from dp_accounting_ext.studies import canaries
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import statement
-from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -203,8 +202,7 @@ def correlated(strategy):
 
 
 def of_strategy(**changes):
-    setting = run(noise_multiplier=1.0, **changes)()
-    return lambda: strategy_comparison.event_of("1,0.5", setting)
+    return lambda: run(noise_multiplier=1.0, strategy="1,0.5", **changes)().event
 
 
 def profiles(**options):

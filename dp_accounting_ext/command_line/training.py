@@ -8,6 +8,7 @@ import functools
 import pathlib
 import textwrap
 from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -172,7 +173,7 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
         rows = [comparison.bracket(way) for _, way in text.counted_ways(run)]
     else:
         setting |= {"strategy": options.strategy, "sampling": sampling}
-        event = strategy_comparison.event_of(run.strategy, run)
+        event = cast(events.MatrixAllocationEvent, run.event)
         delta = training_run.given("delta", run.delta)
         with text.Progress("bounds") as progress:
             rows = strategy_comparison.compare(

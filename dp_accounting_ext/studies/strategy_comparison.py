@@ -5,12 +5,8 @@ record is in one batch of each epoch, on average.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
-import dataclasses
 import functools
 import math
-from typing import Any
-from typing import cast
 
 from dp_accounting import dp_event as stock
 import numpy as np
@@ -34,7 +30,6 @@ __all__ = [
     "NO_AMPLIFICATION",
     "OPTIONS",
     "compare",
-    "event_of",
     "fresh_windows",
     "schemes",
 ]
@@ -63,22 +58,6 @@ OPTIONS: Mapping[str, str] = {
 }
 
 Events = tuple[stock.DpEvent, stock.DpEvent]
-
-
-def event_of(
-    strategy: str | Sequence[Any], run: training_run.TrainingRun
-) -> events.MatrixAllocationEvent:
-    """Returns the run of a strategy, whose bins are the steps of an epoch.
-
-    Args:
-        strategy: The strategy, as in a `TrainingRun`.
-        run: The run, with noise.
-
-    Raises:
-        ValueError: If the strategy, or a field of the run, is invalid.
-    """
-    of_run = dataclasses.replace(run, strategy=strategy)
-    return cast(events.MatrixAllocationEvent, of_run.event)
 
 
 def compare(

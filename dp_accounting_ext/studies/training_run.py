@@ -51,10 +51,6 @@ BALLS_IN_BINS = "balls in bins"
 SMALLEST_NOISE = 1e-60
 LARGEST_NOISE = 1e9
 
-# Fields that can be given in place of a dataset and batches, and their default values.
-_RATES = {"sampling_rate": None, "steps_per_epoch": None, "batches_per_record": 1}
-# Fields that cannot be combined with a strategy, and their default values.
-_NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
 _BUFFERED = "blt:"
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -138,12 +134,9 @@ class TrainingRun(displays.Displayed):
         fields.positive_integer("group_size", self.group_size)
         if self.strategy is not None:
             object.__setattr__(self, "strategy", _frozen(self.strategy))
-            for name, default in _NOT_WITH_STRATEGY.items():
-                if getattr(self, name) != default:
-                    raise ValueError(
-                        f"{name} must be left out with a strategy. Found "
-                        f"{getattr(self, name)}."
-                    )
+            self._refuse(
+                "with a strategy", "sampling", "group_size", "batches_per_record"
+            )
         self._check_batches()
         self._check_steps()
 
@@ -159,7 +152,10 @@ class TrainingRun(displays.Displayed):
                         f"{name} must be at most dataset_size. Found "
                         f"{getattr(self, name)} of {size}."
                     )
-            others, instead = [*_RATES], "dataset_size and batch_size are"
+            where = "where dataset_size and batch_size are given"
+            self._refuse(
+                where, "sampling_rate", "steps_per_epoch", "batches_per_record"
+            )
         elif self.sampling_rate is not None:
             rate = fields.real_number("sampling_rate", self.sampling_rate)
             object.__setattr__(self, "sampling_rate", rate)
@@ -169,18 +165,19 @@ class TrainingRun(displays.Displayed):
                     f"sampling_rate must be a probability, from {lowest:g} to 1. Found "
                     f"{rate!r}."
                 )
-            others, instead = [*_RATES][1:], "sampling_rate is"
+            where = "where sampling_rate is given"
+            self._refuse(where, "steps_per_epoch", "batches_per_record")
         else:
             name = "dataset_size and batch_size, or sampling_rate or steps_per_epoch,"
             steps = given(name, self.steps_per_epoch)
             fields.positive_integer("steps_per_epoch", steps)
-            return
-        for name in others:
-            if getattr(self, name) != _RATES[name]:
-                raise ValueError(
-                    f"{name} must be left out where {instead} given. Found "
-                    f"{getattr(self, name)!r}."
-                )
+
+    def _refuse(self, where: str, *names: str) -> None:
+        """Refuses fields that have other values than their default ones."""
+        for name in names:
+            value = getattr(self, name)
+            if value != self.__dataclass_fields__[name].default:
+                raise ValueError(f"{name} must be left out {where}. Found {value!r}.")
 
     def _check_steps(self) -> None:
         count = fields.positive_integer("batches_per_record", self.batches_per_record)
@@ -191,11 +188,7 @@ class TrainingRun(displays.Displayed):
             )
         if self.num_steps is not None:
             fields.positive_integer("num_steps", self.num_steps)
-            if self.epochs is not None:
-                raise ValueError(
-                    f"epochs must be left out where num_steps is given. Found "
-                    f"{self.epochs}."
-                )
+            self._refuse("where num_steps is given", "epochs")
         if max(self.run_steps, self.epoch_steps) > fields.MOST_RUNS:
             raise ValueError(
                 f"steps_per_epoch times epochs must be at most {fields.MOST_RUNS}. "
