@@ -173,6 +173,14 @@ def add_run(command: argparse.ArgumentParser, *others: str) -> None:
             add(command, name, kind, words, default=fields[name].default)
 
 
+def refuse(options: argparse.Namespace, where: str, *names: str) -> None:
+    """Refuses options that are given, and have no meaning there."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None:
+            raise ValueError(f"{name} must be left out {where}. Found {value}.")
+
+
 def training_run(
     options: argparse.Namespace, **fields: Any
 ) -> studies_training_run.TrainingRun:

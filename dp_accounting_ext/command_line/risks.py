@@ -110,8 +110,7 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
         value = getattr(options, name)
         if value is not None:  # The parser allows only one of them.
             return _risk_of_published(options, name, value)
-    run_fields = training_run.TrainingRun.__dataclass_fields__.items()
-    if all(getattr(options, name) == field.default for name, field in run_fields):
+    if not _fields_of_run(options):
         raise ValueError(
             "--epsilon, --rho or --mu must be given, or a run, as by --noise-multiplier"
             " and --steps-per-epoch. Found none of them."
@@ -127,16 +126,18 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
     return {"setting": run.to_dict(), "results": risks}, printed
 
 
+def _fields_of_run(options: argparse.Namespace) -> list[str]:
+    """Returns the fields of a training run that are given."""
+    fields = training_run.TrainingRun.__dataclass_fields__.items()
+    return [name for name, of in fields if getattr(options, name) != of.default]
+
+
 def _risk_of_published(
     options: argparse.Namespace, published: str, value: float
 ) -> parser.Printed:
     """Prints the risks of the guarantee whose parameter `published` has this value."""
-    for name, field in training_run.TrainingRun.__dataclass_fields__.items():
-        option = getattr(options, name)
-        if name != "delta" and option != field.default:
-            raise ValueError(
-                f"{name} must be left out with --{published}. Found {option}."
-            )
+    others = [name for name in _fields_of_run(options) if name != "delta"]
+    parser.refuse(options, f"with --{published}", *others)
     setting: dict[str, Any] = {published: value}
     delta = options.delta
     is_epsilon = published == "epsilon"

@@ -226,8 +226,8 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
             measure = functools.partial(
                 risk.positive_predictive_value, false_positive_rate=rate, prior=prior
             )
-    elif options.fpr is not None:
-        raise ValueError(f"fpr must be left out with --{kind}. Found {options.fpr}.")
+    else:
+        parser.refuse(options, f"with --{kind}", "fpr")
     rows = [
         calibration.calibrate(way, target, measure, name=kind)[0]
         for _, way in text.counted_ways(run)

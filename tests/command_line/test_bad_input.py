@@ -303,7 +303,7 @@ ROWS = [
     ("wpm plan --epsilon 1 --cost cost --user 1", "--user must be left out of a plan"),
     ("wpm --epsilon 1 --cost cost --columns 1,2", "must "),
     ("wpm --epsilon 1 --cost cost --trace trace", "must "),
-    (f"{DRAW} --public-trace users", "--public-trace must come with pla"),
+    (f"{DRAW} --public-trace users", "--public-trace must be left out of a draw"),
     (f"{DRAW} --encoding klingon --trace x", "encoding must be one that Python knows"),
     (f"{DRAW} --trace trace", "line 3, column 2 of"),
     (f"{USERS} --user who --output draws --show-law", "--show-law must be left out"),
