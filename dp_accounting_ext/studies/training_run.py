@@ -120,6 +120,11 @@ class TrainingRun(displays.Displayed):
             # 2.0 becomes 2, also in tables.
             number = int(epochs) if epochs.is_integer() else epochs
             object.__setattr__(self, "epochs", number)
+        if self.strategy is not None:
+            object.__setattr__(self, "strategy", _frozen(self.strategy))
+            self._refuse(
+                "with a strategy", "sampling", "group_size", "batches_per_record"
+            )
         if self.sampling is not None:
             object.__setattr__(self, "sampling", scheme_named(self.sampling))
         if self.noise_multiplier is not None:
@@ -132,11 +137,6 @@ class TrainingRun(displays.Displayed):
         if self.delta is not None:
             fields.inner_probability("delta", self.delta)
         fields.positive_integer("group_size", self.group_size)
-        if self.strategy is not None:
-            object.__setattr__(self, "strategy", _frozen(self.strategy))
-            self._refuse(
-                "with a strategy", "sampling", "group_size", "batches_per_record"
-            )
         self._check_batches()
         self._check_steps()
 

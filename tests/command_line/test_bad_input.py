@@ -243,6 +243,10 @@ ROWS = [
     ("compare --sampling-rat 1", "Did you mean --sampling-rate?"),
     ("compaer --delta 1", "Found 'compaer'. Did you mean compare?"),
     ("compaer --delta 1", "COMMAND must be one of compare, calibrate, "),
+    (
+        f"calibrate {BATCHES} --strategy 1 --sampling b-min-sep --epsilon 1",
+        "--sampling must be left out with a strategy. Found 'b-min-sep'.",
+    ),
     ("compare --delta x", "--delta must be a number, such as 0.5 or 1e-6. Found 'x'."),
     ("compare --epochs 1,5", "--epochs must be a number, such as 0.5 or 1e-6."),
     ("compare --delta", "--delta must be followed by a value. Found none."),
