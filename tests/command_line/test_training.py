@@ -320,7 +320,7 @@ def test_each_way_of_drawing_batches_has_its_audit(capsys, scores):
     status, out, err = run(capsys, command)
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
-    assert out.startswith("2000 canaries, ")
+    assert out.startswith("2000 canaries, 300 guesses, ")
     found = json.loads(run(capsys, f"{command} --json")[1])["results"]
     assert [each["sampling"] for each in found] == list(training_run.SCHEMES)
     run_of = training_run.TrainingRun(1.0, 20, epochs=2)
@@ -330,7 +330,8 @@ def test_each_way_of_drawing_batches_has_its_audit(capsys, scores):
         )
         for name in ("canaries", "guesses", "right", "needed", "p_value", "refuted"):
             assert each[name] == getattr(truth, name)
-        assert f"{claim.sampling}: Of 300 guesses" in out
+        (line,) = [row for row in out.splitlines() if row.startswith(claim.sampling)]
+        assert line.endswith(truth.verdict) and f" {truth.right} " in line
     assert {each["refuted"] for each in found} == {True, False}
 
 
