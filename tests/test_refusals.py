@@ -39,7 +39,6 @@ from dp_accounting_ext.studies import canaries
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import statement
-from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -198,9 +197,12 @@ def rated(**changes):
     return run(**{"steps_per_epoch": None, "sampling_rate": 0.1, **changes})
 
 
+def correlated(strategy):
+    return run(noise_multiplier=1.0, strategy=strategy)()
+
+
 def of_strategy(**changes):
-    setting = run(noise_multiplier=1.0, **changes)()
-    return lambda: strategy_comparison.event_of("1,0.5", setting)
+    return lambda: run(noise_multiplier=1.0, strategy="1,0.5", **changes)().event
 
 
 def profiles(**options):
@@ -255,6 +257,7 @@ MATRIX = ext.MatrixAllocationEvent((1.0, 0.5), 3.0, 4, 1)
 LOOP = Composed([])
 LOOP.events.append(LOOP)
 SETTING = training_run.TrainingRun(None, 10, 1, 1, 1e-6)
+TEN_STEPS = {"steps_per_epoch": 10, "delta": 1e-6}
 
 ROWS = [
     # Pairs and laws of outputs. Of the first an ε of 2e-13 was answered, for 19.459.
@@ -495,7 +498,16 @@ ROWS = [
     ("delta must be", lambda: sweep.setting_of({"delta": "x", "sampling": "shuffled"})),
     ("ste", lambda: sweep.setting_of({"steps_per_epoch": "x", "sampling": "shuffled"})),
     ("fpr must be in", lambda: sweep.setting_of({"sampling": "shuffled", "fpr": 2})),
-    ("epsilon must be positive and", sweep.Setting(SETTING, epsilon=0.0).with_noise),
+    ("write noise_multiplier if", lambda: sweep.check_columns(["sampling", "noise"])),
+    ("group_size must be left out w", run(strategy="1,0.5", group_size=2)),
+    ("strategy must be numbers such as", lambda: correlated("x").event),
+    ("strategy must be left out of a st", lambda: statement.claims(correlated("1,2"))),
+    (
+        "epsilon must be positive and",
+        lambda: sweep.bound_row(
+            {"epsilon": 0.0, "sampling": "shuffled", **TEN_STEPS}, ["noise"]
+        ),
+    ),
     ("rows must have a row. Found none", lambda: sweep.sweep_to_file([], "", None)),
     ("rows mus", lambda: sweep.sweep_to_file([{"strategy": 1}, {"name": 1}], "", None)),
     ("rows must have", lambda: sweep.sweep_to_file([{"strategy": "a\nb"}], "", None)),

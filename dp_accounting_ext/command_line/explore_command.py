@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
     words = "a page with sliders: bounds, membership tests, and a sentence to quote"
     command = parser.add_command(commands, "explore", _explore, words, _EPILOG, "")
     others = "sampling_rate", "steps_per_epoch", "batches_per_record", "num_steps"
-    parser.add_run(command, *others)
+    parser.add_run(command, *others, "strategy")
     parser.add(command, "epsilon", float, "ε to be met, in place of a noise multiplier")
     parser.add(command, "port", int, "of the page; 0 for any", default=0)
     parser.add(command, "quiet", bool, "open no browser")

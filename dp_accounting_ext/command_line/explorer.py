@@ -107,7 +107,7 @@ export function render({ model }) {
 }
 """
 # What a screen reader says when the answers are there. Nobody sees it.
-_TOLD = """
+_ANNOUNCED = """
 export function render({ model }) {
   const told = document.createElement("p")
   told.role = "status"
@@ -272,7 +272,7 @@ class Page:
                 **wide,
             )
             slider.param.watch(self._changed, "place")
-        self._told = kinds["told"](stylesheets=[_STYLE])
+        self._announcement = kinds["announcement"](stylesheets=[_STYLE])
         given = {"options": _GIVEN, "value": _GIVEN[target is not None]}
         self._given = panel.widgets.RadioBoxGroup(name="given", inline=True, **given)
         way = {"options": [*training_run.SCHEMES], "name": "how your loader draws"}
@@ -281,17 +281,17 @@ class Page:
         for widget in (self._given, self._quoted):
             widget.param.watch(self._changed, "value")
         parts = [panel.pane.HTML("", stylesheets=[_STYLE], **wide) for _ in range(4)]
-        head, self._table, self._quote, self._same = parts
+        head, self._table, self._sentence, self._code = parts
         head.object = "<h1>What a run promises</h1>DP-SGD, by certified bounds."
         figure, self._sources = _figure()
         controls = [self._given, *self._sliders.values(), self._quoted]
-        shown = [self._table, figure, self._quote, self._same]
+        shown = [self._table, figure, self._sentence, self._code]
         boxes = [
             panel.Column(*column, styles={"flex": flex, "min-width": "0"})
             for column, flex in ((controls, "1 1 15rem"), (shown, "3 1 20rem"))
         ]
         style = {"max-width": "76rem", "margin": "0 auto"}
-        rest = panel.FlexBox(*boxes), self._told
+        rest = panel.FlexBox(*boxes), self._announcement
         whole = panel.Column(head, *rest, styles=style, **wide)
         self.view = panel.Template(_PAGE, items={"whole": whole})
         _tell_of_the_end(panel.state.curdoc)
@@ -311,21 +311,21 @@ class Page:
         target = target if is_target else None
         self._sliders["epsilon"].visible = is_target
         self._sliders["noise_multiplier"].visible = not is_target
-        self._quote.object = self._same.object = ""
+        self._sentence.object = self._code.object = ""
         for scheme in training_run.SCHEMES:
             self._draw(scheme, "")
         try:
             run = training_run.TrainingRun(**values)
         except ValueError as error:
             self._table.object = f"<b>{html.escape(str(error))}</b>"
-            self._told.words = str(error)
+            self._announcement.words = str(error)
             return
         rows: dict[str, comparison.Row | str] = {}
         points: dict[str, curves.Points | str] = {}
 
         def show() -> None:
             self._table.object = table_of(run, target, rows, points)
-            self._told.words = words_of(rows)
+            self._announcement.words = words_of(rows)
 
         def of_row(way: training_run.TrainingRun, row: comparison.Row | str) -> None:
             rows[str(way.sampling)] = row
@@ -360,13 +360,15 @@ class Page:
     ) -> None:
         """Shows commands and Python code, and asks for the sentence to quote."""
         typed = commands_of(run, target), python_of(run, target)
-        self._same.object = _boxed("Commands", typed[0], "pre", "commands")
-        self._same.object += _boxed("Python", typed[1], "pre", "Python")
+        self._code.object = _boxed("Commands", typed[0], "pre", "commands")
+        self._code.object += _boxed("Python", typed[1], "pre", "Python")
 
         def quote(sentence: str) -> None:
-            self._quote.object = _boxed("To quote", sentence, "blockquote", "sentence")
+            self._sentence.object = _boxed(
+                "To quote", sentence, "blockquote", "sentence"
+            )
 
-        self._quote.object = _boxed("To quote", "computing …", "blockquote", "")
+        self._sentence.object = _boxed("To quote", "computing …", "blockquote", "")
         self._answers.ask(quote, sentence_of, run)
 
     def _draw(self, scheme: str, curve: curves.Points | str) -> None:
@@ -408,11 +410,11 @@ def _components(panel: Any) -> dict[str, Any]:
         written, spoken = param.List(), param.List()
         _esm = _SLIDER
 
-    class Told(panel.custom.JSComponent):  # type: ignore[misc]
+    class Announcement(panel.custom.JSComponent):  # type: ignore[misc]
         words = param.String()
-        _esm = _TOLD
+        _esm = _ANNOUNCED
 
-    return {"slider": Slider, "told": Told}
+    return {"slider": Slider, "announcement": Announcement}
 
 
 def _tell_of_the_end(document: Any) -> None:
@@ -443,7 +445,8 @@ def _figure() -> tuple[Any, dict[str, Any]]:
     guessing = ends["x_range"], ends["x_range"]
     figure.line(*guessing, color="#B9BEC6", legend_label="guessing")
     sources, dashes = {}, {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
-    for scheme, style in curves.STYLES.items():
+    for scheme in training_run.SCHEMES:
+        style = curves.STYLES[scheme]
         of = {"source": models.ColumnDataSource(_NO_POINTS), "color": style["color"]}
         figure.varea("x", "lower", "upper", alpha=0.2, **of)
         line = {"line_dash": dashes[style["linestyle"]], "line_width": 2, **of}

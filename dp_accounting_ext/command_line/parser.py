@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
 import difflib
+import os
 import pathlib
 import re
 import sys
@@ -12,6 +13,8 @@ import textwrap
 from typing import Any
 from typing import NoReturn
 
+from dp_accounting_ext.command_line import columns
+from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import training_run as studies_training_run
 
@@ -20,6 +23,31 @@ Printed = tuple[dict[str, Any], str]
 
 BAD_INPUT = 2
 _METAVARS = {int: "N", float: "X", str: "NAME", pathlib.Path: "FILE"}
+# Messages of argparse, and what is printed in place of them.
+_SENTENCES = {
+    r"argument (\S+): invalid float value: (.*)": (
+        r"\1 must be a number, such as 0.5 or 1e-6. Found \2."
+    ),
+    r"argument (\S+): invalid int value: (.*)": (
+        r"\1 must be an integer, such as 100. Found \2."
+    ),
+    r"argument (\S+): expected (?:at least )?one argument": (
+        r"\1 must be followed by a value. Found none."
+    ),
+    r"argument (\S+): expected (\d+) arguments": (
+        r"\1 must be followed by \2 values. Found fewer."
+    ),
+    r"argument (\S+): ignored explicit argument (.*)": (
+        r"\1 must be without a value. Found \2."
+    ),
+    r"argument (\S+): not allowed with argument (\S+)": (
+        r"\1 must be left out with \2. Found both."
+    ),
+    r"the following arguments are required: (.*)": r"\1 must be given. Found nothing.",
+    r"one of the arguments (.*) is required": (
+        r"One of \1 must be given. Found none of them."
+    ),
+}
 _NO_OPTIONS = {"command", "prog", "run"}  # Attributes of a namespace, but no options.
 
 
@@ -40,6 +68,8 @@ class Parser(argparse.ArgumentParser):
             possible = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
             message = f"{name} must be one of {', '.join(possible)}. Found {typed!r}."
             message += _meant(typed, possible)
+        for pattern, sentence in _SENTENCES.items():
+            message = re.sub(pattern, sentence, message, flags=re.DOTALL)
         text.complain(self.prog, message)
         sys.exit(BAD_INPUT)
 
@@ -127,6 +157,11 @@ _OF_RUNS: dict[str, tuple[type, str]] = {
     "noise_multiplier": (float, "standard deviation of the noise, over the clip"),
     "delta": (float, "δ, well below 1 / the dataset size"),
     "group_size": (int, "records protected together, as those of a user"),
+    "strategy": (
+        str,
+        "correlated noise: 1,0.5,0.25 for a banded Toeplitz matrix, blt:DECAYS:SCALES "
+        "for a BLT, or a file of coefficients or of rows",
+    ),
 }
 
 
@@ -138,9 +173,25 @@ def add_run(command: argparse.ArgumentParser, *others: str) -> None:
             add(command, name, kind, words, default=fields[name].default)
 
 
+def refuse(options: argparse.Namespace, where: str, *names: str) -> None:
+    """Refuses options that are given, and have no meaning there."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None:
+            raise ValueError(f"{name} must be left out {where}. Found {value}.")
+
+
 def training_run(
     options: argparse.Namespace, **fields: Any
 ) -> studies_training_run.TrainingRun:
-    """Returns the training run of options, with some fields added or replaced."""
+    """Returns the training run of options, with some fields added or replaced.
+
+    A strategy is typed, or in a file.
+    """
     given = {name: value for name, value in vars(options).items() if name in _OF_RUNS}
+    typed = given.get("strategy")
+    if typed is not None and os.path.exists(typed):
+        table = columns.array(tables.read("strategy", typed))
+        # The file may have a coefficient on each line.
+        given["strategy"] = table.ravel() if 1 in table.shape else table
     return studies_training_run.TrainingRun(**{**given, **fields})

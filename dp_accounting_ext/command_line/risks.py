@@ -110,8 +110,7 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
         value = getattr(options, name)
         if value is not None:  # The parser allows only one of them.
             return _risk_of_published(options, name, value)
-    run_fields = training_run.TrainingRun.__dataclass_fields__.items()
-    if all(getattr(options, name) == field.default for name, field in run_fields):
+    if not _fields_of_run(options):
         raise ValueError(
             "--epsilon, --rho or --mu must be given, or a run, as by --noise-multiplier"
             " and --steps-per-epoch. Found none of them."
@@ -122,21 +121,23 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
         name: _risks_of(way.accountant(), options.prior, with_gaussian=True)
         for name, way in text.counted_ways(run)
     }
-    title = f"Risks of noise multiplier {run.noise_multiplier}, {run.in_words}"
-    printed = f"{textwrap.fill(title, text.WIDTH)}\n\n{_all(risks)}"
+    title = textwrap.fill(text.title("Risks", run), text.WIDTH)
+    printed = f"{title}\n\n{_all(risks)}"
     return {"setting": run.to_dict(), "results": risks}, printed
+
+
+def _fields_of_run(options: argparse.Namespace) -> list[str]:
+    """Returns the fields of a training run that are given."""
+    fields = training_run.TrainingRun.__dataclass_fields__.items()
+    return [name for name, of in fields if getattr(options, name) != of.default]
 
 
 def _risk_of_published(
     options: argparse.Namespace, published: str, value: float
 ) -> parser.Printed:
     """Prints the risks of the guarantee whose parameter `published` has this value."""
-    for name, field in training_run.TrainingRun.__dataclass_fields__.items():
-        option = getattr(options, name)
-        if name != "delta" and option != field.default:
-            raise ValueError(
-                f"{name} must be left out with --{published}. Found {option}."
-            )
+    others = [name for name in _fields_of_run(options) if name != "delta"]
+    parser.refuse(options, f"with --{published}", *others)
     setting: dict[str, Any] = {published: value}
     delta = options.delta
     is_epsilon = published == "epsilon"
@@ -221,14 +222,13 @@ def _audit(options: argparse.Namespace) -> parser.Printed:
     guesses = training_run.given(asked, options.guesses)
     settings = {name: getattr(options, name) for name in ("guess", "significance")}
     audits = {
-        str(way.sampling): canaries.audit(
+        way.scheme: canaries.audit(
             way.accountant(), scores, members, guesses=guesses, **settings
         )
         for _, way in text.counted_ways(run)
     }
-    title = f"{scores.size} canaries, noise multiplier {run.noise_multiplier:g}, "
-    title = textwrap.fill(title + run.in_words, text.WIDTH)
-    table = canaries.table(title + "\n", audits)
+    title = text.title(f"{scores.size} canaries, {guesses} guesses", run)
+    table = canaries.table(f"{textwrap.fill(title, text.WIDTH)}\n", audits)
     results = [
         {"sampling": name, **vars(audit), "refuted": audit.refuted}
         for name, audit in audits.items()
@@ -259,7 +259,7 @@ def _verify(options: argparse.Namespace) -> parser.Printed:
         second_opinion.opinion(opinion) for _, opinion in text.counted_ways(run)
     ]
     verdict = second_opinion.worst(opinions).value
-    title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
-    lines = [f"{title}{run.in_words}", *(opinion.in_words for opinion in opinions)]
+    title = text.title(f"ε at δ = {run.delta:g}", run)
+    lines = [title, *(opinion.in_words for opinion in opinions)]
     printed = "\n\n".join(textwrap.fill(line, text.WIDTH) for line in lines)
     return {"setting": run.to_dict(), "verdict": verdict, "results": opinions}, printed

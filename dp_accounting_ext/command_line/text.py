@@ -105,7 +105,7 @@ def counted_ways(
     runs = training_run.schemes_of(run)
     for way in counted(runs, len(runs), "ways of drawing batches"):
         changed = comparison.ADJACENCIES[way.neighboring_relation]
-        yield f"{way.sampling} ({changed})", way
+        yield f"{way.scheme} ({changed})", way
 
 
 def _duration(seconds: float) -> str:
@@ -122,6 +122,11 @@ def _is_terminal() -> bool:
 def _show(words: str) -> None:
     """Shows a line on a terminal, in place of the one before it."""
     print(f"\r{words[: WIDTH - 1]:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
+
+
+def title(what: str, run: training_run.TrainingRun) -> str:
+    """Returns what is shown, and of which run."""
+    return f"{what}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:

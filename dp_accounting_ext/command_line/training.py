@@ -5,18 +5,16 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import functools
-import os
 import pathlib
 import textwrap
 from typing import Any
+from typing import cast
 
 import numpy as np
 
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import risk
-from dp_accounting_ext.command_line import columns
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import tables
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.correlated import events
 from dp_accounting_ext.studies import calibration
@@ -109,19 +107,12 @@ _TARGETS = {
 }
 
 
-_STRATEGY = (
-    "correlated noise: 1,0.5,0.25 for a banded Toeplitz matrix, "
-    "blt:DECAYS:SCALES for a BLT, or a file of coefficients or of rows"
-)
-
-
 def add_to(commands: Any) -> None:
     """Adds the subcommands."""
     usage = "--noise-multiplier X --delta X"
     words = "bounds on ε for each way of drawing batches"
     command = parser.add_command(commands, "compare", _compare, words, _COMPARE, usage)
     parser.add_run(command)
-    parser.add(command, "strategy", str, _STRATEGY)
 
     words = "the least noise with which a run is certain to meet a target"
     aim = "--epsilon X --delta X"
@@ -139,7 +130,7 @@ def add_to(commands: Any) -> None:
     command = parser.add_command(
         commands, "statement", _statement, words, _STATEMENT, usage
     )
-    parser.add_run(command)
+    parser.add_run(command, "strategy")
     form = command.add_mutually_exclusive_group()
     parser.add(form, "markdown", bool, "a section for a model's card")
     parser.add(form, "brief", bool, "three sentences")
@@ -172,27 +163,25 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> parser.Printed:
-    sampling = options.sampling if options.strategy is not None else None
-    if sampling is not None:
-        # Schemes of correlated noise have other names.
+    sampling = options.sampling
+    if options.strategy is not None:  # Its schemes have other names.
         options.sampling = None
     run = parser.training_run(options)
     setting = run.to_dict()
     training_run.warn(run)
-    if options.strategy is None:
+    if run.strategy is None:
         rows = [comparison.bracket(way) for _, way in text.counted_ways(run)]
     else:
         setting |= {"strategy": options.strategy, "sampling": sampling}
-        event = strategy_event(options.strategy, run)
+        event = cast(events.MatrixAllocationEvent, run.event)
         delta = training_run.given("delta", run.delta)
         with text.Progress("bounds") as progress:
             rows = strategy_comparison.compare(
                 event, delta, progress, sampling=sampling
             )
-    title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
-    title += run.in_words + ", correlated noise" * (options.strategy is not None)
+    title = text.title(f"ε at δ = {run.delta:g}", run)
     table = text.table(title, ("sampling", "ε lower", "ε upper", "CPU s"), rows)
-    if options.strategy is not None:
+    if run.strategy is not None:
         table += "\n\n" + _rests_on(event, [row.sampling for row in rows])
     return {"setting": setting, "results": rows}, table
 
@@ -213,18 +202,6 @@ def _rests_on(event: events.MatrixAllocationEvent, names: Sequence[str]) -> str:
         words += f" broken by {strategy_comparison.BROKEN_BY[name]}."
         sentences.append(textwrap.fill(words, text.WIDTH, subsequent_indent="  "))
     return "\n".join(sentences)
-
-
-def strategy_event(
-    typed: str, run: training_run.TrainingRun
-) -> events.MatrixAllocationEvent:
-    """Returns the run of a strategy, typed or in a file, whose bins are an epoch's."""
-    if not os.path.exists(typed):
-        return strategy_comparison.event_of(typed, run)
-    table = columns.array(tables.read("strategy", typed))
-    if 1 in table.shape:  # The file has a coefficient on each line.
-        table = table.ravel()
-    return strategy_comparison.event_of(table.tolist(), run)
 
 
 def _calibrate(options: argparse.Namespace) -> parser.Printed:
@@ -249,8 +226,8 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
             measure = functools.partial(
                 risk.positive_predictive_value, false_positive_rate=rate, prior=prior
             )
-    elif options.fpr is not None:
-        raise ValueError(f"fpr must be left out with --{kind}. Found {options.fpr}.")
+    else:
+        parser.refuse(options, f"with --{kind}", "fpr")
     rows = [
         calibration.calibrate(way, target, measure, name=kind)[0]
         for _, way in text.counted_ways(run)
@@ -343,7 +320,7 @@ def _shown(
         drawn = curves_of(
             *runs, num_points=_points(options), progress=progress, **settings
         )
-    title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
+    title = text.title(name, run)
     if picture:
         curves.plot(drawn, picture.add_subplot(), title=title)
         picture.savefig(options.output, dpi=_DOTS)

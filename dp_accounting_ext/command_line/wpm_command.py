@@ -127,9 +127,7 @@ def _run(options: argparse.Namespace) -> parser.Printed:
 
 
 def _draw(options: argparse.Namespace) -> parser.Printed:
-    for name in ("num_places", "public_trace"):
-        if getattr(options, name) is not None:
-            raise ValueError(f"{name} must come with plan. Found a draw.")
+    parser.refuse(options, "of a draw; it is for a plan", "num_places", "public_trace")
     if options.distribution is None and options.trace is None:
         raise ValueError(
             "distribution must be a file of masses, or --trace one of coordinates. "
@@ -243,12 +241,8 @@ def _draws_of_users(
 
 def _plan(options: argparse.Namespace) -> parser.Printed:
     """Returns the expected cost of draws, from public values."""
-    for name in ("distribution", "trace", "user", "output"):
-        if getattr(options, name) is not None:
-            raise ValueError(
-                f"{name} must be left out of a plan, which is public. Found it; "
-                "a trace that is public is --public-trace."
-            )
+    where = "of a plan, which is public; a public trace is --public-trace"
+    parser.refuse(options, where, "distribution", "trace", "user", "output")
     with text.Progress("finding the base measure"):
         mechanism, places, _ = _mechanism(options)
         apart = None
@@ -332,11 +326,8 @@ def _places(
         is_haversine = options.metric == "haversine"
         places = columns.points(table, options.columns, is_haversine)
         return places, places, None
-    for name in ("trace", "public_trace", "metric", "order", "columns"):
-        if getattr(options, name) is not None:
-            raise ValueError(
-                f"{name} must come with --points, which it is about. Found no points."
-            )
+    of_points = "trace", "public_trace", "metric", "order", "columns"
+    parser.refuse(options, "without --points, which it is about", *of_points)
     if options.cost is not None:
         return columns.costs(_table(options, "cost"))
     if options.num_places < 2:

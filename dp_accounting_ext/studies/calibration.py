@@ -12,6 +12,7 @@ from dp_accounting_ext.validation import fields
 
 __all__ = [
     "calibrate",
+    "calibrated",
     "positive_target",
 ]
 __dir__ = __all__.copy
@@ -58,7 +59,7 @@ def calibrate(
         training_run.given("delta", run.delta)
     runs = training_run.schemes_of(run)
     training_run.warn(run)
-    return comparison.Rows(_calibrated(way, measure, limit, name) for way in runs)
+    return comparison.Rows(calibrated(way, limit, measure, name) for way in runs)
 
 
 def positive_target(name: str, value: Any, largest: float = math.inf) -> float:
@@ -78,12 +79,16 @@ def positive_target(name: str, value: Any, largest: float = math.inf) -> float:
     return limit
 
 
-def _calibrated(
+def calibrated(
     run: training_run.TrainingRun,
-    measure: budget.Measure | None,
     target: float,
-    name: str,
+    measure: budget.Measure | None = None,
+    name: str = "epsilon",
 ) -> comparison.Row:
+    """Returns the row of `calibrate` for a run whose way of drawing batches is given.
+
+    The target was checked.
+    """
     begin = time.process_time()
 
     def noisy(noise: float) -> training_run.TrainingRun:
@@ -99,12 +104,12 @@ def _calibrated(
     if run.delta is not None:
         row = comparison.bracket(noisy(noise))
     else:
-        scheme = training_run.given("sampling", run.sampling)
         adjacency = comparison.ADJACENCIES[run.neighboring_relation]
-        of = (scheme, adjacency, run.group_size, noise)
+        of = (run.scheme, adjacency, run.group_size, noise)
         row = comparison.Row(*of, None, None, None, 0.0)
     if noise < budget.LEAST_NOISE:
-        row = dataclasses.replace(row, note="less noise is enough, too")
+        notes = filter(None, [row.note, "less noise is enough, too"])
+        row = dataclasses.replace(row, note="; ".join(notes))
     if measure is not None:
         risk = reached(noise)
         lower, upper = risk if isinstance(risk, tuple) else (None, risk)

@@ -247,15 +247,22 @@ def refuted_noise(
 
 def table(title: str, audits: Mapping[str, CanaryAudit]) -> displays.Table:
     """Returns a table of the audits of claims that have names, with sentences."""
-    rows, sentences = [], []
+    rows = []
     for name, result in audits.items():
         fewest = str(result.needed) if result.needed <= result.guesses else "none"
         p_value = decimals.rounded_up(result.p_value, 2)
         rows.append([name, str(result.right), fewest, p_value, result.verdict])
-        words = f"{name}: " * (len(audits) > 1) + result.in_words
-        sentences.append(textwrap.fill(words, 80))
+    words = result.in_words
+    if len(audits) > 1:
+        level = max(result.significance for result in audits.values())
+        words = "If a claim is true, as many right guesses as are needed have a "
+        words += f"probability of at most {level:g}. A claim that is not refuted need "
+        words += "not be true."
+        if any(row[2] == "none" for row in rows):
+            words += " Where none refute, it takes more canaries, or another number of "
+            words += "guesses."
     heads = "claim", "right", "needed", "p at most", "verdict"
-    return displays.Table(title, heads, rows, sentences)
+    return displays.Table(title, heads, rows, [textwrap.fill(words, 80)])
 
 
 def _game(accountant: Any, *settings: Any) -> "_Game":

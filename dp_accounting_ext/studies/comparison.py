@@ -190,7 +190,7 @@ def bracket(
         neighboring_relation or run.neighboring_relation
     )
     adjacency = ADJACENCIES.get(relation, relation.name)
-    scheme = training_run.given("sampling", run.sampling)
+    scheme = run.scheme
     of = (scheme, adjacency, run.group_size, noise, delta)
     is_shuffled = scheme == training_run.SHUFFLED
     if is_shuffled and relation != training_run.NeighborRel.REPLACE_ONE:

@@ -56,6 +56,7 @@ STYLES: dict[str, dict[str, Any]] = {
     training_run.POISSON_SAMPLING: {"color": "#D55E00", "linestyle": "--"},
     training_run.NO_AMPLIFICATION: {"color": "#000000", "linestyle": ":"},
     training_run.SHUFFLED: {"color": "#009E73", "linestyle": "-."},
+    training_run.BALLS_IN_BINS: {"color": "#CC79A7", "linestyle": "-"},
 }
 _MARKS = ("", "o", "s", "^", "v", "D", "*", "x")
 _NOTE = "Certified: the truth is on the line, or in its shade."
@@ -412,7 +413,7 @@ def _curve(
     begin = time.process_time()
     x, lower, upper = points(accountant, x)
     return Curve(
-        training_run.given("sampling", run.sampling),
+        run.scheme,
         comparison.ADJACENCIES[run.neighboring_relation],
         run.group_size,
         x_name,

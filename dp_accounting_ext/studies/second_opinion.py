@@ -141,8 +141,8 @@ def opinion(
     relation = neighboring_relation or run.neighboring_relation
     delta = training_run.given("delta", run.delta)
     result = verification.verify_epsilon(run.accountant(relation), delta)
-    scheme = training_run.given("sampling", run.sampling)
-    return Opinion(scheme, comparison.ADJACENCIES[relation], run.group_size, result)
+    adjacency = comparison.ADJACENCIES[relation]
+    return Opinion(run.scheme, adjacency, run.group_size, result)
 
 
 def of_claims(

@@ -96,9 +96,15 @@ def claims(
 
     Raises:
         TypeError: If the run is not a `TrainingRun`.
-        ValueError: If noise or δ is not given, or the group is too large.
+        ValueError: If noise or δ is not given, a strategy is, or the group is too
+            large.
     """
     runs = training_run.schemes_of(run)
+    if run.strategy is not None:
+        raise ValueError(
+            f"strategy must be left out of a statement, which has no words for "
+            f"correlated noise. Found {run.strategy!r:.60}."
+        )
     asked = [
         (dataclasses.replace(way, group_size=size), relation)
         for size in dict.fromkeys((1, run.group_size))

@@ -5,10 +5,8 @@ record is in one batch of each epoch, on average.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import functools
 import math
-from typing import Any
 
 from dp_accounting import dp_event as stock
 import numpy as np
@@ -32,13 +30,12 @@ __all__ = [
     "NO_AMPLIFICATION",
     "OPTIONS",
     "compare",
-    "event_of",
     "fresh_windows",
     "schemes",
 ]
 __dir__ = __all__.copy
 
-BALLS_IN_BINS = "balls in bins"
+BALLS_IN_BINS = training_run.BALLS_IN_BINS
 CYCLIC_POISSON = "cyclic Poisson"
 NO_AMPLIFICATION = "no amplification"
 FRESH_WINDOWS = "fresh windows"
@@ -60,53 +57,7 @@ OPTIONS: Mapping[str, str] = {
     name.lower().replace(" ", "-"): name for name in BROKEN_BY
 }
 
-_BUFFERED = "blt:"
-# Fields of a run that cannot be combined with a strategy, and their default values.
-_NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
-
-
 Events = tuple[stock.DpEvent, stock.DpEvent]
-
-
-def event_of(
-    strategy: str | Sequence[Any], run: training_run.TrainingRun
-) -> events.MatrixAllocationEvent:
-    """Returns the run of a strategy, whose bins are the steps of an epoch.
-
-    Args:
-        strategy: Coefficients or rows, as for the event; or text: "1,0.5,0.25" for
-            coefficients, "blt:0.9,0.5:0.1,0.2" for decays and scales of a BLT.
-        run: The run. Fields that no theorem about such noise covers have their default
-            values.
-
-    Raises:
-        ValueError: If the strategy, or a field of the run, is invalid.
-    """
-    for name, default in _NOT_WITH_STRATEGY.items():
-        if getattr(run, name) != default:
-            raise ValueError(
-                f"{name} must be left out with a strategy. Found {getattr(run, name)}."
-            )
-    noise = training_run.given("noise_multiplier", run.noise_multiplier)
-    of_run = noise, run.epoch_steps, run.whole_epochs()
-    if not isinstance(strategy, str):
-        return events.MatrixAllocationEvent(strategy, *of_run)
-    try:
-        parts = [
-            [float(cell) for cell in numbers.split(",")]
-            for numbers in strategy.removeprefix(_BUFFERED).split(":")
-        ]
-    except ValueError:
-        parts = []
-    if len(parts) != 1 + strategy.startswith(_BUFFERED):
-        raise ValueError(
-            "strategy must be numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2; or, "
-            f"as an option, a file of numbers. Found {strategy!r}."
-        )
-    if len(parts) == 1:
-        return events.MatrixAllocationEvent(parts[0], *of_run)
-    decays, scales = parts
-    return events.MatrixAllocationEvent.from_buffered_toeplitz(decays, scales, *of_run)
 
 
 def compare(

@@ -15,15 +15,13 @@ import pathlib
 import re
 import time
 from typing import Any
+from typing import NamedTuple
 
-from dp_accounting_ext.accountants import budget
-from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import result_file
-from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
@@ -50,7 +48,7 @@ RESULTS: Mapping[str, tuple[str, ...]] = {
 }
 _ALWAYS = ("seconds", "note")
 _RUN = tuple(field.name for field in dataclasses.fields(training_run.TrainingRun))
-COLUMNS = (*_RUN, "strategy", "epsilon", "fpr")
+COLUMNS = (*_RUN, "epsilon", "fpr")
 # Words that the user's own columns must not contain. For example, `num_groups` is
 # probably a misspelt parameter, which would otherwise keep its default and give a
 # smaller ε.
@@ -59,17 +57,16 @@ _TAKEN |= dict.fromkeys(["group", "groups"], "group_size")
 _TAKEN |= dict.fromkeys(["iterations", "steps"], "num_steps")
 _TAKEN |= dict.fromkeys(["sampler", "sampling", "scheme"], "sampling")
 _TAKEN |= dict.fromkeys(["strategies", "strategy"], "strategy")
+# Names that are not like that of the parameter which is meant.
+_SHORT = dict.fromkeys(["noise", "sigma"], "noise_multiplier")
 _ALIKE = 0.75
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """The setting that a row describes.
 
     Attributes:
         run: The run. Its noise is None if the noise is to be calibrated.
-        strategy: The strategy of correlated noise, as in
-            `strategy_comparison.event_of`; None for independent noise.
         epsilon: The ε that calibrated noise must meet, in nats; None if no noise is
             calibrated.
         fpr: The false positive rate of the membership test whose true positive rate is
@@ -77,52 +74,8 @@ class Setting:
     """
 
     run: training_run.TrainingRun
-    strategy: str | None = None
     epsilon: float | None = None
     fpr: float = 0.001
-
-    def accountant(self) -> pld_accountant.PLDAccountant:
-        """Returns an accountant that has composed the run.
-
-        Raises:
-            ValueError: If noise is not given, or there is no theorem for the run.
-        """
-        if self.strategy is None:
-            return self.run.accountant()
-        event = strategy_comparison.event_of(self.strategy, self.run)
-        return pld_accountant.PLDAccountant().compose(event)
-
-    def with_noise(self) -> "Setting":
-        """Returns the setting with the least noise that meets its ε.
-
-        Raises:
-            ValueError: If ε or δ is not given, noise is, or none is enough.
-        """
-        epsilon = training_run.given("epsilon", self.epsilon)
-        target = calibration.positive_target("epsilon", epsilon)
-        delta = training_run.given("delta", self.run.delta)
-
-        def noisy(noise: float) -> "Setting":
-            run = dataclasses.replace(self.run, noise_multiplier=noise)
-            return dataclasses.replace(self, run=run)
-
-        def reached(noise: float) -> float:
-            return noisy(noise).accountant().get_epsilon(delta)
-
-        return noisy(budget.least_noise(reached, target, name="epsilon"))
-
-    def bracket(self) -> comparison.Row:
-        """Returns the bounds on ε.
-
-        Raises:
-            ValueError: If noise or δ is not given, or there is no theorem for the run.
-        """
-        if self.strategy is None:
-            return comparison.bracket(self.run)
-        delta = training_run.given("delta", self.run.delta)
-        noise = training_run.given("noise_multiplier", self.run.noise_multiplier)
-        of = (strategy_comparison.BALLS_IN_BINS, "add or remove", 1, noise, delta)
-        return comparison.timed(of, lambda: self.accountant().get_epsilon_bounds(delta))
 
 
 def bound_row(row: Cells, results: Sequence[str] = ("epsilon",)) -> dict[str, Any]:
@@ -133,31 +86,30 @@ def bound_row(row: Cells, results: Sequence[str] = ("epsilon",)) -> dict[str, An
     """
     begin = time.process_time()
     check_columns(row, results)
-    setting = setting_of(row)
+    run, epsilon, fpr = setting_of(row)
     cells: dict[str, Any] = dict.fromkeys(columns_of(results))
-    notes = []
+    bounds = None
     if "noise" in results:
-        setting = setting.with_noise()
-        noise = training_run.given("noise_multiplier", setting.run.noise_multiplier)
-        cells["noise_multiplier"] = noise
-        if noise < budget.LEAST_NOISE:
-            notes.append("less noise is enough, too")
+        target = training_run.given("epsilon", epsilon)
+        calibration.positive_target("epsilon", target)
+        training_run.given("delta", run.delta)
+        bounds = calibration.calibrated(run, target)
+        cells["noise_multiplier"] = noise = bounds.noise_multiplier
+        run = dataclasses.replace(run, noise_multiplier=noise)
     if "epsilon" in results:
-        bounds = setting.bracket()
-        notes.append(bounds.note)
+        bounds = bounds or comparison.bracket(run)
         cells["epsilon_lower"] = bounds.epsilon_lower
         cells["epsilon_upper"] = bounds.epsilon_upper
-    elif setting.run.sampling == training_run.SHUFFLED:
-        notes.append(comparison.REPLACED)
     if "risks" in results:
-        accountant = setting.accountant()
+        accountant = run.accountant()
         for name, ends in (
             ("advantage", risk.advantage(accountant)),
-            ("tpr", accountant.get_true_positive_rate_bounds(setting.fpr)),
+            ("tpr", accountant.get_true_positive_rate_bounds(fpr)),
         ):
             cells[f"{name}_lower"], cells[f"{name}_upper"] = map(float, ends)
     cells["seconds"] = time.process_time() - begin
-    cells["note"] = "; ".join(filter(None, notes))
+    note = comparison.REPLACED if run.sampling == training_run.SHUFFLED else ""
+    cells["note"] = note if bounds is None else bounds.note
     return cells
 
 
@@ -247,7 +199,7 @@ def _meant(name: str) -> str:
     plain = "_".join(words)
     near = difflib.get_close_matches(plain, COLUMNS, 1, _ALIKE)
     by_word = [_TAKEN[word] for word in words if word in _TAKEN]
-    return (near or by_word or [""])[0]
+    return (near or by_word or [_SHORT.get(plain, "")])[0]
 
 
 def _text(value: Any) -> str:
@@ -303,8 +255,8 @@ def sweep(
     Args:
         rows: Mappings from column names to values or their text. Columns are the fields
             of a `TrainingRun`, of which `sampling` must be given where `strategy` is
-            not; `strategy`, `epsilon` and `fpr`, as in `Setting`; and any others, which
-            are passed through.
+            not; `epsilon` and `fpr`, as in `Setting`; and any others, which are passed
+            through.
         executor: The executor that computes the rows, on processes or on machines.
             `bound_row` and its arguments are sent to it.
         results: Names in `RESULTS`: "epsilon" for bounds on ε, "noise" for the least

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import fractions
 import math
@@ -11,13 +12,16 @@ import warnings
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
+import numpy as np
 
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.correlated import events
 from dp_accounting_ext.validation import fields
 
 __all__ = [
+    "BALLS_IN_BINS",
     "LARGEST_NOISE",
     "NO_AMPLIFICATION",
     "OPTIONS",
@@ -40,13 +44,14 @@ RANDOM_ALLOCATION = "random allocation"
 POISSON_SAMPLING = "Poisson sampling"
 NO_AMPLIFICATION = "no amplification"
 SHUFFLED = "shuffled or fixed batches"
+# That of a run with a strategy: records keep their step in all epochs.
+BALLS_IN_BINS = "balls in bins"
 
 # Limits beyond which the accountant has no useful answer.
 SMALLEST_NOISE = 1e-60
 LARGEST_NOISE = 1e9
 
-# Fields that can be given in place of a dataset and batches, and their default values.
-_RATES = {"sampling_rate": None, "steps_per_epoch": None, "batches_per_record": 1}
+_BUFFERED = "blt:"
 
 NeighborRel = privacy_accountant.NeighboringRelation
 T = TypeVar("T")
@@ -83,6 +88,11 @@ class TrainingRun(displays.Displayed):
         sampling_rate: Probability q that a record is in a step, in (0, 1]. Schemes with
             epochs have ⌊1 / q⌋ steps in each.
         num_steps: Number of steps of the run. The last epoch may end early.
+        strategy: The strategy of correlated noise; None for independent noise. It is
+            coefficients or rows, as for `MatrixAllocationEvent`; or text: "1,0.5,0.25"
+            for coefficients, "blt:0.9,0.5:0.1,0.2" for decays and scales of a BLT.
+            Its bins are the steps of an epoch. Epochs must be whole then, and fields
+            that no theorem about such noise covers have their default values.
 
     Raises:
         TypeError, ValueError: If a field has the wrong type or is out of range. Fields
@@ -100,6 +110,7 @@ class TrainingRun(displays.Displayed):
     batch_size: int | None = None
     sampling_rate: float | None = None
     num_steps: int | None = None
+    strategy: str | Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.num_steps is None:
@@ -109,6 +120,11 @@ class TrainingRun(displays.Displayed):
             # 2.0 becomes 2, also in tables.
             number = int(epochs) if epochs.is_integer() else epochs
             object.__setattr__(self, "epochs", number)
+        if self.strategy is not None:
+            object.__setattr__(self, "strategy", _frozen(self.strategy))
+            self._refuse(
+                "with a strategy", "sampling", "group_size", "batches_per_record"
+            )
         if self.sampling is not None:
             object.__setattr__(self, "sampling", scheme_named(self.sampling))
         if self.noise_multiplier is not None:
@@ -136,7 +152,10 @@ class TrainingRun(displays.Displayed):
                         f"{name} must be at most dataset_size. Found "
                         f"{getattr(self, name)} of {size}."
                     )
-            others, instead = [*_RATES], "dataset_size and batch_size are"
+            where = "where dataset_size and batch_size are given"
+            self._refuse(
+                where, "sampling_rate", "steps_per_epoch", "batches_per_record"
+            )
         elif self.sampling_rate is not None:
             rate = fields.real_number("sampling_rate", self.sampling_rate)
             object.__setattr__(self, "sampling_rate", rate)
@@ -146,18 +165,19 @@ class TrainingRun(displays.Displayed):
                     f"sampling_rate must be a probability, from {lowest:g} to 1. Found "
                     f"{rate!r}."
                 )
-            others, instead = [*_RATES][1:], "sampling_rate is"
+            where = "where sampling_rate is given"
+            self._refuse(where, "steps_per_epoch", "batches_per_record")
         else:
             name = "dataset_size and batch_size, or sampling_rate or steps_per_epoch,"
             steps = given(name, self.steps_per_epoch)
             fields.positive_integer("steps_per_epoch", steps)
-            return
-        for name in others:
-            if getattr(self, name) != _RATES[name]:
-                raise ValueError(
-                    f"{name} must be left out where {instead} given. Found "
-                    f"{getattr(self, name)!r}."
-                )
+
+    def _refuse(self, where: str, *names: str) -> None:
+        """Refuses fields that have other values than their default ones."""
+        for name in names:
+            value = getattr(self, name)
+            if value != self.__dataclass_fields__[name].default:
+                raise ValueError(f"{name} must be left out {where}. Found {value!r}.")
 
     def _check_steps(self) -> None:
         count = fields.positive_integer("batches_per_record", self.batches_per_record)
@@ -168,11 +188,7 @@ class TrainingRun(displays.Displayed):
             )
         if self.num_steps is not None:
             fields.positive_integer("num_steps", self.num_steps)
-            if self.epochs is not None:
-                raise ValueError(
-                    f"epochs must be left out where num_steps is given. Found "
-                    f"{self.epochs}."
-                )
+            self._refuse("where num_steps is given", "epochs")
         if max(self.run_steps, self.epoch_steps) > fields.MOST_RUNS:
             raise ValueError(
                 f"steps_per_epoch times epochs must be at most {fields.MOST_RUNS}. "
@@ -242,12 +258,8 @@ class TrainingRun(displays.Displayed):
             share_of_epoch * math.ceil(self._batches_of_epoch)
         )
 
-    def whole_epochs(self) -> int:
-        """Returns the number of epochs of a run with a strategy.
-
-        Raises:
-            ValueError: If it is not whole.
-        """
+    def _whole_epochs(self) -> int:
+        """Returns the number of epochs of a run with a strategy, if it is whole."""
         epochs, steps = self._epochs_and_steps
         if isinstance(self.epochs, int) or (self.epochs is None and not steps):
             return epochs
@@ -278,16 +290,26 @@ class TrainingRun(displays.Displayed):
             words = f"sampling rate {self.rate_in_words}"
         if self.steps_per_epoch is None:
             counted.append(f"t = {self.epoch_steps}")
-            if self.sampling in (None, POISSON_SAMPLING) and self.num_steps is None:
+            is_poisson = self.sampling in (None, POISSON_SAMPLING)
+            is_poisson &= self.strategy is None
+            if is_poisson and self.num_steps is None:
                 counted.append(f"Poisson: {self.run_steps} steps at most")
-            if self.sampling in (None, POISSON_SAMPLING) and self.sampling_rate is None:
+            if is_poisson and self.sampling_rate is None:
                 counted[-1] += f", q = {self.rate_in_words}"
         if self.num_steps is not None:
             words += f", {self.num_steps} steps in all"
         else:
             words += f", {self.epochs} epoch{'s' * (self.epochs != 1)}"
         words += f" ({'; '.join(counted)})" * bool(counted)
+        words += ", correlated noise" * (self.strategy is not None)
         return words + f", groups of {self.group_size}" * (self.group_size > 1)
+
+    @property
+    def scheme(self) -> str:
+        """The way of drawing batches, which must be given or that of a strategy."""
+        if self.strategy is not None:
+            return BALLS_IN_BINS
+        return given("sampling", self.sampling)
 
     @property
     def event(self) -> stock.DpEvent:
@@ -307,7 +329,9 @@ class TrainingRun(displays.Displayed):
         return self._event()
 
     def _event(self) -> stock.DpEvent:
-        single = SCHEMES[given("sampling", self.sampling)](self)
+        if self.strategy is not None:
+            return _correlated(self)
+        single = SCHEMES[self.scheme](self)
         if self.group_size == 1:
             return single
         return dp_event.GroupSubsampledEvent(self.group_size, single)
@@ -429,6 +453,37 @@ def _known_batches(run: TrainingRun) -> stock.DpEvent:
     return stock.SelfComposedDpEvent(_step(run), count)
 
 
+def _correlated(run: TrainingRun) -> stock.DpEvent:
+    """Returns one draw of a step for each record, with the noise of the strategy."""
+    noise = given("noise_multiplier", run.noise_multiplier)
+    of_run = noise, run.epoch_steps, run._whole_epochs()
+    if not isinstance(run.strategy, str):
+        strategy = given("strategy", run.strategy)
+        return events.MatrixAllocationEvent(strategy, *of_run)
+    try:
+        parts = [
+            [float(cell) for cell in numbers.split(",")]
+            for numbers in run.strategy.removeprefix(_BUFFERED).split(":")
+        ]
+    except ValueError:
+        parts = []
+    if len(parts) != 1 + run.strategy.startswith(_BUFFERED):
+        raise ValueError(
+            "strategy must be numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2; or, "
+            f"as an option, a file of numbers. Found {run.strategy!r}."
+        )
+    if len(parts) == 1:
+        return events.MatrixAllocationEvent(parts[0], *of_run)
+    decays, scales = parts
+    return events.MatrixAllocationEvent.from_buffered_toeplitz(decays, scales, *of_run)
+
+
+def _frozen(value: Any) -> Any:
+    """Returns a list or an array, and those inside of it, as tuples."""
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
 SCHEMES: Mapping[str, Callable[[TrainingRun], stock.DpEvent]] = {
     RANDOM_ALLOCATION: _random_allocation,
     POISSON_SAMPLING: _poisson_sampling,
@@ -459,13 +514,13 @@ def scheme_named(value: str) -> str:
 
 
 def schemes_of(run: TrainingRun) -> list[TrainingRun]:
-    """Returns the run with each way of drawing batches, or unchanged if it names one.
+    """Returns the run with each way of drawing batches, or unchanged if it has one.
 
     Raises:
         TypeError: If it is not a `TrainingRun`.
     """
     if not isinstance(run, TrainingRun):
         raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
-    if run.sampling is not None:
+    if run.sampling is not None or run.strategy is not None:
         return [run]
     return [dataclasses.replace(run, sampling=scheme) for scheme in SCHEMES]

@@ -223,26 +223,19 @@ def _next_sums(
 def _sets_next_to(
     best: float, sizes: FloatArray, places: IndexArray
 ) -> list[IndexArray]:
-    """Returns sets of some outputs whose sums are near A, below it and above it."""
-    ordered = places[np.argsort(-sizes[places], kind="stable")]
-    large, small = ordered[:_LARGEST_OUTPUTS], ordered[_LARGEST_OUTPUTS:][::-1]
-    # Bit j of the index of a sum is set if the large output j is in the sum.
-    sums = np.zeros(1)
-    for size in sizes[large]:
-        sums = np.append(sums, sums + size)
-    filled = np.append(0.0, np.cumsum(sizes[small]))
-    counts = np.searchsorted(filled, (best - sums) * (1 + 1e-12), side="right") - 1
-    sets = []
-    for extra in (0, 1):
-        taken = np.clip(counts + extra, 0, small.size)
-        apart = np.where(counts < 0, np.inf, np.abs(sums + filled[taken] - best))
-        if extra:
-            apart = np.where(sums + filled[taken] < best, np.inf, apart)
-            apart = np.where(counts < 0, sums - best, apart)
-        choice = int(apart.argmin())
-        inside = (choice >> np.arange(large.size)) & 1 == 1
-        sets.append(np.append(large[inside], small[: taken[choice]]))
-    return sets
+    """Returns sets of some outputs with sums next to A, below it and above it.
+
+    Outputs are taken in the order of their sizes, unless the sum would exceed A. The
+    smallest one that is left brings it above A.
+    """
+    below: list[int] = []
+    left: list[int] = []
+    total = 0.0
+    for place in places[np.argsort(-sizes[places], kind="stable")].tolist():
+        is_inside = total + sizes[place] <= best * (1 + 1e-12)
+        (below if is_inside else left).append(place)
+        total += sizes[place] * is_inside
+    return [np.array(of, dtype=np.intp) for of in (below, below + left[-1:])]
 
 
 def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:

@@ -1,5 +1,6 @@
 """compare, calibrate, statement, profile, trade-off and canaries for a shell user."""
 
+import argparse
 import json
 import re
 import sys
@@ -16,7 +17,7 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext import __main__
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.command_line import training
+from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.studies import canaries
 from dp_accounting_ext.studies import training_run
 
@@ -119,13 +120,14 @@ def test_json_has_both_bounds_of_each_row_that_was_asked_for(capsys):
     assert unknown["epsilon_upper"] is None and known["epsilon_upper"] > 0
 
 
-RUN = training_run.TrainingRun(2.0, 3, 1, 2, 1e-3)
 STRATEGY = "compare --noise-multiplier 2 --steps-per-epoch 6 --epochs 2 --delta 1e-3 "
 STRATEGY += "--strategy"
 
 
-def strategy(typed):
-    return training.strategy_event(typed, RUN).strategy
+def correlated(typed):
+    """The event of two epochs of three steps."""
+    options = {"steps_per_epoch": 3, "epochs": 2, "noise_multiplier": 2.0}
+    return parser.training_run(argparse.Namespace(strategy=typed, **options)).event
 
 
 @pytest.mark.parametrize(
@@ -134,13 +136,13 @@ def strategy(typed):
 def test_a_file_of_coefficients(tmp_path, written):
     path = tmp_path / "column.csv"
     path.write_text(written, encoding="utf-8")
-    assert strategy(str(path)) == (1.0, 0.5, 0.25)
+    assert correlated(str(path)).strategy == (1.0, 0.5, 0.25)
 
 
 def test_a_file_of_rows(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("1,0\n.5,2\n")
-    assert strategy(str(path)) == ((1.0, 0.0), (0.5, 2.0))
+    assert correlated(str(path)).strategy == ((1.0, 0.0), (0.5, 2.0))
 
 
 @pytest.mark.nightly
@@ -167,6 +169,31 @@ def test_the_table_of_a_strategy(capsys):
     assert bounds == accountant.get_epsilon_bounds(1e-3)
 
 
+def test_noise_of_a_strategy(capsys):
+    aim = "calibrate --epsilon 2 --delta 1e-3 --strategy 1,0.5"
+    _, out, _ = run(capsys, f"{aim} --steps-per-epoch 6 --epochs 2 --json")
+    (row,) = json.loads(out)["results"]
+    assert row["sampling"] == "balls in bins"
+    event = ext.MatrixAllocationEvent((1.0, 0.5), row["noise_multiplier"], 6, 2)
+    accountant = ext.PLDAccountant().compose(event)
+    assert 1.999 < accountant.get_epsilon(1e-3) == row["epsilon_upper"] <= 2
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("risk", "With balls in bins (add or remove):"),
+        ("profile --num-points 3", "balls in bins: "),
+        ("trade-off --num-points 3", "balls in bins: "),
+    ],
+)
+def test_curves_and_risks_of_a_strategy(capsys, command, words):
+    noise = "--steps-per-epoch 4 --epochs 1 --noise-multiplier 2 --strategy 1,0.5"
+    status, out, _ = run(capsys, f"{command} {noise}")
+    assert status == 0
+    assert words in out and "correlated noise" in out
+
+
 def test_one_scheme_of_a_strategy(capsys):
     status, out, _ = run(capsys, f"{STRATEGY} 1,0.5 --sampling b-min-sep --json")
     found = json.loads(out)
@@ -188,7 +215,7 @@ def test_one_scheme_of_a_strategy(capsys):
 @example("blt:1:1e400")
 def test_whatever_is_typed(typed):
     try:
-        found = training.strategy_event(typed, RUN)
+        found = correlated(typed)
     except (TypeError, ValueError) as error:
         assert "\n" not in str(error).replace(typed, "")
     else:
@@ -293,7 +320,7 @@ def test_each_way_of_drawing_batches_has_its_audit(capsys, scores):
     status, out, err = run(capsys, command)
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
-    assert out.startswith("2000 canaries, ")
+    assert out.startswith("2000 canaries, 300 guesses, ")
     found = json.loads(run(capsys, f"{command} --json")[1])["results"]
     assert [each["sampling"] for each in found] == list(training_run.SCHEMES)
     run_of = training_run.TrainingRun(1.0, 20, epochs=2)
@@ -303,7 +330,8 @@ def test_each_way_of_drawing_batches_has_its_audit(capsys, scores):
         )
         for name in ("canaries", "guesses", "right", "needed", "p_value", "refuted"):
             assert each[name] == getattr(truth, name)
-        assert f"{claim.sampling}: Of 300 guesses" in out
+        (line,) = [row for row in out.splitlines() if row.startswith(claim.sampling)]
+        assert line.endswith(truth.verdict) and f" {truth.right} " in line
     assert {each["refuted"] for each in found} == {True, False}
 
 

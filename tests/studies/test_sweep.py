@@ -85,7 +85,7 @@ def test_noise_is_that_of_a_calibration(sampling):
 
 def test_risks_are_those_of_the_accountant():
     found = one({**ROW, "fpr": "0.02"}, "risks")
-    accountant = sweep.setting_of(ROW).accountant()
+    accountant = sweep.setting_of(ROW).run.accountant()
     bounds = found["advantage_lower"], found["advantage_upper"]
     assert bounds == risk.advantage(accountant)
     bounds = found["tpr_lower"], found["tpr_upper"]

@@ -195,7 +195,7 @@ class ExactSolver:
         if self._places is not None:
             of_inputs, of_outputs = self._places
             return line_sweep.solve(
-                of_inputs[inputs], masses, of_outputs, self._polytope, self._gap
+                of_inputs[inputs], masses, of_outputs, self._polytope
             )
         inner = self._polytope.of(self._outputs)
         rows_of_all = self._cost.rows(inputs)

@@ -16,8 +16,6 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Bounds on the rounding error of sums along a line: a constant, and a term per place.
 _ROUNDING, _ROUNDING_EACH = 1e-12, 1e-16
-# Tuning: the number of outputs from which several are swept together, in as many cells.
-_CELLS = 1 << 13
 
 
 def solve(
@@ -25,67 +23,29 @@ def solve(
     masses: FloatArray,
     outputs: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
-    relative_gap: float,
 ) -> ldp_polytope.Solution:
     """Returns the exact projection of one user, for p = 1.
 
     The user has (s,) masses at places of a line; outputs are at (k_v,) places. Bounds
-    of the polytope are at most one. Many outputs are swept in cells of neighbors with
-    no input among them, whose distances from an input are that of their mean place, on
-    average. By the prices, parts of a cell may be at their least and their most mass,
-    or get it from the left and the right. Such cells are divided, until the prices
-    prove the gap.
+    of the polytope are at most one.
     """
-    order = np.argsort(outputs, kind="stable")
-    order = order[polytope.upper[order] > 0]
-    places, inner, size = outputs[order], polytope.of(order), order.size
-    # Bounds of one are out of proportion with the others.
-    kinds = 2 * np.searchsorted(np.sort(inputs), places) + (inner.upper >= 1)
-    begins = np.arange(size) % max(size // _CELLS, 1) == 0
-    begins |= (np.diff(kinds, prepend=0) != 0) | (inner.upper >= 1)
-    rounds = 0
-    while True:
-        rounds += 1
-        starts, cell = np.flatnonzero(begins), np.cumsum(begins) - 1
-        lower, upper, moments = (
-            np.add.reduceat(numbers, starts)
-            for numbers in (inner.lower, inner.upper, inner.upper * places)
-        )
-        bounds = ldp_polytope.LdpPolytope(lower, upper).capped()
-        held, potentials, value = _sweep(inputs, masses, moments / upper, bounds)
-        from_sides = _nearest(inputs, potentials, outputs)
-        prices = from_sides.min(axis=0)
-        if starts.size == size:
-            break
-        inner_prices = prices[order]
-        cheapest = ldp_polytope.cheapest(inner_prices, inner)
-        bound = float(masses @ potentials + inner_prices @ cheapest)
-        if value - bound <= relative_gap * value:
-            break
-        treated = from_sides.argmin(axis=0)[order]
-        level = ldp_polytope.level(inner_prices, cheapest, inner)
-        treated += 2 * (inner_prices > level)
-        low, high = (by.reduceat(treated, starts) for by in (np.minimum, np.maximum))
-        begins |= (low < high)[cell] | (low == high).all()
-    law = np.zeros(outputs.size)
-    law[order] = ldp_polytope.nearest(inner.upper * (held / upper)[cell], inner)
-    return ldp_polytope.Solution(law, prices, value, rounds)
+    held, potentials, value = _sweep(inputs, masses, outputs, polytope)
+    law = ldp_polytope.nearest(held, polytope)
+    prices = _largest_prices(inputs, potentials, outputs)
+    return ldp_polytope.Solution(law, prices, value, 1)
 
 
-def _nearest(
+def _largest_prices(
     inputs: FloatArray, potentials: FloatArray, outputs: FloatArray
 ) -> FloatArray:
-    """Returns the least |x_i − v_j| − f_i over places x_i left of v_j, and right of it.
-
-    The smaller of the two is the largest price of each output.
-    """
+    """Returns the least |x_i − v_j| − f_i over the places x_i, for each v_j."""
     order = np.argsort(inputs, kind="stable")
     places, far = inputs[order], np.array([np.inf])
     left = np.minimum.accumulate(-potentials[order] - places)
     right = np.minimum.accumulate((places - potentials[order])[::-1])[::-1]
     after = np.searchsorted(places, outputs)
-    return np.array(
-        [np.append(far, left)[after] + outputs, np.append(right, far)[after] - outputs]
+    return np.minimum(
+        np.append(far, left)[after] + outputs, np.append(right, far)[after] - outputs
     )
 
 
