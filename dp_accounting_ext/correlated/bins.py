@@ -225,7 +225,7 @@ def _above(gram: FloatArray, accuracy: Accuracy) -> DirectedPairs:
     is_rare = accuracy.scales > accuracies.CURVE_SCALES
     orders = _RARE_ORDERS if is_rare else _ORDERS
     tails = max(accuracy.frequent_delta * _TAILS, accuracy.tail_mass)
-    frequent = accuracy.with_tails(tails)
+    frequent = dataclasses.replace(accuracy, tail_mass=tails)
     chains = dict.fromkeys(chain_fits.of_bins(gram, orders))
     last = list(chains)[-1]
     rough = {
