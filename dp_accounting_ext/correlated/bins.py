@@ -34,11 +34,8 @@ Strategy = strategies.Strategy
 # δ, the last for small δ, and others for δ below 1e-15. All are computed with wide
 # cells, in a quarter of the time of narrow ones and with an ε that is up to 3 % larger.
 # The one that is best at a frequent δ is computed with narrow cells, too. A wrong order
-# costs up to 15 % of ε. (One order is used inside of cycles.)
-_ORDERS, _RARE_ORDERS, _ORDER_OF_CYCLES = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0), 2.0
-_WIDE, _NARROW = 2.4, 1.2
-# Tuning: the tail mass of chains for frequent δ, over such a δ.
-_TAILS = 1e-9
+# costs up to 15 % of ε.
+_ORDERS, _RARE_ORDERS, _WIDE, _NARROW = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0), 2.4, 1.2
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
 # Tuning: filters are of blocks with at least so many bins, if there are twice as many.
@@ -51,10 +48,6 @@ _BINS_OF_FILTER = 256
 # once, by 2 %, for 9 bins. Blocks of larger variances raise it by less than 0.5 % and
 # take seconds, and those of smaller ones take gigabytes.)
 _ROUGH, _NEARLY, _LEAST_VARIANCE, _LARGEST_VARIANCE = 2.0, 0.9, 0.5, 8.0
-# Tuning: filters are for the least δ to this power, but for this δ at most. That is
-# 1e-6 for single runs, and little less inside of a composition, whose tails are
-# smaller: with a fixed share of the least δ, lower bounds are up to 2.5 % smaller.
-_LIKELY, _MOST_LIKELY = 0.4, 1e-3
 
 
 def allocate(
@@ -121,7 +114,7 @@ class Bins(interface.Mechanism):
         if bound is Bound.UPPER:
             if self.is_cut:
                 return _above(gram, accuracy)
-            (chain,) = chain_fits.of_bins(gram, [_ORDER_OF_CYCLES])
+            (chain,) = chain_fits.of_bins(gram, [chain_fits.ORDER])
             return gauss_markov.of_bins(chain, accuracy)
         return self._below(gram, accuracy)
 
@@ -132,7 +125,7 @@ class Bins(interface.Mechanism):
             gram: (b, b) inner products of the bins over σ², rounded down.
             accuracy: What the pairs are for.
         """
-        delta = min(math.pow(accuracy.delta, _LIKELY), _MOST_LIKELY)
+        delta = accuracy.frequent_delta
         bins = independent_bins(gram, Bound.LOWER)
         alone = interface.pairs_of_part(bins, Bound.LOWER, accuracy)
         _, error = self.products()
@@ -224,7 +217,7 @@ def _above(gram: FloatArray, accuracy: Accuracy) -> DirectedPairs:
     # Answers at smaller δ have more scales than curves have.
     is_rare = accuracy.scales > accuracies.CURVE_SCALES
     orders = _RARE_ORDERS if is_rare else _ORDERS
-    tails = max(accuracy.frequent_delta * _TAILS, accuracy.tail_mass)
+    tails = max(accuracy.frequent_delta * accuracies.TAIL_SHARE, accuracy.tail_mass)
     frequent = dataclasses.replace(accuracy, tail_mass=tails)
     chains = dict.fromkeys(chain_fits.of_bins(gram, orders))
     last = list(chains)[-1]

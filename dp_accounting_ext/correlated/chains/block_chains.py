@@ -162,7 +162,7 @@ def _best(block: _Block, grid: _Grid) -> _Candidate:
         diagonal = np.arange(places.size)
         covariances[:, diagonal, diagonal] += own[:, np.newaxis]
         covariances += shared
-        costs = chain_fits.grown(chain_fits.BLOCK_ORDER * covariances).sum(axis=(1, 2))
+        costs = chain_fits.grown(chain_fits.ORDER * covariances).sum(axis=(1, 2))
         chosen = int(costs.argmin())
         if best is None or costs[chosen] < best.cost:
             best = _Candidate(

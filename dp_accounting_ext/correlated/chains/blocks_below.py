@@ -28,7 +28,7 @@ from dp_accounting_ext.kernel import floats
 # than with 32; the relative width of a cell of large sums, over the standard deviation
 # of a ratio's exponent, or over 1.5 if that is less; and the sum below which all cells
 # of sums are about equally wide, over the mean sum.
-_LONGEST_BLOCK, _PLACE, _UNIT, _ORDER = 16, 0.06, 0.03, 5.0
+_LONGEST_BLOCK, _PLACE, _UNIT = 16, 0.06, 0.03
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.
@@ -151,7 +151,7 @@ def _block_of(gram: FloatArray) -> Block:
 
 
 def _total(block: Block) -> float:
-    """Returns the moment Σ_ij (e^{c G′_ij} − 1), where c is `_ORDER`.
+    """Returns the moment Σ_ij (e^{c G′_ij} − 1), where c is the order.
 
     G′ are the covariances of the block.
     """
@@ -159,7 +159,7 @@ def _total(block: Block) -> float:
     powers = block.correlation ** abs(places[:, np.newaxis] - places)
     covariances = np.outer(scales, scales) * powers
     covariances[np.diag_indices(block.length)] += block.own
-    return float(chain_fits.grown(_ORDER * covariances).sum())
+    return float(chain_fits.grown(chain_fits.ORDER * covariances).sum())
 
 
 def lower_pair(

@@ -43,8 +43,9 @@ _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
 # B is at most this share of the largest entry, so that what is left of the entries is
 # not all rounding error.
 _MOST_SHARED = 0.9
-# Tuning: in the choice of blocks, exponents of moments are multiplied by this number.
-BLOCK_ORDER = 2.0
+# Tuning: moments by which blocks are chosen, and chains inside of cycles, are of this
+# order: exponents are multiplied by it.
+ORDER = 2.0
 # Tuning: a chain is cut into blocks of so many bins at least, and so long that this
 # raises its moment by about this share at most: of 4096 bins of 4 bands, ε is 0.8 %
 # higher then, in a twentieth of the time.
@@ -244,7 +245,7 @@ def cut(chain: Chain) -> tuple[Chain, int]:
     """
     if chain.excess or chain.shared or chain.length < 2 * _SHORTEST:
         return chain, 1
-    order, places = BLOCK_ORDER * chain.variance, np.arange(1.0, chain.length + 1)
+    order, places = ORDER * chain.variance, np.arange(1.0, chain.length + 1)
     powers = chain.share * np.power(chain.correlation, places)
     ends = 1 + powers * np.power(chain.correlation, places - 1)
     alone, near = grown(order * np.ones(1))[0], 2 * grown(order * powers).sum()
