@@ -35,7 +35,7 @@ Strategy = strategies.Strategy
 # cells, in a quarter of the time of narrow ones and with an ε that is up to 3 % larger.
 # The one that is best at a frequent δ is computed with narrow cells, too. A wrong order
 # costs up to 15 % of ε.
-_ORDERS, _RARE_ORDERS, _WIDE, _NARROW = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0), 2.4, 1.2
+_ORDERS, _RARE_ORDERS, _WIDE, _NARROW = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0), 2.4, 1.1
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
 # Tuning: filters are of blocks with at least so many bins, if there are twice as many.
@@ -157,13 +157,14 @@ class Bins(interface.Mechanism):
         """Returns the lower pair of a filter of the outputs, or None.
 
         Many bins are cut into blocks with equally many bins. Correlations between
-        blocks are left out, and all blocks have the least moves of any.
+        blocks are left out, and in each place of a block the least moves of any count.
         """
-        bins, (shifts, error) = self.num_bins, (self.shifts(), self.products()[1])
-        copies = max(bins // _BINS_OF_FILTER, 1)
-        length, left = divmod(bins, copies)
+        copies = max(self.num_bins // _BINS_OF_FILTER, 1)
+        length, left = divmod(self.num_bins, copies)
+        shifts = self.shifts()[:, :length]  # Fewer bands have smaller inner products.
         rows = np.arange(length + shifts.shape[1] - 1)
         starts = left + length * np.arange(copies)[:, np.newaxis]
+        _, error = self.products()
         pair = filtered_bins.lower_pair(
             shifts[starts + rows].min(axis=0) * (1 - error),
             delta=delta,
@@ -219,15 +220,12 @@ def _above(gram: FloatArray, accuracy: Accuracy) -> DirectedPairs:
     orders = _RARE_ORDERS if is_rare else _ORDERS
     tails = max(accuracy.frequent_delta * accuracies.TAIL_SHARE, accuracy.tail_mass)
     frequent = dataclasses.replace(accuracy, tail_mass=tails)
-    chains = dict.fromkeys(chain_fits.of_bins(gram, orders))
-    last = list(chains)[-1]
-    rough = {
-        chain: gauss_markov.of_bins(
-            chain, accuracy if chain is last else frequent, wider=_WIDE
-        )
-        for chain in chains
-    }
-    best = min(chains, key=lambda chain: _epsilon(rough[chain], accuracy))
+    # Equal chains are computed once. The last one is for small δ.
+    *others, last = dict.fromkeys(chain_fits.of_bins(gram, orders))
+    rough = {last: gauss_markov.of_bins(last, accuracy, wider=_WIDE)}
+    for chain in others:
+        rough[chain] = gauss_markov.of_bins(chain, frequent, wider=_WIDE)
+    best = min(rough, key=lambda chain: _epsilon(rough[chain], accuracy))
     fine = gauss_markov.of_bins(best, frequent, wider=_NARROW)
     return profile_pairs.minimum([fine, *rough.values()])
 

@@ -144,3 +144,23 @@ def test_little_noise_has_bounds(sigma, coefficient, tail_mass):
         assert truth <= above.delta(epsilon, Direction.ADD)
     low, high = bounds(Event(column, sigma, 2, 1))
     assert low <= high <= 1.05 * low
+
+
+@pytest.mark.parametrize("bands", [2, 4])
+@pytest.mark.parametrize("num_bins", [4, 5])
+def test_filters_of_independent_blocks_are_below(monkeypatch, num_bins, bands):
+    """Below the truth for four bins, and below the upper bound if a bin is left."""
+    monkeypatch.setattr(bins, "_BINS_OF_FILTER", 2)
+    column, sigma = (1.0, 0.6, 0.5, 0.4)[:bands], 1.5
+    run = bins.Bins(strategies.Strategy(column), sigma, num_bins, 2 * num_bins)
+    answers = accuracy.Accuracy.of_level(0, accuracy.CELLS)
+    gram = run.gram(Bound.LOWER)
+    pair = run._filtered(gram, answers, 1e-3, 1.0)
+    whole = ext.PLDAccountant().compose(Event(column, sigma, num_bins, 2))
+    for epsilon in (0.0, 0.5, 1.5):
+        below = pair.delta(epsilon, Direction.REMOVE)
+        assert 0 < below <= whole.get_delta(epsilon)
+        if num_bins == 4:
+            exact = correlated_oracles.toeplitz_gram(column, num_bins, 2, sigma)
+            truth = correlated_oracles.profile(exact, epsilon, remove=True)
+            assert below <= truth + 1e-13
