@@ -1,6 +1,5 @@
-"""b-min-sep sampling by its definition: all sets of a record's steps, written out."""
+"""Steps of a record under correlated noise: all sets, written out, and quadrature."""
 
-from fractions import Fraction
 import functools
 import itertools
 import math
@@ -30,6 +29,31 @@ def law_of_steps(rate, apart, steps, *, warm):
 
     for ready, chance in enumerate(firsts):
         follow(0, ready, (), chance)
+    return found
+
+
+def law_of_groups(rate, length, steps):
+    """The same of Poisson samples of secret groups; of all records if there is one."""
+    found = {}
+    for group in range(length):
+        own = range(group, steps, length)
+        for taken in itertools.product((False, True), repeat=len(own)):
+            chosen = tuple(itertools.compress(own, taken))
+            rest = len(own) - len(chosen)
+            chance = rate ** len(chosen) * (1 - rate) ** rest / length
+            found[chosen] = found.get(chosen, 0) + chance
+    return found
+
+
+def law_of_epochs(selected, steps, epochs):
+    """The same of one set of k steps from every epoch."""
+    sets = list(itertools.combinations(range(steps), selected))
+    found = {}
+    for choice in itertools.product(sets, repeat=epochs):
+        taken = tuple(
+            epoch * steps + step for epoch, own in enumerate(choice) for step in own
+        )
+        found[taken] = len(sets) ** -epochs
     return found
 
 
@@ -130,61 +154,3 @@ def assert_bounded(run, gram, law, epsilons):
         truth = profile(gram, law, epsilon, remove=remove)
         assert below.of(way).delta(epsilon, way) <= truth
         assert truth <= above.of(way).delta(epsilon, way)
-
-
-def enumerated_cut(rng, steps, apart, cut):
-    """Yields both sides of the lemma about cuts, at several κ, as exact fractions.
-
-    X is two-valued and independent from step to step.
-
-    Yields:
-        Pairs of E (Z − κ)₊ and its bound, E A · max_u E (V_u − κ / A)₊.
-    """
-    rate = Fraction(int(rng.integers(1, 16)), 16)
-    low, high = Fraction(int(rng.integers(0, 8)), 8), 1 + int(rng.integers(1, 30))
-    chance = (1 - low) / (high - low)
-    values = {low: 1 - chance, Fraction(high): chance}
-
-    def ratios(law, xs):
-        return sum(w * math.prod(xs[step] for step in taken) for taken, w in law)
-
-    whole = law_of_steps(rate, apart, steps, warm=False)
-    past = {}
-    for taken, weight in whole.items():
-        before = tuple(step for step in taken if step < cut)
-        past[before] = past.get(before, 0) + weight
-    ready = {before: max((*before, -apart)) + apart - cut for before in past}
-    futures = {}
-    for state in {max(each, 0) for each in ready.values()}:
-        rest = steps - cut
-        moved = law_of_steps(rate, apart, max(rest - state, 0), warm=False)
-        futures[state] = [
-            (tuple(step + state for step in taken), weight)
-            for taken, weight in moved.items()
-        ]
-    laws = {}
-    for state, law in futures.items():
-        laws[state] = [
-            (ratios(law, xs), math.prod(values[x] for x in xs))
-            for xs in itertools.product(values, repeat=steps - cut)
-        ]
-    outcomes, totals = [], []
-    for xs in itertools.product(values, repeat=steps):
-        weight = math.prod(values[x] for x in xs)
-        outcomes.append((ratios(whole.items(), xs), weight))
-    for xs in itertools.product(values, repeat=cut):
-        weight = math.prod(values[x] for x in xs)
-        totals.append((ratios(past.items(), xs), weight))
-    places = sorted({z for z, _ in outcomes})
-    for kappa in places[:: max(len(places) // 8, 1)]:
-        truth = sum(w * max(z - kappa, 0) for z, w in outcomes)
-        bound = sum(
-            w
-            * a
-            * max(
-                sum(v * max(z - kappa / a, 0) for z, v in law) for law in laws.values()
-            )
-            for a, w in totals
-            if a > 0
-        )
-        yield truth, bound

@@ -1,6 +1,5 @@
 """Poisson samples of all records, or of secret groups: quadrature, simpler names."""
 
-import itertools
 import math
 
 from dp_accounting import dp_event as stock
@@ -20,19 +19,6 @@ BAND = (1.0, 0.5)
 
 def bounds(event, delta=1e-5):
     return ext.PLDAccountant().compose(event).get_epsilon_bounds(delta)
-
-
-def law_of_steps(rate, length, steps):
-    """{set of steps: probability}, all subsets of every group's steps."""
-    found = {}
-    for group in range(length):
-        own = range(group, steps, length)
-        for taken in itertools.product((False, True), repeat=len(own)):
-            chosen = tuple(s for s, is_in in zip(own, taken, strict=True) if is_in)
-            rest = len(own) - len(chosen)
-            chance = rate ** len(chosen) * (1 - rate) ** rest / length
-            found[chosen] = found.get(chosen, 0) + chance
-    return found
 
 
 @pytest.mark.parametrize(
@@ -55,7 +41,7 @@ def law_of_steps(rate, length, steps):
 def test_tiny_runs_against_quadrature(column, sigma, rate, length, steps):
     matrix = min_sep_oracles.toeplitz(column, steps)
     gram = min_sep_oracles.gram_of(matrix, sigma)
-    law = law_of_steps(rate, length, steps)
+    law = min_sep_oracles.law_of_groups(rate, length, steps)
     rows = tuple(map(tuple, matrix.tolist()))
     for entries in (column, rows):
         schedule = schedules.CyclicPoisson(steps, rate, length)
@@ -68,7 +54,7 @@ def test_rows_of_a_matrix_need_not_be_alike():
     rows = ((0.5, 0, 0, 0), (0.1, 2.0, 0, 0), (0, 0.3, 0.4, 0), (0.2, 0, 0.6, 1.0))
     for length in (1, 2):
         gram = min_sep_oracles.gram_of(rows, 2.0)
-        law = law_of_steps(0.4, length, 4)
+        law = min_sep_oracles.law_of_groups(0.4, length, 4)
         schedule = schedules.CyclicPoisson(4, 0.4, length)
         run = runs.Run(strategies.Strategy(rows), 2.0, schedule)
         min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))

@@ -96,20 +96,6 @@ def test_a_run_that_ends_with_its_window_tells_less():
     assert np.allclose(low, high, rtol=1e-12)
 
 
-def test_offsets_that_wrap_around_tell_no_more():
-    """Of one cycle: entries of every rotated window are at most those at offset 0."""
-    window, apart = 5, 3
-    steps = window + apart - 1
-    matrix = np.zeros((steps, steps))
-    for row in range(steps):
-        for place in range(max(0, row - 2), row + 1):
-            matrix[row, place] = BAND[row - place]
-    for offset in range(steps):
-        bins = (offset + np.arange(window)) % steps
-        columns = matrix[:, bins]
-        assert (columns.T @ columns <= toeplitz(BAND, window, 1.0) + 1e-15).all()
-
-
 def test_other_relations_groups_and_no_noise():
     run = Event(BAND, 3.0, 4, 3, 2, 0.5)
     one = bounds(run)

@@ -23,18 +23,6 @@ def bounds(event, delta=1e-5):
     return ext.PLDAccountant().compose(event).get_epsilon_bounds(delta)
 
 
-def law_of_steps(selected, steps, epochs):
-    """{set of steps: probability}, one set of k steps from every epoch."""
-    sets = list(itertools.combinations(range(steps), selected))
-    found = {}
-    for choice in itertools.product(sets, repeat=epochs):
-        taken = tuple(
-            epoch * steps + step for epoch, own in enumerate(choice) for step in own
-        )
-        found[taken] = len(sets) ** -epochs
-    return found
-
-
 @pytest.mark.parametrize(
     ("column", "sigma", "selected", "steps", "epochs"),
     [
@@ -48,7 +36,7 @@ def law_of_steps(selected, steps, epochs):
 def test_tiny_runs_against_quadrature(column, sigma, selected, steps, epochs):
     matrix = min_sep_oracles.toeplitz(column, steps * epochs)
     gram = min_sep_oracles.gram_of(matrix, sigma)
-    law = law_of_steps(selected, steps, epochs)
+    law = min_sep_oracles.law_of_epochs(selected, steps, epochs)
     schedule = schedules.SelectedSteps(steps * epochs, selected, steps)
     run = runs.Run(strategies.Strategy(column), sigma, schedule)
     min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.5, 1.5))

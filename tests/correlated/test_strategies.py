@@ -3,7 +3,6 @@
 from fractions import Fraction
 import math
 
-import correlated_oracles
 import min_sep_oracles
 import numpy as np
 import pytest
@@ -31,15 +30,6 @@ def test_coefficients_beyond_the_run_and_last_zeros_do_not_count():
         (1.0, 0.0),
         (0.0, 1.0),
     )
-
-
-@pytest.mark.parametrize(("bins", "epochs"), [(1, 4), (3, 1), (4, 3), (7, 2)])
-@pytest.mark.parametrize("length", [1, 2, 4])
-def test_toeplitz_matrices_with_any_overlap(bins, epochs, length):
-    column = np.array([1.0, 0.6, 0.3, 0.2])[: min(length, bins * epochs)]
-    found, error = of(column).gram(bins, epochs)
-    truth = correlated_oracles.toeplitz_gram(column, bins, epochs, 1.0)
-    assert np.all(abs(found - truth) <= error * truth)
 
 
 def test_rows_of_a_matrix():

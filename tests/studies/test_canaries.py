@@ -195,17 +195,6 @@ def test_nor_one_of_a_curve(guess):
             assert found <= 1.3 * truth
 
 
-@pytest.mark.parametrize("lines", [*((each,) for each in PARAMETERS), twice()[1]])
-def test_the_theorem_on_laws_of_right_guesses(lines):
-    """All that mechanisms can do is in it; with guesses of both kinds, no more is."""
-    for m, r, v in FEW:
-        one, other = (f(lines, m, r, v, "both") for f in (of_mechanisms, of_laws))
-        assert one == pytest.approx(other, abs=1e-6)
-        assert of_mechanisms(lines, m, r, v, "in") <= (
-            of_laws(lines, m, r, v, "in") + SOLVED
-        )
-
-
 @pytest.mark.parametrize("guess", ["in", "both"])
 @pytest.mark.parametrize(("m", "r"), [(12, 12), (30, 15), *nights.at_night((200, 20))])
 def test_no_law_of_more_canaries_has_a_smaller_p_value(m, r, guess):

@@ -27,17 +27,6 @@ def products(column, sigma=1.0):
     )
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_cut_is_below_a_product_by_enumeration(seed):
-    """The lemma, in exact fractions, with no tolerance."""
-    rng = np.random.default_rng(seed)
-    apart = int(rng.integers(1, 4))
-    steps = int(rng.integers(apart + 1, 6))
-    for cut in range(1, steps):
-        for truth, bound in min_sep_oracles.enumerated_cut(rng, steps, apart, cut):
-            assert truth <= bound
-
-
 @pytest.mark.parametrize("column", COLUMNS)
 def test_repair_leaves_neighbours_orthogonal(column):
     """[[D, −S], [−S, D]] is positive semidefinite: D + S and D − S are."""

@@ -1,14 +1,11 @@
 """Bins from below by a filter: laws of its statistic, and quadrature of few of them."""
 
-import functools
 import itertools
 
-import correlated_oracles
 import numpy as np
 import pytest
 from scipy import special
 
-from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.correlated import bins
 from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.correlated.chains import filtered_bins
@@ -25,36 +22,6 @@ def statistic(bins, scale=0.7):
     added = np.rint(np.exp(scale * states - scale**2 / 2) / UNIT).astype(int)
     found = filtered_bins.Statistic(states, 0.5, added, 20_000)
     return found, np.tile(COLUMN, (length, 1))
-
-
-@functools.cache
-def laws_of_four_bins():
-    return filtered_bins.laws(*statistic(4), least=1e-20)
-
-
-@pytest.mark.nightly
-def test_laws_have_the_mass_one():
-    p_masses, q_masses, error = laws_of_four_bins()
-    assert p_masses.sum() == pytest.approx(1, abs=1e-9)
-    assert q_masses.sum() == pytest.approx(1, abs=1e-9)
-    assert error < 1e-9
-
-
-def test_means_are_those_of_the_filter():
-    """E_Q S is the number of bins; a bin at place i moves x by what it moved y."""
-    function, shifts = statistic(4)
-    p_masses, q_masses, _ = laws_of_four_bins()
-    places, length = UNIT * np.arange(function.places), len(shifts)
-    assert q_masses @ places == pytest.approx(4, rel=2e-3)
-    means = []
-    for place in range(4):
-        moved = np.zeros(length)
-        moved[place : place + 2] = np.sqrt(0.75) * COLUMN
-        # x_t = r x_{t+1} + what y_t is moved by.
-        for step in range(length - 2, -1, -1):
-            moved[step] += 0.5 * moved[step + 1]
-        means.append(np.exp(0.7 * moved[:4]).sum())
-    assert p_masses @ places == pytest.approx(np.mean(means), rel=2e-3)
 
 
 def test_laws_are_those_of_every_path():
@@ -89,34 +56,6 @@ def lower_pair(column, sigma, num_bins, epochs, epsilon):
     strategy = strategies.Strategy(tuple(column))
     run = bins.Bins(strategy, sigma, num_bins, num_bins * epochs)
     return filtered_bins.lower_pair(run.shifts(), delta=1e-6, epsilon=epsilon)
-
-
-@pytest.mark.parametrize(
-    ("column", "num_bins", "epochs"),
-    [
-        ([1.0, 0.5], 2, 1),
-        ([1.0, 0.5, 0.25], 3, 2),
-        ([0.8], 3, 1),
-        ([0.5, 0.5], 3, 3),
-        ([0.8, 0.3, 0.2, 0.2, 0.1], 3, 2),
-        (((0.9, 0.0, 0.0), (0.5, 0.6, 0.0), (0.0, 0.7, 0.8)), 3, 1),
-    ],
-)
-def test_few_bins_against_quadrature(column, num_bins, epochs):
-    sigma = 1.5
-    if isinstance(column, tuple):
-        matrix = np.array(column) / sigma
-        gram = (matrix.T @ matrix).tolist()
-    else:
-        gram = correlated_oracles.toeplitz_gram(column, num_bins, epochs, sigma)
-    pair = lower_pair(column, sigma, num_bins, epochs, 2.0)
-    for direction, epsilon in itertools.product(Direction, (0.0, 0.3, 1.0)):
-        truth = correlated_oracles.profile(
-            gram, epsilon, remove=direction is Direction.REMOVE
-        )
-        bound = pair.delta(epsilon, direction)
-        assert bound <= truth + 1e-13
-        assert direction is Direction.ADD or epsilon > 0.5 or bound >= 0.6 * truth
 
 
 @pytest.mark.parametrize("epochs", [1, 3])

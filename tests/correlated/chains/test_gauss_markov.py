@@ -14,27 +14,6 @@ from dp_accounting_ext.correlated.chains import markov_sums
 from dp_accounting_ext.kernel import accuracy
 
 
-@pytest.mark.parametrize(
-    "gram",
-    [
-        [[1.0, 0.6], [0.6, 1.0]],
-        [[0.3, 0.1], [0.1, 0.2]],
-        [[1.5, 0.8, 0.5], [0.8, 1.5, 0.8], [0.5, 0.8, 1.2]],
-    ],
-)
-def test_few_bins_against_quadrature(gram):
-    """The chain without a cut is near the truth, and never below it."""
-    whole = chain_fits.Chain(max(map(max, gram)), 0.999, 0.61, (1.0,) * len(gram))
-    for chain in (*chain_fits.of_bins(np.array(gram), [2.0]), whole):
-        pairs = gauss_markov.of_bins(chain, accuracy.Accuracy(1e-14))
-        for direction in Direction:
-            for epsilon in (0.0, 0.3, 1.0, 2.0):
-                truth = correlated_oracles.profile(
-                    gram, epsilon, remove=direction is Direction.REMOVE
-                )
-                assert pairs.of(direction).delta(epsilon, direction) >= truth - 1e-13
-
-
 @pytest.mark.parametrize("length", [2, 3])
 def test_steps_that_hardly_move_against_quadrature(length):
     """Cells suit the whole chain, but none is too wide for a single move."""

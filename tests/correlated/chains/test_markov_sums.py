@@ -34,35 +34,6 @@ def grids_of(length, excess=0.0, **fields):
 
 
 @mpmath.workdps(40)
-def hat_mean(states, target, mean, spread):
-    """The mean of the hat function around a state."""
-    states = [mpmath.mpf(float(state)) for state in states]
-    here = states[target]
-    total = mpmath.mpf(0)
-    for other in (target - 1, target + 1):
-        if 0 <= other < len(states):
-            ends = sorted([states[other], here])
-
-            def weighted(y, there=states[other]):
-                return mpmath.npdf(y, mean, spread) * (y - there) / (here - there)
-
-            total += mpmath.quad(weighted, ends)
-    return total
-
-
-@pytest.mark.parametrize("target", [10, 40, 75, 110, 150])
-def test_moves_against_mpmath(target):
-    """Each is the mean of the hat function around a state, to the error allowed."""
-    spread, start = 0.8, 90
-    mean = CHAIN.correlation * GRIDS.states[start]
-    moves = chain_steps.moves(GRIDS, np.array([mean]), spread)
-    found = moves.matrix[0, target]
-    truth = hat_mean(GRIDS.states, target, float(mean), spread)
-    error = chain_steps.QUADRATURE_ERROR
-    assert truth * (1 - error) <= found <= truth * (1 + error)
-
-
-@mpmath.workdps(40)
 @pytest.mark.parametrize(("start", "spread"), [(40, 0.5), (90, 0.25), (90, 0.8)])
 def test_what_is_beyond_the_grid_is_counted(start, spread):
     """Below at its first state, above with its probability and its mean ratio."""

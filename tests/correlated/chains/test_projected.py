@@ -94,47 +94,12 @@ def test_negative_shifts_are_refused():
         projected.mixture_below(np.array([-0.1]), np.ones(1), tail_mass=1e-20)
 
 
-@pytest.mark.parametrize(
-    ("column", "bins", "epochs", "sigma"),
-    [
-        ([1.0, 0.5], 2, 1, 1.0),
-        ([1.0, 0.5, 0.25], 3, 2, 1.5),
-        ([1.0, 0.9, 0.8, 0.7], 3, 2, 4.0),
-        ([0.8], 3, 1, 0.8),
-    ],
-)
-def test_few_bins_against_quadrature(column, bins, epochs, sigma):
-    gram = correlated_oracles.toeplitz_gram(column, bins, epochs, sigma)
-    for pair in projected.of_gram(gram, error=1e-14, tail_mass=1e-20):
-        for direction in Direction:
-            for epsilon in (0.0, 0.5, 1.5):
-                truth = correlated_oracles.profile(
-                    gram, epsilon, remove=direction is Direction.REMOVE
-                )
-                assert pair.delta(epsilon, direction) <= truth
-
-
 def test_bins_that_are_one_lose_nothing():
     """All outputs are one then: the projection is the mechanism."""
     gram = np.full((5, 5), 0.49)
     for pair in projected.of_gram(gram, error=1e-14, tail_mass=1e-20):
         truth = exact([0.7], [1.0], 1.0, remove=True)
         assert 0.9999 * truth <= pair.delta(1.0, Direction.REMOVE) <= truth
-
-
-@mpmath.workdps(40)
-def test_masses_of_cells_against_mpmath():
-    """Far out, around a shift, and across it: to the error that is counted."""
-    ends = np.linspace(-12.0, 13.0, 51)
-    shifts = np.array([0.0, 0.7, -1.3])
-    masses, error = projected.normal_masses(ends, shifts)
-    assert error < 1e-12
-    for shift, row in zip(shifts, masses, strict=True):
-        for cell in (0, 10, 22, 23, 24, 25, 26, 27, 40, 49):
-            low, high = (mpmath.mpf(float(x)) - shift for x in ends[cell : cell + 2])
-            nearer = (-high, -low) if low > 0 else (low, high)
-            truth = mpmath.ncdf(nearer[1]) - mpmath.ncdf(nearer[0])
-            assert abs(row[cell] - truth) <= error * truth
 
 
 def test_three_eigenvectors_tell_more_than_one():

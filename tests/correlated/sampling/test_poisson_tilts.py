@@ -23,14 +23,6 @@ def gram(column, steps, sigma=SIGMA):
     return min_sep_oracles.gram_of(min_sep_oracles.toeplitz(column, steps), sigma)
 
 
-def law_of_steps(rate, steps):
-    found = {}
-    for taken in itertools.product((0, 1), repeat=steps):
-        chosen = tuple(step for step in range(steps) if taken[step])
-        found[chosen] = rate ** len(chosen) * (1 - rate) ** (steps - len(chosen))
-    return found
-
-
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_ratios_are_the_means_over_all_sets(column, steps):
@@ -38,7 +30,7 @@ def test_ratios_are_the_means_over_all_sets(column, steps):
     seen = np.random.default_rng(1).normal(size=(steps, 7), scale=3.0)
     inner = gram(column, steps)
     ratio, product = np.zeros(7), np.zeros(7)
-    for taken, chance in law_of_steps(RATE, steps).items():
+    for taken, chance in min_sep_oracles.law_of_groups(RATE, 1, steps).items():
         each = chance * np.exp(
             sum((seen[step] - inner[step][step] / 2 for step in taken), np.zeros(7))
         )
@@ -77,7 +69,7 @@ def test_numbers_have_the_law_that_is_written_out(column):
 @pytest.mark.parametrize("copies", [2, 5])
 def test_samples_have_the_divergence_for_their_mean_and_are_bounded(column, copies):
     steps = 3
-    inner, law = gram(column, steps), law_of_steps(RATE, steps)
+    inner, law = gram(column, steps), min_sep_oracles.law_of_groups(RATE, 1, steps)
     source = draws(column, steps)
     samples = source.draw(copies, 60_000, np.random.default_rng(3))
     for epsilon in (0.0, 0.3, 0.8):

@@ -1,7 +1,6 @@
 """Brackets by sampling: against quadrature, over many seeds, and when it gives up."""
 
 import dataclasses
-import itertools
 
 import correlated_oracles
 import dp_accounting
@@ -155,10 +154,7 @@ def test_poisson_samples_with_correlated_noise_against_quadrature():
     """All sets of four steps, of whose means those that are near are correlated."""
     rate, sigma, column, delta = 0.2, 1.5, (1.0, 0.6, 0.3), 1e-4
     gram = min_sep_oracles.gram_of(min_sep_oracles.toeplitz(column, 4), sigma)
-    law = {}
-    for taken in itertools.product((0, 1), repeat=4):
-        chosen = tuple(step for step in range(4) if taken[step])
-        law[chosen] = rate ** len(chosen) * (1 - rate) ** (4 - len(chosen))
+    law = min_sep_oracles.law_of_groups(rate, 1, 4)
 
     def excess(epsilon):
         return min_sep_oracles.profile(gram, law, epsilon, remove=True) - delta
@@ -179,11 +175,7 @@ def test_hardly_any_seed_of_two_hundred_fails_for_poisson_samples():
     """At α = 0.1 twenty may."""
     event, failures, widths = ext.PoissonMatrixEvent((1.0, 0.6), 1.5, 0.3, 3), 0, []
     gram = min_sep_oracles.gram_of(min_sep_oracles.toeplitz((1.0, 0.6), 3), 1.5)
-    law = {
-        taken: 0.3 ** len(taken) * 0.7 ** (3 - len(taken))
-        for size in range(4)
-        for taken in itertools.combinations(range(3), size)
-    }
+    law = min_sep_oracles.law_of_groups(0.3, 1, 3)
 
     def excess(epsilon):
         return min_sep_oracles.profile(gram, law, epsilon, remove=True) - 0.01
