@@ -114,13 +114,6 @@ def lower_bounds(
     return bounds
 
 
-class _Weighted(NamedTuple):
-    """Draws from a mixture: their losses, and the logarithms of dP/dR."""
-
-    losses: Array
-    logs: Array
-
-
 def _laws(
     rng: np.random.Generator, p: Law, q: Law, far: Law, epsilon: float
 ) -> list[Law]:
@@ -145,8 +138,8 @@ def _laws(
 
 def _mixture(
     rng: np.random.Generator, laws: Sequence[Law], q: Law, shares: Array, size: int
-) -> tuple[Array, Array]:
-    """Returns ln(p/q) of outputs drawn from a mixture of laws, and ln dP/dR of them."""
+) -> Array:
+    """Returns (2, n) ln(p/q) of outputs drawn from a mixture of laws, and ln dP/dR."""
     numbers = rng.multinomial(size, shares).tolist()
     losses, logs = [], []
     for law, number in zip(laws, numbers, strict=True):
@@ -156,18 +149,18 @@ def _mixture(
             rows = np.stack(np.broadcast_arrays(*of_laws, np.zeros(number))[:-1])
             losses.append(rows[0] - q.loss(outputs))
             logs.append(rows[0] - special.logsumexp(rows, axis=0, b=shares[:, None]))
-    return np.concatenate(losses), np.concatenate(logs)
+    return np.array([np.concatenate(losses), np.concatenate(logs)])
 
 
 def _drawn(
     rng: np.random.Generator, laws: Sequence[Law], q: Law, end: float
-) -> tuple[_Weighted, _Weighted]:
+) -> tuple[Array, Array]:
     """Returns the first draws, and all others until the time is over."""
     shares = np.full(len(laws), (1 - _OWN) / max(len(laws) - 1, 1))
     shares[0] = 1 - shares[1:].sum()
     entries = _entries(laws[0].draw(rng, 8))
     size = int(np.clip(8 * _ENTRIES // entries, 50, 20_000))
-    parts: list[list[tuple[Array, Array]]] = [[], []]
+    parts: list[list[Array]] = [[], []]
     begin, done = time.process_time(), 0.0
     while done < 1 or not all(parts):
         is_other = bool(parts[0]) and done > _FIRST
@@ -177,10 +170,7 @@ def _drawn(
             (time.process_time() - begin) / max(end - begin, 1e-9),
             size * sum(map(len, parts)) / _MOST,
         )
-    first, others = (
-        _Weighted(*map(np.concatenate, zip(*part, strict=True))) for part in parts
-    )
-    return first, others
+    return np.concatenate(parts[0], axis=1), np.concatenate(parts[1], axis=1)
 
 
 def _entries(outputs: Any) -> int:
@@ -192,7 +182,7 @@ def _entries(outputs: Any) -> int:
 class _Delta:
     """Lower bounds on δ, from draws."""
 
-    def __init__(self, first: _Weighted, others: _Weighted) -> None:
+    def __init__(self, first: Array, others: Array) -> None:
         self._first, self._others = first, others
 
     def __call__(self, epsilon: float) -> float:
@@ -230,11 +220,12 @@ class _Delta:
         return float(least) * (1 - _SLACK)
 
 
-def _values(drawn: _Weighted, epsilon: float) -> Array:
+def _values(drawn: Array, epsilon: float) -> Array:
     """Returns the weighted values whose mean is δ(ε), slightly smaller."""
     epsilon += _SLACK * (1 + abs(epsilon))
-    gains = -np.expm1(np.minimum(epsilon - drawn.losses, 0.0))
-    return np.asarray(np.exp(drawn.logs) * gains)
+    losses, logs = drawn
+    gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
+    return np.asarray(np.exp(logs) * gains)
 
 
 def _at_least(values: Array, cut: float, size: int) -> float:

@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import signal
+from scipy import sparse
 from scipy import special
 
 from dp_accounting_ext.verify import channels
@@ -310,22 +310,34 @@ class Correlated(mechanisms.Mechanism):
     The outputs are kept as Cᵀ (C x + σ z) / σ², on which every loss depends.
 
     Attributes:
-        strategy: The first column of the Toeplitz matrix C, or its rows.
+        matrix: The sparse matrix C.
         deviation: σ.
         scheme: Who takes part in which steps.
     """
 
-    strategy: Array
+    matrix: Any
     deviation: float
     scheme: Scheme
 
     @classmethod
     def of(cls, strategy: Any, deviation: float, scheme: Scheme) -> "Correlated":
-        """Returns the mechanism, whose scheme gets the products of columns of C."""
-        matrix = np.array(strategy, dtype=np.float64)
-        products = _products(matrix, scheme.number) / float(deviation) ** 2
+        """Returns the mechanism, whose scheme gets the products of columns of C.
+
+        A strategy is the first column of a Toeplitz matrix, or all rows of a matrix.
+        """
+        entries: Any = np.array(strategy, dtype=np.float64)
+        number = scheme.number
+        if entries.ndim == 1:
+            entries = entries[:number]
+            below = -np.arange(entries.size)
+            entries = sparse.diags(entries, below, shape=(number, number))
+        matrix = sparse.csr_array(entries)
+        gram = (matrix.T @ matrix) / deviation**2
+        products = np.zeros((min(number, np.shape(strategy)[0]), number))
+        for lag, row in enumerate(products):
+            row[: number - lag] = gram.diagonal(lag)
         scheme = dataclasses.replace(scheme, products=products)
-        return cls(matrix, float(deviation), scheme)
+        return cls(matrix, deviation, scheme)
 
     def cases(self, reading: mechanisms.Reading) -> mechanisms.Cases | None:
         raise channels.NoTheoremError("no theorem for correlated noise")
@@ -350,14 +362,9 @@ class Correlated(mechanisms.Mechanism):
         takes = np.zeros((members.size, self.scheme.number))
         rows = np.flatnonzero(members)
         takes[rows] = value * self.scheme.draw(rng, rows.size)
-        outputs = _applied(self.strategy, takes)
+        outputs = takes @ self.matrix.T
         outputs += self.deviation * rng.standard_normal(outputs.shape)
-        # The transpose of a Toeplitz matrix is the matrix itself, in reversed time.
-        if self.strategy.ndim == 1:
-            outputs = _applied(self.strategy, outputs[:, ::-1])[:, ::-1]
-        else:
-            outputs = outputs @ self.strategy
-        return outputs / self.deviation**2
+        return outputs @ self.matrix / self.deviation**2
 
     def loss(self, outputs: Any, members: int, value: float) -> Array:
         if not members:
@@ -368,29 +375,3 @@ class Correlated(mechanisms.Mechanism):
             return [own - value**2 * stage.squares[:, None]]
 
         return self.scheme.log_mean(gains, outputs.shape[0])
-
-
-def _applied(strategy: Array, rows: Array) -> Array:
-    """Returns C x for each row x of an array."""
-    if strategy.ndim == 2:
-        return np.asarray(rows @ strategy.T)
-    size = rows.shape[1]
-    convolved = signal.oaconvolve(rows, strategy[None, :size], axes=1)
-    return np.array(convolved[:, :size])
-
-
-def _products(strategy: Array, number: int) -> Array:
-    """Returns the products of columns i and i + d of C, in row d."""
-    lags = min(number, len(strategy))
-    products = np.zeros((lags, number))
-    gram = strategy.T @ strategy if strategy.ndim == 2 else None
-    for lag in range(lags):
-        if gram is not None:
-            products[lag, : number - lag] = np.diagonal(gram, lag)
-            continue
-        column = np.zeros(number)
-        column[: strategy.size] = strategy[:number]
-        # Column i + d ends after n − i − d entries.
-        ends = np.cumsum(column[lag:] * column[: number - lag])
-        products[lag, : number - lag] = ends[::-1]
-    return products
