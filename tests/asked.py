@@ -13,6 +13,10 @@ def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
     return ext.PLDAccountant(relation).compose(event, count)
 
 
+def bounds(event, delta=1e-5, relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return accountant_of(event, relation=relation).get_epsilon_bounds(delta)
+
+
 def lower_epsilon(accountant, delta):
     """A lower bound on ε alone: an upper one takes most of the time of both."""
     scenarios = accountant._answers()._privacy.scenarios

@@ -1,5 +1,7 @@
 """The mean of two to four correlated ratios, by quadrature, from its definition."""
 
+import itertools
+
 import min_sep_oracles
 import numpy as np
 
@@ -20,3 +22,17 @@ def toeplitz_gram(column, bins, epochs, sigma):
     matrix = min_sep_oracles.toeplitz(column, bins * epochs)
     added = [matrix[:, i::bins].sum(axis=1) for i in range(bins)]
     return min_sep_oracles.gram_of(np.transpose(added), sigma)
+
+
+def chain_covariance(heights, correlation):
+    """Covariances of a Markov chain of these variances, from its definition.
+
+    From one step to the next they fall by the correlation, and do not where the
+    variance grows.
+    """
+    found = np.diag(heights)
+    for first, last in itertools.combinations(range(len(heights)), 2):
+        slope = correlation * max(heights[last] / heights[last - 1], 1.0)
+        assert slope <= 1 + 1e-12
+        found[first, last] = found[last, first] = found[first, last - 1] * slope
+    return found

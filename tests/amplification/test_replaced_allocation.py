@@ -271,18 +271,6 @@ def test_lower_bounds_never_fall_as_a_group_grows(allocation, sizes):
         assert found[0] > 0
 
 
-def test_more_than_64_members_count_as_64():
-    allocation = Allocation((Steps(0.2, 0.5, 1),), 0.5, 0.0)
-    most, many = (
-        group_scores.lower_pairs(allocation, members, accuracy.Accuracy(1e-20))
-        for members in (64, 1000)
-    )
-    for direction in Direction:
-        assert most.of(direction).epsilon(1e-6, direction) == many.of(
-            direction
-        ).epsilon(1e-6, direction)
-
-
 @pytest.mark.parametrize(
     "allocation",
     [

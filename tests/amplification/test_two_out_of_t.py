@@ -5,6 +5,7 @@ from fractions import Fraction
 import itertools
 import math
 
+from asked import bounds
 import dp_accounting
 from hypothesis import given
 from hypothesis import settings
@@ -180,27 +181,17 @@ def test_bounds_are_on_their_sides_of_all_outputs(kinds, num_steps, num_selected
         assert (high >= truth * (1 - error) - error).all()
 
 
-def bracket(event):
-    return ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-5)
-
-
 @pytest.mark.parametrize(
     ("num_selected", "steps"), nights.at_night((2, 6), (2, 60), (10, 60))
 )
 def test_steps_that_hardly_differ_are_alike(num_selected, steps):
     kinds, third = [Gaussian(1.0), Gaussian(1.0 + 1e-9)], steps // 3
-    low, high = bracket(ext.RandomAllocationEvent(Gaussian(1.0), num_selected, steps))
-    other_low, other_high = bracket(
+    low, high = bounds(ext.RandomAllocationEvent(Gaussian(1.0), num_selected, steps))
+    other_low, other_high = bounds(
         Schedule(kinds, [third, steps - third], steps, num_selected)
     )
     assert low <= other_high <= 1.07 * high
     assert 0.97 * low <= other_low <= high * (1 + 1e-6)
-
-
-@pytest.mark.nightly
-def test_steps_that_never_ran_make_less_privacy_loss():
-    less, more = (bracket(Schedule([Gaussian(1.0)], [ran], 6, 2)) for ran in (2, 6))
-    assert less[1] < more[0]
 
 
 @pytest.mark.parametrize(
@@ -219,15 +210,7 @@ def test_steps_that_never_ran_make_less_privacy_loss():
 def test_steps_of_one_kind_are_an_allocation_and_all_steps_a_composition(
     schedule, event
 ):
-    assert bracket(schedule) == bracket(event)
-
-
-@pytest.mark.nightly
-def test_many_kinds_have_an_upper_bound():
-    kinds = [Gaussian(1 + i / 10) for i in range(8)]
-    low, high = bracket(Schedule(kinds, [2] * 8, 20, 3))
-    assert low == 0
-    assert 0 < high < bracket(ext.RandomAllocationEvent(kinds[0], 3, 20))[1]
+    assert bounds(schedule) == bounds(event)
 
 
 @given(st.floats(1e-3, 1.0), st.floats(-3.0, 3.0))

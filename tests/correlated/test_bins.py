@@ -1,5 +1,6 @@
 """Matrix mechanisms: known cases, quadrature of few bins, and both sides in order."""
 
+from asked import bounds
 import correlated_oracles
 import nights
 import numpy as np
@@ -15,10 +16,6 @@ from dp_accounting_ext.mechanisms import interface
 
 Event = ext.MatrixAllocationEvent
 BAND = (1.0, 0.5, 0.25)
-
-
-def bounds(event, delta=1e-5):
-    return ext.PLDAccountant().compose(event).get_epsilon_bounds(delta)
 
 
 @pytest.mark.parametrize(
@@ -114,16 +111,6 @@ def test_no_device_from_below_hides_another():
     """Blocks have a better bound here than a filter, which has one, too."""
     low, high = bounds(Event((1.0, 0.3), 1.0, 100, 1), 1e-6)
     assert 1.015 < low < high < 1.065
-
-
-def test_grams_are_rounded_to_their_sides():
-    run = bins.Bins(strategies.Strategy(BAND), 2.0, 6, 12)
-    truth = correlated_oracles.toeplitz_gram(BAND, 6, 2, 2.0)
-    low, high = run.gram(Bound.LOWER), run.gram(Bound.UPPER)
-    occupied = truth > 0
-    assert np.all(low[occupied] < truth[occupied])
-    assert np.all(truth[occupied] < high[occupied])
-    assert np.allclose(low, high, rtol=1e-12)
 
 
 @pytest.mark.nightly

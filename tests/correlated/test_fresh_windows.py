@@ -2,8 +2,8 @@
 
 import math
 
+from asked import bounds
 import correlated_oracles
-import dp_accounting
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 import numpy as np
@@ -17,11 +17,6 @@ from dp_accounting_ext.correlated import strategies
 Event = ext.WindowedAllocationEvent
 BAND = (1.0, 0.5, 0.25)
 NORM = math.hypot(*BAND)
-
-
-def bounds(event, delta=1e-5, relation=None):
-    relation = relation or privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
-    return ext.PLDAccountant(relation).compose(event).get_epsilon_bounds(delta)
 
 
 def meet(one, other):
@@ -111,11 +106,3 @@ def test_other_relations_groups_and_no_noise():
     assert bounds(Event(BAND, 3.0, 4, 3, 2, 0.0)) == (0.0, 0.0)
     renyi = ext.RdpAccountant([2.0, 8.0]).compose(run)
     assert one[0] <= renyi.get_epsilon(1e-5) < math.inf
-
-
-def test_it_is_a_part_of_trees():
-    run = Event(BAND, 3.0, 4, 3, 2)
-    inside = ext.PLDSubsampleEvent(0.25, run)
-    both = dp_accounting.ComposedDpEvent([inside, stock.GaussianDpEvent(9.0)])
-    assert 0 < bounds(inside)[0] < bounds(both)[1] < bounds(run)[1] + 1
-    assert bounds(inside)[1] < bounds(run)[1]

@@ -1,10 +1,10 @@
 """Correlated noise with k of t steps: quadrature, exact fractions, simpler names."""
 
 import fractions
-import itertools
 import math
 
 import asked
+from asked import bounds
 from dp_accounting import dp_event as stock
 import min_sep_oracles
 import numpy as np
@@ -17,10 +17,6 @@ from dp_accounting_ext.correlated import strategies
 
 Event = ext.SelectedStepsMatrixEvent
 BAND = (1.0, 0.5)
-
-
-def bounds(event, delta=1e-5):
-    return ext.PLDAccountant().compose(event).get_epsilon_bounds(delta)
 
 
 @pytest.mark.parametrize(
@@ -98,21 +94,6 @@ def test_how_many_steps_are_among_the_first_in_fractions(selected, steps, rest):
             assert probability <= 1e-270
 
 
-@pytest.mark.nightly
-def test_more_of_anything_costs_more():
-    events = [
-        Event(BAND, 4.0, 2, 50, 2),
-        Event(BAND, 4.0, 3, 50, 2),
-        Event((1.0, 0.7), 4.0, 3, 50, 2),
-        Event((1.0, 0.7), 3.0, 3, 50, 2),
-        Event((1.0, 0.7), 3.0, 3, 50, 4),
-        Event((1.0, 0.7), 3.0, 50, 50, 4),
-    ]
-    found = [bounds(event) for event in events]
-    for less, more in itertools.pairwise(found):
-        assert less[0] <= more[1] and less[1] < more[1] and less[0] < more[0]
-
-
 def test_nearly_all_steps_cost_no_more_than_all():
     column = tuple(1 / np.sqrt(np.arange(1.0, 41.0)))
     whole = bounds(Event(column, 30.0, 40, 40))
@@ -121,15 +102,6 @@ def test_nearly_all_steps_cost_no_more_than_all():
         assert low <= whole[1] and high <= whole[1] * (1 + 1e-9)
     few = bounds(Event(column, 30.0, 10, 40))
     assert few[1] < whole[0]
-
-
-def test_samples_and_groups_of_it():
-    run = Event(BAND, 3.0, 2, 20)
-    alone = bounds(run)
-    low, high = bounds(ext.PLDSubsampleEvent(0.1, run))
-    assert 0 < low < high < alone[1]
-    low, high = bounds(ext.GroupSubsampledEvent(3, run))
-    assert alone[0] <= low < high
 
 
 @pytest.mark.nightly

@@ -22,6 +22,7 @@ COLUMN = (1.0, 0.6, 0.3)
 GAUSSIAN = dp_accounting.GaussianDpEvent(1.5)
 LAPLACE = dp_accounting.LaplaceDpEvent(2.0)
 SAMPLE = dp_accounting.PoissonSampledDpEvent(0.4, GAUSSIAN)
+groups, epochs = min_sep_oracles.law_of_groups, min_sep_oracles.law_of_epochs
 ROWS = ((1.0, 0, 0, 0), (0.5, 0.9, 0, 0), (0, 0.4, 1.0, 0), (0, 0, 0.2, 0.7))
 
 
@@ -34,51 +35,20 @@ def mechanism_of(event):
     return mechanism.drawable(reading, 0.0)
 
 
-def products(law, count):
-    """The sets of several independent draws, each moved to its place."""
-    found = {}
-    for way in itertools.product(law.items(), repeat=count):
-        steps = frozenset().union(*(moved(i) for i, (moved, _) in enumerate(way)))
-        found[steps] = found.get(steps, 0) + math.prod(p for _, p in way)
-    return found
-
-
-def bins(bins, epochs):
-    every = [frozenset(range(i, bins * epochs, bins)) for i in range(bins)]
-    return dict.fromkeys(every, 1 / bins)
-
-
 def windows(window, cycle, cycles, rate):
-    law = {
-        lambda i, step=step: {i * cycle + step}: rate / window for step in range(window)
-    }
-    return products({**law, lambda _: set(): 1 - rate}, cycles)
-
-
-def subsets(selected, period, epochs):
-    law = {
-        lambda i, chosen=chosen: {i * period + step for step in chosen}: 1
-        / math.comb(period, selected)
-        for chosen in itertools.combinations(range(period), selected)
-    }
-    return products(law, epochs)
-
-
-def poisson(rate, stride, number):
-    total = {}
-    for walk in range(stride):
-        steps = range(walk, number, stride)
-        for taken in itertools.product((0, 1), repeat=len(steps)):
-            key = frozenset(itertools.compress(steps, taken))
-            p = math.prod(rate if bit else 1 - rate for bit in taken) / stride
-            total[key] = total.get(key, 0) + p
-    return total
+    """At most one step from the window of each cycle."""
+    law = {(): 1 - rate, **{(step,): rate / window for step in range(window)}}
+    found = {}
+    for way in itertools.product(law, repeat=cycles):
+        steps = tuple(i * cycle + step for i, own in enumerate(way) for step in own)
+        found[steps] = math.prod(law[own] for own in way)
+    return found
 
 
 # Events, the laws of a record's steps by their definitions, and the number of steps.
 SCHEMES = {
-    "bins": (ext.MatrixAllocationEvent(COLUMN, 1.1, 3, 2), bins(3, 2), 6),
-    "bins of rows": (ext.MatrixAllocationEvent(ROWS, 1.1, 2, 2), bins(2, 2), 4),
+    "bins": (ext.MatrixAllocationEvent(COLUMN, 1.1, 3, 2), groups(1.0, 3, 6), 6),
+    "bins of rows": (ext.MatrixAllocationEvent(ROWS, 1.1, 2, 2), groups(1.0, 2, 4), 4),
     "windows": (
         ext.WindowedAllocationEvent((1.0, 0.5), 1.1, 2, 2, 2, 0.7),
         windows(2, 3, 2, 0.7),
@@ -96,21 +66,20 @@ SCHEMES = {
     ),
     "groups": (
         ext.CyclicPoissonEvent((1.0, 0.6, 0.3, 0.2), 1.1, 0.4, 2, 7),
-        poisson(0.4, 2, 7),
+        groups(0.4, 2, 7),
         7,
     ),
-    "samples": (ext.PoissonMatrixEvent(COLUMN, 1.1, 0.3, 6), poisson(0.3, 1, 6), 6),
+    "samples": (
+        ext.PoissonMatrixEvent(COLUMN, 1.1, 0.3, 6),
+        groups(0.3, 1, 6),
+        6,
+    ),
     "two of three": (
         ext.SelectedStepsMatrixEvent(COLUMN, 1.1, 2, 3, 2),
-        subsets(2, 3, 2),
+        epochs(2, 3, 2),
         6,
     ),
 }
-
-
-def matrix(strategy, number):
-    rows = np.array(strategy)
-    return rows if rows.ndim == 2 else min_sep_oracles.toeplitz(strategy, number)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -119,11 +88,13 @@ def test_losses_are_sums_over_all_sets(name, value):
     event, law, number = SCHEMES[name]
     mechanism = mechanism_of(event)
     outputs = np.random.default_rng(0).normal(0.5, 2.0, (5, number))
-    c, variance = matrix(event.strategy, number), 1.1**2
+    c, variance = np.array(event.strategy), 1.1**2
+    if c.ndim == 1:
+        c = min_sep_oracles.toeplitz(c, number)
     found = mechanism.loss(outputs @ c / variance, 1, value)
     ratios = np.zeros(5)
     for steps, probability in law.items():
-        mean = value * c[:, sorted(steps)].sum(axis=1)
+        mean = value * c[:, steps].sum(axis=1)
         ratios += probability * np.exp((outputs @ mean - mean @ mean / 2) / variance)
     np.testing.assert_allclose(found, np.log(ratios), rtol=1e-10, atol=1e-12)
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import correlated_oracles
 import min_sep_oracles
 import numpy as np
 import pytest
@@ -89,12 +90,7 @@ def nearest_repair(surplus, rounds=3000):
 
 def covariance(chain):
     """A block's matrix, from its variances and slopes."""
-    heights = chain.variances()
-    slopes = chain.correlation * np.maximum(heights[1:] / heights[:-1], 1.0)
-    assert (slopes <= 1 + 1e-12).all()
-    found = np.diag(heights)
-    for i, j in itertools.combinations(range(chain.length), 2):
-        found[i, j] = found[j, i] = heights[i] * np.prod(slopes[i:j])
+    found = correlated_oracles.chain_covariance(chain.variances(), chain.correlation)
     found *= chain.variance * chain.share
     found += chain.variance * (1 - chain.share) * np.eye(chain.length)
     return found + chain.shared

@@ -189,13 +189,9 @@ def test_moments_of_closed_chains_are_above_those_of_the_bins(bands, bins):
 
 def written_out(chain):
     """The covariances of a chain without a shared part, from its definition."""
-    matrix, heights = np.diag(chain.heights), chain.heights
-    for first, last in itertools.combinations(range(chain.length), 2):
-        slope = chain.correlation * max(heights[last] / heights[last - 1], 1.0)
-        matrix[first, last] = matrix[first, last - 1] * slope
-    upper = matrix + np.triu(matrix, 1).T
+    found = correlated_oracles.chain_covariance(chain.heights, chain.correlation)
     own = np.eye(chain.length) * (1 - chain.share)
-    return chain.variance * (chain.share * upper + own)
+    return chain.variance * (chain.share * found + own)
 
 
 @pytest.mark.parametrize(("correlation", "share"), [(0.3, 1.0), (0.7, 0.8), (0.8, 0.1)])

@@ -1,9 +1,9 @@
 """Sums along a chain, against quadrature with mpmath and closed forms."""
 
 import dataclasses
-import itertools
 import math
 
+import correlated_oracles
 import mpmath
 import numpy as np
 import pytest
@@ -98,11 +98,9 @@ def test_most_to_come_is_no_less_than_any_mean():
     assert bounds[-1] < 1.1 * GRIDS.ratios[-1]
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 6])
-@pytest.mark.parametrize("excess", [0.0, 0.4])
-def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
-    """The sum's second moment is at least that of the covariances, and little more."""
-    grids = grids_of(
+def grids_of_moments(length, excess):
+    """Fine grids, whose factors are 1/2 and 3/2."""
+    return grids_of(
         length,
         excess,
         states=np.linspace(-9.0, 10.0, 381),
@@ -111,19 +109,26 @@ def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
         probabilities=np.array([0.5, 0.5]),
         places=np.concatenate([np.arange(0.0, 12.0, 0.01), np.geomspace(12, 1e4, 500)]),
     )
+
+
+def second_moment(variances, decay):
+    """Of the sum of steps, each of which multiplies all earlier ones."""
+    covariance = correlated_oracles.chain_covariance(variances, 0.6)
+    weights = decay ** np.arange(len(variances))[::-1]
+    moments = np.exp(0.36 * covariance) * (1 + np.eye(len(variances)) / 4)
+    return weights @ moments @ weights
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 6])
+@pytest.mark.parametrize("excess", [0.0, 0.4])
+def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
+    """The sum's second moment is at least that of the covariances, and little more."""
+    grids = grids_of_moments(length, excess)
     law = markov_sums.upper_sum(grids)
     ends = [min(place, length - 1 - place) for place in range(length)]
     variances = [1 + max(excess * 0.36**end, min(excess, 1e-3)) for end in ends]
-    moment = 0.0
-    for i, j in itertools.product(range(length), repeat=2):
-        first, last = min(i, j), max(i, j)
-        covariance = variances[first]
-        for place in range(first, last):
-            slope = 0.6 * max(variances[place + 1] / variances[place], 1.0)
-            covariance *= slope
-        moment += math.exp(0.36 * covariance) * (1.25 if i == j else 1.0)
-    found = law.masses @ law.places**2
-    assert moment <= found <= 1.002 * moment
+    moment = second_moment(variances, 1.0)
+    assert moment <= law.masses @ law.places**2 <= 1.002 * moment
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.3])
@@ -151,24 +156,9 @@ def test_what_a_step_adds_is_all_there_or_counted(decay):
 @pytest.mark.parametrize("decay", [1.0, 0.7])
 def test_sums_from_every_start_have_their_second_moments(decay):
     """Sums of the last steps, in each of which all earlier ones are multiplied."""
-    grids = grids_of(
-        5,
-        0.4,
-        states=np.linspace(-9.0, 10.0, 381),
-        scale=0.6,
-        factors=np.array([0.5, 1.5]),
-        probabilities=np.array([0.5, 0.5]),
-        places=np.concatenate([np.arange(0.0, 12.0, 0.01), np.geomspace(12, 1e4, 500)]),
-    )
+    grids = grids_of_moments(5, 0.4)
     variances = grids.chain.variances()
     for steps, law in enumerate(markov_sums.upper_sums(grids, decay), 1):
-        moment = 0.0
-        for i, j in itertools.product(range(steps), repeat=2):
-            first, last = min(i, j), max(i, j)
-            covariance = variances[first]
-            for place in range(first, last):
-                covariance *= 0.6 * max(variances[place + 1] / variances[place], 1.0)
-            weight = decay ** (2 * (steps - 1) - i - j)
-            moment += weight * math.exp(0.36 * covariance) * (1.25 if i == j else 1.0)
+        moment = second_moment(variances[:steps], decay)
         assert moment <= law.masses @ law.places**2 <= 1.002 * moment
         assert law.mean == pytest.approx(sum(decay**step for step in range(steps)))

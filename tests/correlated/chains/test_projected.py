@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import mpmath
 import numpy as np
+import oracles
 import pytest
 
 from dp_accounting_ext.common_types import Direction
@@ -13,32 +14,12 @@ from dp_accounting_ext.correlated.chains import projected
 
 
 def exact(shifts, chances, epsilon, *, remove):
-    """δ of Σ chance · N(shift, 1) against N(0, 1): the ratio increases with x."""
-    with mpmath.workdps(50):
-        shifts, chances = (list(map(mpmath.mpf, each)) for each in (shifts, chances))
+    """δ of Σ chance · N(shift, 1) against N(0, 1)."""
+    with mpmath.workdps(60):
         total = mpmath.fsum(chances)
-        level = mpmath.mpf(epsilon) if remove else -mpmath.mpf(epsilon)
-
-        def log_ratio(x):
-            terms = [
-                c / total * mpmath.exp(s * x - s * s / 2)
-                for s, c in zip(shifts, chances, strict=True)
-            ]
-            return mpmath.log(mpmath.fsum(terms)) - level
-
-        # Where the level is out of reach, either end is as good as infinite.
-        low, high = mpmath.mpf(-600), mpmath.mpf(600)
-        for _ in range(160):
-            place = (low + high) / 2
-            low, high = (low, place) if log_ratio(place) > 0 else (place, high)
-        above = mpmath.fsum(
-            c / total * mpmath.ncdf(s - place)
-            for s, c in zip(shifts, chances, strict=True)
-        )
-        kappa = mpmath.exp(epsilon)
-        if remove:
-            return max(above - kappa * mpmath.ncdf(-place), 0)
-        return max(mpmath.ncdf(place) - kappa * (1 - above), 0)
+        p = [(s, mpmath.mpf(c) / total) for s, c in zip(shifts, chances, strict=True)]
+    found = oracles.shift_mixture_deltas(p, ((0.0, 1.0),), epsilon)
+    return found["remove" if remove else "add"]
 
 
 @given(
