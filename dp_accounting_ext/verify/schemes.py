@@ -77,19 +77,15 @@ class Scheme:
             logs = np.log([[weight] for _, weight in self.starts]) + np.zeros(size)
             for stage in stages:
                 of_step = [np.zeros(1), *gains(stage)]
-                ways = [
-                    logs + weights[:, None] + of_step[number]
-                    for number, weights in zip(
-                        stage.numbers, stage.log_weights, strict=True
-                    )
-                ]
-                top = np.max([way.max(axis=0) for way in ways], axis=0)
-                total = sum(
-                    move @ np.exp(way - top)
-                    for way, move in zip(ways, stage.moves, strict=True)
-                )
                 with np.errstate(divide="ignore"):
-                    logs = np.log(total) + top
+                    weights = np.log(stage.weights)
+                    ways = [
+                        logs + weight[:, None] + of_step[number]
+                        for number, weight in zip(stage.numbers, weights, strict=True)
+                    ]
+                    top = np.max([way.max(axis=0) for way in ways], axis=0)
+                    moved = map(np.matmul, stage.moves, np.exp(ways - top))
+                    logs = np.log(sum(moved)) + top
             totals.append(special.logsumexp(logs, axis=0))
         return np.asarray(special.logsumexp(totals, axis=0, b=1 / self.tracks))
 
@@ -161,12 +157,6 @@ class Stage:
     weights: Array
     after: Array
     squares: Array
-
-    @functools.cached_property
-    def log_weights(self) -> Array:
-        """The logarithms of `weights`."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.weights))
 
     @functools.cached_property
     def moves(self) -> Array:

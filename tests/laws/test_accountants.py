@@ -120,16 +120,6 @@ def test_copies_of_accountants_are_independent(case, delta, copied):
         assert (empty.get_delta(1.0), empty.ledger) == before
 
 
-@law
-@given(cases, deltas)
-def test_numpy_scalars_are_pythons(case, delta):
-    event, relation = case
-    twin = tree_strategies.with_numpy_scalars(event)
-    assert brackets(accountant_of(twin, relation=relation), delta) == brackets(
-        accountant_of(event, relation=relation), delta
-    )
-
-
 REFUSED = [
     dp_accounting.UnsupportedDpEvent(),
     stock.GaussianDpEvent(-1.0),
