@@ -24,7 +24,6 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
 
-NeighborRel = privacy_accountant.NeighboringRelation
 PLD = privacy_loss_distribution.PrivacyLossDistribution
 Composed = dp_accounting.ComposedDpEvent
 Gaussian = dp_accounting.GaussianDpEvent

@@ -6,6 +6,7 @@ from asked import bounds
 import correlated_oracles
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
+import min_sep_oracles
 import numpy as np
 import pytest
 
@@ -23,12 +24,10 @@ def meet(one, other):
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def toeplitz(column, window, sigma):
-    table = np.zeros(window)
-    for d in range(min(window, len(column))):
-        table[d] = np.dot(column[: len(column) - d], column[d:]) / sigma**2
-    places = np.arange(window)
-    return table[abs(places[:, None] - places)]
+def whole_gram(column, window, sigma):
+    """Of a window none of whose columns is cut by the end of the run."""
+    matrix = min_sep_oracles.toeplitz(column, window + len(column))
+    return min_sep_oracles.gram_of(matrix, sigma)[:window, :window]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def toeplitz(column, window, sigma):
 )
 def test_one_cycle_against_quadrature(column, window, rate, sigma):
     """(1 − q) Q + q P, of columns none of which is cut by the end of the window."""
-    gram = toeplitz(column, window, sigma)
+    gram = whole_gram(column, window, sigma)
     accountant = ext.PLDAccountant().compose(Event(column, sigma, window, 3, 1, rate))
     for epsilon in (0.0, 0.5, 1.5):
         # REMOVE: q H at the ε of the sample; ADD: the reflection of REMOVE's.
@@ -68,7 +67,7 @@ def test_one_band_is_an_allocation_in_each_window():
 def test_a_window_is_an_allocation_of_a_factor_of_its_gram_matrix():
     """C of C_wᵀ C_w = G, of a run that ends with the window."""
     window, sigma = 6, 1.5
-    gram = toeplitz(BAND, window, 1.0)
+    gram = whole_gram(BAND, window, 1.0)
     factor = np.linalg.cholesky(gram[::-1, ::-1])[::-1, ::-1].T
     factor[factor < 1e-12] = 0.0
     assert np.allclose(factor.T @ factor, gram)
@@ -82,7 +81,7 @@ def test_a_run_that_ends_with_its_window_tells_less():
     """There the last columns are cut, so that their inner products are smaller."""
     run = bins.Bins(strategies.Strategy(BAND), 2.0, 8, 8, is_cut=False)
     cut = correlated_oracles.toeplitz_gram(BAND, 8, 1, 2.0)
-    truth = toeplitz(BAND, 8, 2.0)
+    truth = whole_gram(BAND, 8, 2.0)
     low, high = run.gram(Bound.LOWER), run.gram(Bound.UPPER)
     assert (cut <= truth + 1e-15).all()
     occupied = truth > 0

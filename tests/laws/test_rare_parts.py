@@ -9,7 +9,6 @@ import math
 
 import dp_accounting
 from dp_accounting import dp_event as stock
-from dp_accounting import privacy_accountant
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import accountant_of
@@ -28,7 +27,6 @@ Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
 Runs = dp_accounting.SelfComposedDpEvent
-NeighborRel = privacy_accountant.NeighboringRelation
 
 # Of Gaussian(1) alone, by its closed form.
 DELTA_AT_ONE, EPSILON_AT_1E6 = 0.12693673750664397, 4.886529574125448

@@ -18,7 +18,7 @@ from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import training_run
 
 RUN = training_run.TrainingRun(3.0, 3, 1, 3, 1e-8)
-KNOWN, POISSON = training_run.NO_AMPLIFICATION, training_run.POISSON_SAMPLING
+KNOWN = training_run.NO_AMPLIFICATION
 
 
 def by_name(found):
