@@ -381,7 +381,7 @@ def _discrete_gaussian(event: Any, reading: Reading) -> Cases:
     if reading.is_high:
         return []
     by_one = _shifted_integers(sigma, 1, reading.sizes)
-    return [furthest, lattices.power(by_one, several, reading.sizes)]
+    return [furthest, lattices.composed([(by_one, several)], reading.sizes)]
 
 
 def _shifted_integers(sigma: float, shift: int, sizes: Sizes) -> channels.Channel:

@@ -35,23 +35,15 @@ _FINE, _COARSE, _NODES = 16, 8, 64
 _MOST_PRODUCTS, _FEWEST = 4_000_000, 8
 
 
-def power(channel: Channel, count: int, sizes: Sizes) -> Channel:
-    """Returns the composition of `count` runs of a mechanism."""
+def composed(parts: Sequence[tuple[Channel, int]], sizes: Sizes) -> Channel:
+    """Returns the composition of mechanisms, each of which is run a number of times."""
     try:
-        return _times(channels.merged(channel), count, channels.listed)
+        runs = (_times(channels.merged(one), n, channels.listed) for one, n in parts)
+        return functools.reduce(channels.listed, runs, channels.NO_OP)
     except channels.TooLargeError:
         joined = functools.partial(_Lattice.plus, rare=sizes.rare)
-        lattice = _Lattice.of_losses(channel, sizes)
-        return _times(lattice, count, joined).channel()
-
-
-def product(one: Channel, other: Channel, sizes: Sizes) -> Channel:
-    """Returns the composition of two mechanisms on the same records."""
-    try:
-        return channels.listed(one, other)
-    except channels.TooLargeError:
-        lattices = [_Lattice.of_losses(channel, sizes) for channel in (one, other)]
-        return lattices[0].plus(lattices[1], sizes.rare).channel()
+        laws = (_times(_Lattice.of_losses(one, sizes), n, joined) for one, n in parts)
+        return functools.reduce(joined, laws).channel()
 
 
 def allocated(
@@ -64,10 +56,7 @@ def allocated(
     """
     total = sum(number for _, number in steps)
     if selected == total:
-        composed = channels.NO_OP
-        for channel, number in steps:
-            composed = product(composed, power(channel, number, sizes), sizes)
-        return composed
+        return composed(steps, sizes)
     try:
         return _by_blocks(steps, selected, channels.MOST_LISTED)
     except channels.TooLargeError:

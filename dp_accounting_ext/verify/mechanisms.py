@@ -202,15 +202,13 @@ class Runs(Mechanism):
     def cases(self, reading: Reading) -> Cases | None:
         if not reading.split:
             return None
-        composed = [channels.NO_OP]
-        for part, count in self.parts:
-            of_part = [
-                lattices.power(case, count, reading.sizes)
-                for case in reading.cases(part)
-            ]
-            pairs = itertools.islice(itertools.product(composed, of_part), _MOST_CASES)
-            composed = [lattices.product(a, b, reading.sizes) for a, b in pairs]
-        return composed
+        counts = [count for _, count in self.parts]
+        of_parts = [reading.cases(part) for part, _ in self.parts]
+        chosen = itertools.islice(itertools.product(*of_parts), _MOST_CASES)
+        return [
+            lattices.composed([*zip(cases, counts, strict=True)], reading.sizes)
+            for cases in chosen
+        ]
 
     def takes_groups(self) -> bool:
         return all(part.takes_groups() for part, _ in self.parts)

@@ -228,7 +228,7 @@ def test_channels_hold_exact_fractions(is_listed, one, other, count, rate, kappa
     for side in Side:
         sizes = channels.Sizes(side, most=100 if is_listed else 4)
         found = {
-            "runs": lattices.power(start, count, sizes),
+            "runs": lattices.composed([(start, count)], sizes),
             "sample": channels.sampled(rate, start),
         }
         # Some of several steps have an upper bound only if all outputs are listed.
@@ -257,9 +257,9 @@ def test_both_sides_of_noise_are_near(kind):
         base = noises.noise(kind, 0.9, one, none, sizes)
         found = [
             base,
-            lattices.power(channels.sampled(0.125, base), 40, sizes),
+            lattices.composed([(channels.sampled(0.125, base), 40)], sizes),
             lattices.allocated([(base, 9)], 1, sizes),
-            lattices.product(base, channels.sampled(1e-30, base), sizes),
+            lattices.composed([(base, 1), (channels.sampled(1e-30, base), 1)], sizes),
         ]
         index = 0 if side is Side.LOW else 1
         both = itertools.product(found, (True, False))
