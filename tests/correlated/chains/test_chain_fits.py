@@ -194,28 +194,42 @@ def written_out(chain):
     return chain.variance * (chain.share * found + own)
 
 
-@pytest.mark.parametrize(("correlation", "share"), [(0.3, 1.0), (0.7, 0.8), (0.8, 0.1)])
-def test_blocks_of_a_long_chain_are_above_it(correlation, share, monkeypatch):
+@pytest.mark.parametrize(
+    ("correlation", "share", "excess"),
+    [
+        (0.3, 1.0, 0.0),
+        (0.7, 0.8, 0.0),
+        (0.8, 0.1, 0.0),
+        (0.3, 1.0, 1.0),
+        (0.6, 0.8, 0.2),
+    ],
+)
+def test_blocks_of_a_long_chain_are_above_it(correlation, share, excess, monkeypatch):
     """What is added makes a positive semidefinite matrix, up to what is counted."""
-    monkeypatch.setattr(chain_fits, "_RAISES", 0.1)
-    chain = chain_fits.Chain(0.2, share, correlation, (1.0,) * 263)
+    monkeypatch.setattr(chain_fits, "_RAISES", 0.2)
+    monkeypatch.setattr(chain_fits, "_SHORTEST", 32)
+    heights = chain_fits.with_excess(excess, correlation, 263)
+    chain = chain_fits.Chain(0.2, share, correlation, heights)
     block, copies = chain_fits.cut(chain)
     assert copies > 1 and block.length == 263 // copies
     whole = scipy.linalg.block_diag(*[written_out(block)] * copies)
-    line = written_out(chain)[: len(whole), : len(whole)]
-    assert np.linalg.eigvalsh(whole - line).min() >= -1e-12
-    within = scipy.linalg.block_diag(*[np.ones((block.length,) * 2)] * copies) > 0
-    assert (whole - line)[within].min() >= 0
+    # Bins that are left over are left out from anywhere, so that both ends stay.
+    kept = np.r_[: len(whole) // 2, 263 - len(whole) + len(whole) // 2 : 263]
+    for bins in (np.arange(len(whole)), kept):
+        line = written_out(chain)[np.ix_(bins, bins)]
+        assert np.linalg.eigvalsh(whole - line).min() >= -1e-12
+        within = scipy.linalg.block_diag(*[np.ones((block.length,) * 2)] * copies) > 0
+        assert (whole - line)[within].min() >= 0
 
 
 def test_chains_are_not_cut_where_ends_would_weigh_much():
-    """Short ones, strong ones, those that do not forget, and those with ends."""
-    ones = (1.0,) * 400
+    """Short ones, strong ones, and those that do not forget, or share a part."""
+    ones = (1.0,) * 600
     for chain in (
-        chain_fits.Chain(0.2, 1.0, 0.5, ones[:100]),
+        chain_fits.Chain(0.2, 1.0, 0.5, ones[:400]),
         chain_fits.Chain(9.0, 1.0, 0.5, ones),
-        chain_fits.Chain(0.2, 1.0, 0.97, ones),
+        chain_fits.Chain(0.2, 1.0, 0.985, ones),
         chain_fits.Chain(0.2, 1.0, 0.5, ones, shared=0.1),
-        chain_fits.Chain(0.2, 1.0, 0.5, chain_fits.with_excess(0.5, 0.5, 400)),
     ):
         assert chain_fits.cut(chain) == (chain, 1)
+    assert chain_fits.cut(chain_fits.Chain(0.2, 1.0, 0.5, ones))[1] > 1

@@ -90,6 +90,7 @@ def test_small_sums_of_large_variances_keep_their_place():
 
 def test_long_chains_in_blocks_have_nearly_the_same_profile(monkeypatch):
     """Larger ones, as blocks are above the chain."""
+    monkeypatch.setattr(chain_fits, "_SHORTEST", 25)
     chain = chain_fits.Chain(0.3, 0.8, correlation=0.5, heights=(1.0,) * 200)
     assert chain_fits.cut(chain)[1] > 1
     blocks = gauss_markov.of_bins(chain, accuracy.Accuracy(1e-13))
