@@ -35,7 +35,7 @@ Strategy = strategies.Strategy
 # cells, in a quarter of the time of narrow ones and with an ε that is up to 3 % larger.
 # The one that is best at a frequent δ is computed with narrow cells, too. A wrong order
 # costs up to 15 % of ε.
-_ORDERS, _RARE_ORDERS, _WIDE, _NARROW = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0), 2.4, 1.1
+_ORDERS, _RARE_ORDERS, _WIDE, _NARROW = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0), 2.6, 1.2
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
 # Tuning: filters are of blocks with at least so many bins, if there are twice as many.

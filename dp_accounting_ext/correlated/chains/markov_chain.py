@@ -33,7 +33,7 @@ ROWS = 32
 # steps, which take longer, cells are wider by this power of the number of steps. If
 # moves are short, states are as wide as for moves _MOST_MOVES as long, at most.
 CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
-_STEPS, _POWER, _MOST_MOVES = 32, 0.3, 2.0
+_STEPS, _POWER, _MOST_MOVES = 32, 0.2, 2.0
 # Certified: no cell of states is wider than so many standard deviations of a move, so
 # that moves in it can be integrated (`chain_steps.hats`).
 LARGEST_CELL = 0.5
