@@ -114,6 +114,15 @@ def test_no_device_from_below_hides_another():
     assert 1.015 < low < high < 1.065
 
 
+def test_blocks_of_bins_are_shorter_than_columns():
+    """A filter has blocks of 256 bins here, and columns have 300 bands."""
+    run = Event.from_buffered_toeplitz([0.8], [0.2], 2.0, 512, 1)
+    strategy = strategies.strategy(run.strategy, 512)
+    mechanism = bins.Bins(strategy, 2.0, 512, 512)
+    pairs = mechanism.pairs(Bound.LOWER, accuracy.Accuracy(1e-22))
+    assert 0.165 < pairs.remove.epsilon(1e-6, Direction.REMOVE) < 0.17
+
+
 def test_grams_are_rounded_to_their_sides():
     run = bins.Bins(strategies.Strategy(BAND), 2.0, 6, 12)
     truth = correlated_oracles.toeplitz_gram(BAND, 6, 2, 2.0)
