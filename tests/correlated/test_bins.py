@@ -113,6 +113,15 @@ def test_no_device_from_below_hides_another():
     assert 1.015 < low < high < 1.065
 
 
+def test_blocks_of_bins_are_shorter_than_columns():
+    """A filter has blocks of 256 bins here, and columns have 300 bands."""
+    run = Event.from_buffered_toeplitz([0.8], [0.2], 2.0, 512, 1)
+    strategy = strategies.strategy(run.strategy, 512)
+    mechanism = bins.Bins(strategy, 2.0, 512, 512)
+    pairs = mechanism.pairs(Bound.LOWER, accuracy.Accuracy(1e-22))
+    assert 0.165 < pairs.remove.epsilon(1e-6, Direction.REMOVE) < 0.17
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("sigma", "coefficient", "tail_mass"), [(0.1, 0.3, 1e-22), (0.12, 0.9, 1e-12)]

@@ -25,10 +25,11 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
 # Tuning: the largest number of bins in a block, with which ε is at most 0.2 % lower
-# than with 32; the relative width of a cell of large sums, over the standard deviation
-# of a ratio's exponent, or over 1.5 if that is less; and the sum below which all cells
-# of sums are about equally wide, over the mean sum.
-_LONGEST_BLOCK, _PLACE, _UNIT = 16, 0.06, 0.03
+# than with 32; the width of a cell of states, in standard deviations of a move; the
+# relative width of a cell of large sums, over the standard deviation of a ratio's
+# exponent, or over 1.5 if that is less; and the sum below which all cells of sums are
+# about equally wide, over the mean sum. Cells lower ε by 0.1 % each.
+_LONGEST_BLOCK, _CELL, _PLACE, _UNIT = 16, 0.13, 0.085, 0.03
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.
@@ -244,7 +245,7 @@ def _grids(block: Block, tail: float, highest: float) -> tuple[Grids, float]:
     count = math.ceil((math.log1p(block.length / unit) + highest) / cell)
     reach = -float(special.ndtri(tail))
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
-    states = markov_chain.states_of(scale, reach, markov_chain.CELL * innovation)
+    states = markov_chain.states_of(scale, reach, _CELL * innovation)
     # Over all states and cells, this adds up to as much as the tails of a step.
     smallest = max(8 * tail / (states.size * count), markov_chain.SMALLEST_MASS)
     cells = unit, 1 / cell, count

@@ -32,7 +32,7 @@ ROWS = 32
 # root of what a step adds to the variance of the sum. In recursions of more than _STEPS
 # steps, which take longer, cells are wider by this power of the number of steps. If
 # moves are short, states are as wide as for moves _MOST_MOVES as long, at most.
-CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
+_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
 _STEPS, _POWER, _MOST_MOVES = 32, 0.2, 2.0
 # Certified: no cell of states is wider than so many standard deviations of a move, so
 # that moves in it can be integrated (`chain_steps.hats`).
@@ -115,7 +115,7 @@ class Grids:
         # Cells are narrow beside the deviation of a move. If moves are short, it is
         # enough that cells are narrow beside what the chain moves by in all steps.
         move = math.sqrt(chain.innovation)
-        cell = size * CELL * min(max(move, math.sqrt(1 / steps)), _MOST_MOVES * move)
+        cell = size * _CELL * min(max(move, math.sqrt(1 / steps)), _MOST_MOVES * move)
         cell = min(cell, floats.lowered(LARGEST_CELL * move, 1e-9))
         states = states_of(scale, reach, cell)
         lowest = scale * float(states[0]) - scale**2 / 2 + math.log(float(values[0]))

@@ -38,7 +38,7 @@ def test_sums_on_a_grid_of_states_against_quadrature(length):
     grids = markov_chain.Grids(
         chain=chain,
         scale=1.0,
-        states=markov_chain.states_of(1.0, 7.0, 0.8 * markov_chain.CELL),
+        states=markov_chain.states_of(1.0, 7.0, 0.076),
         factors=np.ones(1),
         probabilities=np.ones(1),
         lost_factor=0.0,
