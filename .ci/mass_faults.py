@@ -49,7 +49,7 @@ FAULTS = [
     Fault(
         "kernel: the shares of a loss linear, not exponential",
         "        lower, upper = 1 - above, above\n"
-        "        if atoms.axis is Axis.LOSS:\n",
+        "        if atoms.law.axis is Axis.LOSS:\n",
         "        lower, upper = 1 - above, above\n        if False:\n",
     ),
     Fault(
@@ -74,20 +74,20 @@ FAULTS = [
     ),
     Fault(
         "kernel: tails are cut off without a sink",
-        "        infinity_mass=atoms.infinity_mass,\n"
-        "        zero_mass=atoms.zero_mass,\n",
-        "",
+        "dataclasses.replace(law, law=atoms.law, pieces=pieces), atoms\n",
+        "dataclasses.replace(law, pieces=pieces, law=dataclasses.replace("
+        "law.law, ledger=atoms.law.ledger)), atoms\n",
     ),
     Fault(
         "kernel: an infinite loss of a sum without the other's",
-        "            - one.infinity_mass * other.infinity_mass\n",
-        "            - other.infinity_mass\n",
+        "infinity_mass -= self.infinity_mass * other.infinity_mass\n",
+        "infinity_mass -= other.infinity_mass\n",
     ),
     Fault(
         "kernel: Q's sink of a sum of ratios without the other's",
-        "        if zero_mass:\n            infinity_mass += one.zero_mass"
-        " * other.mean() + other.zero_mass * one.mean()\n",
-        "",
+        "                infinity_mass += self.zero_mass * other_masses()[0]\n"
+        "                infinity_mass += other.zero_mass * masses()[0]\n",
+        "                pass\n",
     ),
     Fault(
         "kernel: equal values of a sum overwritten",
@@ -179,8 +179,8 @@ FAULTS = [
     ),
     Fault(
         "amplification: replaced records, terms a millionth too small",
-        "        np.maximum.accumulate(weight * (terms + off)),\n",
-        "        np.maximum.accumulate(weight * (terms + off) - 1e-6 * weight),\n",
+        "np.maximum.accumulate(weight * (terms + off))\n",
+        "np.maximum.accumulate(weight * (terms + off) - 1e-6 * weight)\n",
     ),
     Fault(
         "amplification: k of t, fine rows of a coarse one overlap",

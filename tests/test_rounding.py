@@ -64,6 +64,7 @@ from dp_accounting_ext.renyi import shifted_noise
 from dp_accounting_ext.studies import canaries
 
 Axis = atom_laws.Axis
+Law = atom_laws.Law
 REMOVE = Direction.REMOVE
 ROOT = pathlib.Path(__file__).parent.parent
 U = Fraction(1, 2**53)
@@ -168,7 +169,7 @@ def pair_to_law():
         law = law_sums.of_pair(pair, Axis.LOSS)
         for i in range(40):
             truth = mpmath.log(mpf(ratios[i]))
-            yield float(abs(law.values[i] - truth)) / law.ratio_error
+            yield float(abs(law.values[i] - truth)) / law.law.ratio_error
 
 
 def lattice_shares():
@@ -176,7 +177,7 @@ def lattice_shares():
         for width in (2.0**-9, 0.25, 2.0):
             values = np.sort(RNG().uniform(-9.0, 9.0, 30))
             rows = np.ones((1 if bound is Bound.UPPER else 2, values.size))
-            atoms = atom_laws.Atoms(Axis.LOSS, bound, values, rows)
+            atoms = atom_laws.Atoms(Law(Axis.LOSS, bound), values, rows)
             _, masses = atom_laws.on_nodes(atoms, np.full(values.size, width))
             for i, value in enumerate(values.tolist()):
                 above = mpf(value) / width - mpmath.floor(mpf(value) / width)
@@ -228,8 +229,7 @@ def merged_atoms():
 def law_of(masses):
     rows = np.array([masses])
     return lattice_law.LatticeLaw(
-        axis=Axis.LOSS,
-        bound=Bound.UPPER,
+        Law(Axis.LOSS, Bound.UPPER),
         step=1.0,
         accuracy=accuracy.Accuracy(0.0),
         pieces={0: (0, rows)},
@@ -246,7 +246,7 @@ def sums_on_a_lattice():
         ((_, masses),) = total.pieces.values()
         exact = np.convolve(*([Fraction(v) for v in each.tolist()] for each in (x, y)))
         for found, truth in zip(masses[0], exact, strict=True):
-            yield off(found, truth) / total.mass_error
+            yield off(found, truth) / total.law.mass_error
 
 
 def sums_of_atoms():
@@ -255,7 +255,7 @@ def sums_of_atoms():
         near = 1.0 + units * 2.0**-53
         one, other = (
             atom_laws.Atoms(
-                Axis.LOSS, Bound.UPPER, np.array(values), np.full((1, 2), 0.4)
+                Law(Axis.LOSS, Bound.UPPER), np.array(values), np.full((1, 2), 0.4)
             )
             for values in ([0.0, 1.0], [0.0, near])
         )
@@ -265,7 +265,7 @@ def sums_of_atoms():
             accuracy.Accuracy(0.0),
         )
         furthest = float(np.abs(found.values - near).min())
-        yield furthest / found.ratio_error
+        yield furthest / found.law.ratio_error
 
 
 def both_profiles(losses, masses):
@@ -478,7 +478,7 @@ def largest_losses():
 def half_a_piece():
     for width in (2.0**-9, 0.3, 5.0):
         law = law_of(np.ones(1))
-        _, masses = lattice_law.halved((1, np.ones((1, 1))), width, law)
+        _, masses = lattice_law.halved((1, np.ones((1, 1))), width, law.law)
         low, high = mpmath.expm1(width), mpmath.expm1(-width)
         truth = low / (low - high), -high / (low - high)
         shares = sorted(masses[0][masses[0] > 0].tolist(), reverse=True)

@@ -87,11 +87,11 @@ def lower_pairs(
     ]
     # At most `tail_mass` is left out for each number of members.
     share = dataclasses.replace(accuracy.shared(8 * (members + 1)), cells=_CELLS)
-    law = law_sums.sum_of(parts, Bound.LOWER, share)
-    error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
-    q = law.masses[0]
+    summed = law_sums.sum_of(parts, Bound.LOWER, share)
+    error = summed.law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
+    q = summed.masses[0]
     p, fewer = (
-        _mixed(law.masses, members * allocation.null_probability, members, number)
+        _mixed(summed.masses, members * allocation.null_probability, members, number)
         for number in (members, together)
     )
     leave = scores.tests_of(p, q, error)
@@ -181,12 +181,11 @@ def _atoms(
     masses[masses < floats.TINY] = 0.0
     middles = (cells.ends[:-1] + cells.ends[1:]) / 2
     terms, _ = group_counts.counted(middles, steps, rate)
-    return lattice_law.Atoms(
+    law = lattice_law.Law(
         lattice_law.Axis.RATIO,
         Bound.LOWER,
-        terms.losses,
-        masses,
         mass_error=cells.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF,
         row_error=cells.mass_error,
         degrees=tuple(range(members + 1)),
     )
+    return lattice_law.Atoms(law, terms.losses, masses)

@@ -80,14 +80,14 @@ def uneven_allocation(steps: Sequence[Steps], accuracy: Accuracy) -> DominatingP
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:
     """Returns the law of one step's ratio, multiplied by its weight."""
-    law = law_sums.of_pair(steps.pair, Axis.RATIO)
+    atoms = law_sums.of_pair(steps.pair, Axis.RATIO)
     if steps.weight == 1:
-        return law
-    return dataclasses.replace(
-        law,
-        values=steps.weight * law.values,
-        infinity_mass=steps.weight * law.infinity_mass,
-        mass_error=law.mass_error + floats.UNIT_ROUNDOFF,
-        ratio_error=law.ratio_error + floats.UNIT_ROUNDOFF,
-        ledger=law.ledger.with_ratios_times(steps.weight),
+        return atoms
+    law = dataclasses.replace(
+        atoms.law,
+        infinity_mass=steps.weight * atoms.law.infinity_mass,
+        mass_error=atoms.law.mass_error + floats.UNIT_ROUNDOFF,
+        ratio_error=atoms.law.ratio_error + floats.UNIT_ROUNDOFF,
+        ledger=atoms.law.ledger.with_ratios_times(steps.weight),
     )
+    return lattice_law.Atoms(law, steps.weight * atoms.values, atoms.masses)

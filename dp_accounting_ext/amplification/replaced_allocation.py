@@ -189,11 +189,12 @@ class _Above:
         unit = max(each.probability for each in allocation.steps)
         self._null_probability = allocation.null_probability / unit
         self._mean = (1 - allocation.infinity_mass) / unit
-        law = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
-        self._nodes = law.values + law.ratio_error * np.abs(law.values)
-        self._masses = law.masses[0]
+        summed = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
+        law = summed.law
+        self._nodes = summed.values + law.ratio_error * np.abs(summed.values)
+        self._masses = summed.masses[0]
         self._infinity_mass, self._zero_mass = law.infinity_mass, law.zero_mass
-        terms = 2 * (law.values.size + 16) * floats.UNIT_ROUNDOFF
+        terms = 2 * (summed.values.size + 16) * floats.UNIT_ROUNDOFF
         self._factor = unit * kappa * math.exp(law.mass_error + terms)
 
     def value(self) -> float:
@@ -261,11 +262,11 @@ class _Below:
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
         unit = max(each.probability for each in allocation.steps)
-        law = _sum_of(allocation, kappa, tail_mass, Bound.LOWER)
-        masses, q, p = law.masses
+        summed = _sum_of(allocation, kappa, tail_mass, Bound.LOWER)
+        masses, q, p = summed.masses
         p = unit * p + allocation.null_probability * masses
         q = unit * q + allocation.null_probability * masses
-        self.tests = scores.tests_of(p, q, law.mass_error)
+        self.tests = scores.tests_of(p, q, summed.law.mass_error)
 
     def value(self) -> float:
         """Returns the lower bound at κ_j itself."""
@@ -297,15 +298,16 @@ def _atoms(
     """
     base, q, p = noise.masses
     if bound is Bound.LOWER:
-        return lattice_law.Atoms(
+        law = lattice_law.Law(
             lattice_law.Axis.RATIO,
             bound,
-            np.sort(weight * (p / kappa - q) / base),
-            np.array([base, weight * q, weight * p]),
             mass_error=noise.mass_error,
             row_error=noise.mass_error,
             degrees=(0, 1, 3),
         )
+        values = np.sort(weight * (p / kappa - q) / base)
+        rows = np.array([base, weight * q, weight * p])
+        return lattice_law.Atoms(law, values, rows)
     exponents = shift * noise.ends
     old, new = np.exp(exponents - shift**2 / 2), np.exp(-exponents - shift**2 / 2)
     terms = old / kappa - new
@@ -321,15 +323,15 @@ def _atoms(
     masses[1:] += base * share
     masses[0] += float(special.ndtr(noise.ends[0])) * _BELOW
     beyond, _, beyond_p = noise.above.tolist()
-    return lattice_law.Atoms(
+    law = lattice_law.Law(
         lattice_law.Axis.RATIO,
         bound,
-        np.maximum.accumulate(weight * (terms + off)),
-        masses[np.newaxis],
         infinity_mass=floats.raised(weight * beyond_p / kappa),
         zero_mass=floats.raised(beyond),
         mass_error=noise.mass_error,
     )
+    values = np.maximum.accumulate(weight * (terms + off))
+    return lattice_law.Atoms(law, values, masses[np.newaxis])
 
 
 def _sum_of(
@@ -350,10 +352,10 @@ def _sum_of(
         means.append(steps.count * probability * _kept_mean(noise, shift, kappa))
     tail = max(tail_mass / (unit * kappa), floats.SMALLEST_MASS)
     accurate = dataclasses.replace(accuracy.Accuracy(tail), cells=accuracy.SCORE_CELLS)
-    law = law_sums.sum_of(parts, bound, accurate)
+    summed = law_sums.sum_of(parts, bound, accurate)
     if bound is Bound.UPPER:
-        _check_above(law, math.fsum(means))
-    return law
+        _check_above(summed, math.fsum(means))
+    return summed
 
 
 def _kept_mean(noise: gaussian.NormalCells, shift: float, kappa: float) -> float:
@@ -370,19 +372,20 @@ def _kept_mean(noise: gaussian.NormalCells, shift: float, kappa: float) -> float
     return float(inside + first * special.ndtr(low) * _BELOW)
 
 
-def _check_above(law: lattice_law.Atoms, mean: float) -> None:
+def _check_above(summed: lattice_law.Atoms, mean: float) -> None:
     """Checks that an upper law of Σ r_i (X_i / κ − X′_i) lost neither mass nor mean.
 
     Both may only be raised; what is lost is in the sinks.
 
     Args:
-        law: The law.
+        summed: The law.
         mean: The exact mean over noise that is not above all cells.
 
     Raises:
         MassError: If the law has less mass, or a lower mean.
     """
-    masses, error = law.masses[0], law.mass_error + law.ratio_error + _CHECKED
+    law, masses = summed.law, summed.masses[0]
+    error = law.mass_error + law.ratio_error + _CHECKED
     conservation.check_total(
         "masses of a sum for replaced records",
         float(masses.sum()) + law.zero_mass,
@@ -392,9 +395,9 @@ def _check_above(law: lattice_law.Atoms, mean: float) -> None:
     )
     conservation.check_total(
         "means of a sum for replaced records",
-        sums.dot(masses, law.values) + law.infinity_mass,
+        sums.dot(masses, summed.values) + law.infinity_mass,
         mean,
-        error * (1 + sums.dot(masses, np.abs(law.values)) + abs(mean)),
+        error * (1 + sums.dot(masses, np.abs(summed.values)) + abs(mean)),
         more=math.inf,
     )
 

@@ -1,13 +1,10 @@
 """Laws with finitely many atoms: the terms of a sum, and the sum itself."""
 
-import abc
 from collections.abc import Callable
 import dataclasses
 import enum
 import functools
 import math
-from typing import Any
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,7 +16,6 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
-AnyLaw = TypeVar("AnyLaw", bound="Law")
 Product = Callable[[FloatArray, FloatArray], FloatArray]
 # A mass of P and one of Q, or two masses of one of them.
 Masses = conservation.Masses
@@ -54,8 +50,8 @@ class Axis(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Law(abc.ABC):
-    """The common base of laws of atoms and laws on a lattice.
+class Law:
+    """What is known of a law besides its masses: its sinks, its errors and its ledger.
 
     Attributes:
         axis: Whether losses or ratios are added up.
@@ -99,13 +95,17 @@ class Law(abc.ABC):
                 of_losses=self.axis is Axis.LOSS,
             )
 
-    @abc.abstractmethod
-    def mean(self) -> float:
-        """Returns Σ mass · value over the positive values."""
+    def rounded(self, units: int) -> "Law":
+        """Returns the law with `units` more units of rounding in its masses."""
+        return dataclasses.replace(
+            self,
+            mass_error=self.mass_error + units * floats.UNIT_ROUNDOFF,
+            row_error=self.row_error + units * floats.UNIT_ROUNDOFF,
+        )
 
     def after(
-        self: AnyLaw, cut: Masses, underflow: Masses, q_masses: Callable[[], Masses]
-    ) -> AnyLaw:
+        self, cut: Masses, underflow: Masses, q_masses: Callable[[], Masses]
+    ) -> "Law":
         """Returns the law with sinks and a ledger that hold what was lost.
 
         Args:
@@ -119,7 +119,7 @@ class Law(abc.ABC):
         lost_p = floats.raised(cut[0] + underflow[0])
         lost_q = floats.raised(cut[1] + underflow[1])
         if lost_q > _MUCH and self.axis is Axis.LOSS:
-            lost_q = min(lost_q, missing(*q_masses(), self.mass_error))
+            lost_q = min(lost_q, self.missing(*q_masses()))
         return dataclasses.replace(
             self,
             infinity_mass=self.infinity_mass + lost_p,
@@ -127,16 +127,74 @@ class Law(abc.ABC):
             ledger=self.ledger.after((cut[0], min(cut[1], lost_q)), underflow),
         )
 
-    @property
-    def common(self) -> dict[str, Any]:
-        """The fields of this class by name, to make a law with the same values."""
-        fields = dataclasses.fields(Law)
-        return {field.name: getattr(self, field.name) for field in fields}
+    def missing(self, before: float, after: float) -> float:
+        """Returns an upper bound on the mass lost between two sums of masses."""
+        upper, lower = floats.raised(before), floats.lowered(after)
+        error = 4 * self.mass_error
+        return max(upper * (1 + error) - lower * (1 - error), 0.0)
 
-    @property
-    def row_degrees(self) -> tuple[int, ...]:
-        """The degrees of the rows of a lower law."""
-        return self.degrees or (0, 1)
+    def underflown(self, cells: int, low: float, high: float) -> Masses:
+        """Returns bounds on the masses of P and Q lost as products underflowed.
+
+        Args:
+            cells: The number of products that may have underflowed.
+            low: A lower bound on their values.
+            high: An upper bound on their values.
+        """
+        lost_p = _UNDERFLOW * cells
+        if self.axis is Axis.RATIO:
+            return lost_p * max(high, 1.0), lost_p
+        if not cells:
+            return 0.0, 0.0
+        log_lost_q = math.log(lost_p) - min(low + self.offset, 0.0)
+        return lost_p, floats.exponential(log_lost_q)
+
+    def plus(
+        self,
+        other: "Law",
+        rounding: float,
+        masses: Callable[[], Masses],
+        other_masses: Callable[[], Masses],
+    ) -> "Law":
+        """Returns the law of a sum of two independent variables.
+
+        A sum of ratios is in a sink where either term is: P's sink then gets the mean
+        of the other term, too.
+
+        Args:
+            other: The law of the other variable.
+            rounding: The relative error of a mass of the sum, besides those of the
+                terms.
+            masses: Returns the sums of P's and of Q's masses of this variable.
+            other_masses: Returns those of the other variable.
+        """
+        infinity_mass = self.infinity_mass + other.infinity_mass
+        zero_mass = self.zero_mass + other.zero_mass
+        offset = self.offset + other.offset
+        if self.axis is Axis.LOSS:
+            infinity_mass -= self.infinity_mass * other.infinity_mass
+            zero_mass -= self.zero_mass * other.zero_mass
+            ratio_error = self.ratio_error + other.ratio_error
+            ratio_error += 2 * floats.UNIT_ROUNDOFF * abs(offset)
+            ledger = conservation.of_losses(self.ledger, other.ledger)
+        else:
+            if zero_mass:
+                # P's mass of a law of ratios is their mean.
+                infinity_mass += self.zero_mass * other_masses()[0]
+                infinity_mass += other.zero_mass * masses()[0]
+            ratio_error = max(self.ratio_error, other.ratio_error)
+            ledger = conservation.of_ratios(self.ledger, other.ledger)
+        rounded = floats.raised if self.bound is Bound.UPPER else floats.lowered
+        return dataclasses.replace(
+            self,
+            infinity_mass=rounded(infinity_mass),
+            zero_mass=min(rounded(zero_mass), 1.0),
+            mass_error=self.mass_error + other.mass_error + rounding,
+            row_error=self.row_error + other.row_error + rounding,
+            ratio_error=ratio_error,
+            offset=offset,
+            ledger=ledger,
+        )
 
     def products(self, x: FloatArray, y: FloatArray, product: Product) -> FloatArray:
         """Returns the (rows, …) masses of a sum of two laws of this kind.
@@ -147,7 +205,7 @@ class Law(abc.ABC):
             product: The product of two rows.
         """
         if self.bound is Bound.LOWER and self.axis is Axis.RATIO:
-            return sums.products(x, y, self.row_degrees, product)
+            return sums.products(x, y, self.degrees or (0, 1), product)
         rows = [*x]
         others = rows if x is y else [*y]
         return np.array([product(*pair) for pair in zip(rows, others, strict=True)])
@@ -166,7 +224,7 @@ class Law(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class Atoms(Law):
+class Atoms:
     """A law of finitely many atoms: their values, and one or more rows of masses.
 
     An upper law has one row of masses: P's for losses, Q's for ratios. The other law's
@@ -185,10 +243,12 @@ class Atoms(Law):
     the positive values alone: it bounds what the positive part of a sum may lose.
 
     Attributes:
+        law: The side and the axis of the law, its sinks and its errors.
         values: (n,) values, increasing.
         masses: (rows, n) masses, positive.
     """
 
+    law: Law
     values: FloatArray
     masses: FloatArray
 
@@ -196,17 +256,17 @@ class Atoms(Law):
     def p_and_q(self) -> tuple[FloatArray, FloatArray]:
         """The (n,) masses of P and of Q, as far as they fit a float."""
         first, last = self.masses[0], self.masses[-1]
-        if self.axis is Axis.LOSS:
+        if self.law.axis is Axis.LOSS:
             with np.errstate(over="ignore", under="ignore"):
-                exponents = -(self.values + self.offset)
+                exponents = -(self.values + self.law.offset)
                 fit = np.minimum(exponents, floats.LARGEST_EXPONENT)
                 # A second factor, for a tiny P-mass at a loss below −700 nats.
                 beyond = np.minimum(exponents - fit, floats.LARGEST_EXPONENT)
                 return first, last * np.exp(fit) * np.exp(beyond)
-        if self.degrees:
+        if self.law.degrees:
             return last, first
         p = first * np.maximum(self.values, 0.0)
-        return (p + last if self.keeps_rests else p), first
+        return (p + last if self.law.keeps_rests else p), first
 
     def centred(self) -> "Atoms":
         """Returns the same losses, with the last heavy atom's value moved to `offset`.
@@ -219,12 +279,12 @@ class Atoms(Law):
         heavy[-1] |= masses[-1] >= threshold
         last_heavy = float(self.values[heavy][-1])
         rounding = 4 * floats.UNIT_ROUNDOFF * float(np.abs(self.values[[0, -1]]).max())
-        return dataclasses.replace(
-            self,
-            values=self.values - last_heavy,
-            offset=self.offset + last_heavy,
-            ratio_error=self.ratio_error + rounding,
+        law = dataclasses.replace(
+            self.law,
+            offset=self.law.offset + last_heavy,
+            ratio_error=self.law.ratio_error + rounding,
         )
+        return Atoms(law, self.values - last_heavy, self.masses)
 
     def is_rare(self) -> BoolArray:
         """Returns which of the n atoms have a mass that sums cannot hold.
@@ -232,16 +292,13 @@ class Atoms(Law):
         These are below `floats.TINY`, or too large to be moved. Of a power series only
         the first row, Q's masses, has to be above `floats.TINY`.
         """
-        first, *others = self.p_and_q if self.keeps_rests else self.masses
+        first, *others = self.p_and_q if self.law.keeps_rests else self.masses
         rare = first < floats.TINY
         for row in others:
             rare |= row > _LARGEST_MOVED
-            if not self.is_series:
+            if not self.law.is_series:
                 rare |= row < floats.TINY
         return np.asarray(rare)
-
-    def mean(self) -> float:
-        return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
 
     def in_tails(self, tail_mass: float) -> BoolArray:
         """Returns which of the n atoms are in a tail.
@@ -251,10 +308,10 @@ class Atoms(Law):
         `tail_mass` above.
         """
         p, q = self.p_and_q
-        if self.is_series:
+        if self.law.is_series:
             p = self.masses.sum(axis=0)
         above = np.cumsum(p[::-1])[::-1] <= tail_mass
-        if self.axis is Axis.RATIO:
+        if self.law.axis is Axis.RATIO:
             return np.asarray(above & (self.values > 0))
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
@@ -273,90 +330,27 @@ class Atoms(Law):
         p, q = self.p_and_q[0], np.minimum(self.p_and_q[1], 1.0)
         # A product below the smallest mass has lost digits. The other law's mass, which
         # may be large, is computed from it. Both count as underflow.
-        source = self.masses[-1 if self.axis is Axis.LOSS else 0]
+        source = self.masses[-1 if self.law.axis is Axis.LOSS else 0]
         vague = gone & (source < floats.SMALLEST_MASS)
         cut = gone & ~vague
         cut_p, cut_q = float(p[cut].sum()), float(q[cut].sum())
         ends = tuple(self.values[[0, -1]].tolist()) if q.size else (0.0, 0.0)
-        no_atom = underflown(self, q.size, *ends)
+        no_atom = self.law.underflown(q.size, *ends)
         underflow_p = float(p[vague].sum()) + no_atom[0]
         underflow_q = float(q[vague].sum()) + no_atom[1]
-        kept = dataclasses.replace(
-            self, values=self.values[~gone], masses=self.masses[:, ~gone]
-        )
+        kept = Atoms(self.law, self.values[~gone], self.masses[:, ~gone])
 
         def q_masses() -> Masses:
             before = self.p_and_q_mass()[1] if q_mass is None else q_mass
             return before, kept.p_and_q_mass()[1]
 
-        return kept.after((cut_p, cut_q), (underflow_p, underflow_q), q_masses)
+        law = self.law.after((cut_p, cut_q), (underflow_p, underflow_q), q_masses)
+        return dataclasses.replace(kept, law=law)
 
     def p_and_q_mass(self) -> Masses:
         """Returns the sums of P's and of Q's masses."""
         p, q = self.p_and_q
         return float(p.sum()), float(q.sum())
-
-
-def missing(before: float, after: float, mass_error: float) -> float:
-    """Returns an upper bound on the mass lost between two sums of masses."""
-    upper, lower = floats.raised(before), floats.lowered(after)
-    return max(upper * (1 + 4 * mass_error) - lower * (1 - 4 * mass_error), 0.0)
-
-
-def underflown(law: Law, cells: int, low: float, high: float) -> Masses:
-    """Returns bounds on the masses of P and Q that were lost as products underflowed.
-
-    Args:
-        law: The law of the products.
-        cells: The number of products that may have underflowed.
-        low: A lower bound on their values.
-        high: An upper bound on their values.
-    """
-    lost_p = _UNDERFLOW * cells
-    if law.axis is Axis.RATIO:
-        return lost_p * max(high, 1.0), lost_p
-    log_lost_q = math.log(lost_p) - min(low + law.offset, 0.0) if cells else -math.inf
-    return lost_p, floats.exponential(log_lost_q)
-
-
-def fields_of_sum(one: Law, other: Law, rounding: float) -> dict[str, Any]:
-    """Returns the fields of `Law` of a sum of two laws, by name.
-
-    A sum of ratios is in a sink where either term is: P's sink then gets the mean of
-    the other term, too.
-
-    Args:
-        one: The law of the first term.
-        other: The law of the second term.
-        rounding: The relative error of a mass of the sum, besides those of the terms.
-    """
-    rounded = floats.raised if one.bound is Bound.UPPER else floats.lowered
-    if one.axis is Axis.LOSS:
-        infinity_mass = (
-            one.infinity_mass
-            + other.infinity_mass
-            - one.infinity_mass * other.infinity_mass
-        )
-        zero_mass = one.zero_mass + other.zero_mass - one.zero_mass * other.zero_mass
-        moved = 2 * floats.UNIT_ROUNDOFF * abs(one.offset + other.offset)
-        ratio_error = one.ratio_error + other.ratio_error + moved
-        ledger = conservation.of_losses(one.ledger, other.ledger)
-    else:
-        infinity_mass = one.infinity_mass + other.infinity_mass
-        zero_mass = one.zero_mass + other.zero_mass
-        if zero_mass:
-            infinity_mass += one.zero_mass * other.mean() + other.zero_mass * one.mean()
-        ratio_error = max(one.ratio_error, other.ratio_error)
-        ledger = conservation.of_ratios(one.ledger, other.ledger)
-    return one.common | {
-        "infinity_mass": rounded(infinity_mass),
-        "zero_mass": min(rounded(zero_mass), 1.0),
-        "mass_error": one.mass_error + other.mass_error + rounding,
-        "row_error": one.row_error + other.row_error + rounding,
-        "ratio_error": ratio_error,
-        "offset": one.offset + other.offset,
-        "ledger": ledger,
-    }
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:
@@ -380,9 +374,9 @@ def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
     places, masses = atoms.values / widths, atoms.masses
     floors = np.floor(places)
     above = places - floors
-    if atoms.bound is Bound.UPPER:
+    if atoms.law.bound is Bound.UPPER:
         lower, upper = 1 - above, above
-        if atoms.axis is Axis.LOSS:
+        if atoms.law.axis is Axis.LOSS:
             # The shares keep the mean of e^{−value}, whose change over a cell is this.
             # Both are products of exact differences, so that they have all digits.
             change = np.expm1(-widths)
@@ -390,11 +384,11 @@ def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
             upper = np.expm1(-widths * above) / change
         cells = np.concatenate([floors, floors + 1]).astype(np.int64)
         return cells, np.concatenate([lower * masses, upper * masses], axis=1)
-    if atoms.keeps_rests:
+    if atoms.law.keeps_rests:
         masses = np.array([masses[0], masses[1] + above * widths * masses[0]])
         return floors.astype(np.int64), masses
     nearest = np.rint(places)
-    if atoms.axis is Axis.LOSS:
+    if atoms.law.axis is Axis.LOSS:
         # No mass moves up so far that it would not fit a float.
         nearest = np.where(widths > FURTHEST_MOVE, floors, nearest)
         moved = masses[1] * np.exp((nearest - places) * widths)

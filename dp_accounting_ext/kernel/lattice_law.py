@@ -34,11 +34,13 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
+Law = atom_laws.Law
 # The index of the first cell, on the piece's level, and (rows, cells) masses.
 Piece = tuple[int, FloatArray]
 
@@ -48,10 +50,11 @@ _HALVING, _SUM = 6, 8
 
 
 @dataclasses.dataclass(frozen=True)
-class LatticeLaw(atom_laws.Law):
+class LatticeLaw:
     """The law of a sum, on nodes at multiples of step · 2^level.
 
     Attributes:
+        law: The side and the axis of the law, its sinks and its errors.
         step: The width of a cell of level 0, a power of two.
         accuracy: The number of cells in a scale of the law, at least.
         pieces: The masses of each level, in increasing order of levels.
@@ -61,6 +64,7 @@ class LatticeLaw(atom_laws.Law):
             is the product of the terms' values.
     """
 
+    law: Law
     step: float
     accuracy: accuracy.Accuracy
     pieces: Mapping[int, Piece]
@@ -74,27 +78,20 @@ class LatticeLaw(atom_laws.Law):
 
     def atoms_and_places(self) -> tuple[Atoms, IntArray]:
         """Returns the nodes that have mass, and their (n,) indices among all cells."""
-        nodes, masses = self._cells()
+        if not self.pieces:
+            rows = 1 if self.law.bound is Bound.UPPER else len(self.law.degrees) or 2
+            none = Atoms(self.law, np.zeros(0), np.zeros((rows, 0)))
+            return none, np.zeros(0, np.int64)
+        nodes = np.concatenate(
+            [
+                (start + np.arange(masses.shape[1])) * math.ldexp(self.step, level)
+                for level, (start, masses) in self.pieces.items()
+            ]
+        )
+        masses = np.concatenate([each for _, each in self.pieces.values()], axis=1)
         (places,) = np.nonzero(masses[0])
         places = places[np.argsort(nodes[places], kind="stable")]
-        atoms = Atoms(values=nodes[places], masses=masses[:, places], **self.common)
-        return atoms, places
-
-    def _cells(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the (n,) nodes of all pieces, and their (rows, n) masses."""
-        if not self.pieces:
-            rows = 1 if self.bound is Bound.UPPER else len(self.row_degrees)
-            return np.zeros(0), np.zeros((rows, 0))
-        nodes = [
-            (start + np.arange(masses.shape[1])) * math.ldexp(self.step, level)
-            for level, (start, masses) in self.pieces.items()
-        ]
-        masses = [each for _, each in self.pieces.values()]
-        return np.concatenate(nodes), np.concatenate(masses, axis=1)
-
-    def mean(self) -> float:
-        nodes, masses = self._cells()
-        return Atoms(values=nodes, masses=masses, **self.common).mean()
+        return Atoms(self.law, nodes[places], masses[:, places]), places
 
     def ends(self) -> tuple[float, float]:
         """Returns the first and the last node, whether they have mass or not."""
@@ -124,36 +121,32 @@ class LatticeLaw(atom_laws.Law):
         width = 2 * math.ldexp(self.step, max(self.pieces))
         cells = sum(masses.shape[1] for _, masses in self.pieces.values())
         # The factor 2 is for the cells of the levels below.
-        lost_p, lost_q = atom_laws.underflown(
-            self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
-        )
-        moves_far = self.axis is Axis.LOSS and width > atom_laws.FURTHEST_MOVE
-        if self.bound is Bound.LOWER and moves_far:
+        lost = self.law.underflown(2 * cells, ends[0] - 2 * width, ends[1] + 2 * width)
+        moves_far = self.law.axis is Axis.LOSS and width > atom_laws.FURTHEST_MOVE
+        if self.law.bound is Bound.LOWER and moves_far:
             # Masses that became too rare by moving far are left out.
-            lost_p, lost_q = (
-                atom_laws.missing(whole, left, self.mass_error)
-                for whole, left in zip(before(), self.p_and_q_mass(), strict=True)
-            )
-        return self.after(
-            (0.0, 0.0),
-            (lost_p, lost_q),
-            lambda: (before()[1], self.p_and_q_mass()[1]),
+            (p, q), (left_p, left_q) = before(), self.p_and_q_mass()
+            lost = self.law.missing(p, left_p), self.law.missing(q, left_q)
+        law = self.law.after(
+            (0.0, 0.0), lost, lambda: (before()[1], self.p_and_q_mass()[1])
         )
+        return dataclasses.replace(self, law=law)
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""
         pieces: dict[int, Piece] = {}
         for level, piece in self.pieces.items():
             if not level:
-                piece = halved(piece, self.step, self)
+                piece = halved(piece, self.step, self.law)
             place = max(level - 1, 0)
             pieces[place] = added(pieces.get(place), piece)
         law = dataclasses.replace(
             self,
+            law=self.law.rounded(_HALVING),
             step=2 * self.step,
             pieces=pieces,
             centre=self.centre // 2,
-        )._rounded(_HALVING)
+        )
         return law._with_underflow(self.ends(), self.p_and_q_mass)
 
     def levelled(self) -> "LatticeLaw":
@@ -163,7 +156,8 @@ class LatticeLaw(atom_laws.Law):
         row). Over millions of runs this logarithm grows to hundreds of nats. The part
         that all cells share is moved to `offset`. Other laws are returned unchanged.
         """
-        if self.bound is Bound.UPPER or self.axis is Axis.RATIO or not self.pieces:
+        law = self.law
+        if law.bound is Bound.UPPER or law.axis is Axis.RATIO or not self.pieces:
             return self
         first, last = sum(masses.sum(axis=1) for _, masses in self.pieces.values())
         is_rare = min(first, last) < floats.TINY  # Such a law is trimmed away later.
@@ -171,13 +165,17 @@ class LatticeLaw(atom_laws.Law):
         if abs(excess) < 1:
             return self
         factors = np.array([[1.0], [math.exp(excess)]])
-        offset = self.offset + excess
+        offset = law.offset + excess
+        moved = 2 * floats.UNIT_ROUNDOFF * abs(offset)
         return dataclasses.replace(
             self,
+            law=dataclasses.replace(
+                law.rounded(_HALVING),
+                offset=offset,
+                ratio_error=law.ratio_error + moved,
+            ),
             pieces={k: (start, factors * m) for k, (start, m) in self.pieces.items()},
-            offset=offset,
-            ratio_error=self.ratio_error + 2 * floats.UNIT_ROUNDOFF * abs(offset),
-        )._rounded(_HALVING)
+        )
 
     def plus(self, other: "LatticeLaw") -> "LatticeLaw":
         """Returns the law of the sum of two independent variables with one step.
@@ -186,26 +184,21 @@ class LatticeLaw(atom_laws.Law):
         the other law on levels up to k, moved up to level k: one convolution a level
         for equal laws, two for different ones.
         """
+        terms = self.p_and_q_mass, other.p_and_q_mass
         if not (self.pieces and other.pieces):
-            fields = atom_laws.fields_of_sum(self, other, 0.0)
-            return dataclasses.replace(self, pieces={}, **fields)
+            law = self.law.plus(other.law, 0.0, *terms)
+            return dataclasses.replace(self, law=law, pieces={})
         same = other is self
-        law = dataclasses.replace(
-            self,
-            centre=self.centre + other.centre,
-            reach=max(self.reach, other.reach),
-            lowest=self.lowest * other.lowest,
-        )
         pieces: dict[int, Piece] = {}
         mine: Piece | None = None
         theirs: Piece | None = None
-        top, terms = max(*self.pieces, *other.pieces), 1
+        top, shorter = max(*self.pieces, *other.pieces), 1
         for level in range(top + 1):
             width = math.ldexp(self.step, level)
             if mine is not None:
-                mine = halved(mine, width / 2, law)
+                mine = halved(mine, width / 2, self.law)
             if theirs is not None and not same:
-                theirs = halved(theirs, width / 2, law)
+                theirs = halved(theirs, width / 2, self.law)
             x, y = self.pieces.get(level), other.pieces.get(level)
             if same:
                 # Either of the two laws may be the one of the higher level.
@@ -218,28 +211,25 @@ class LatticeLaw(atom_laws.Law):
                 theirs = joined(theirs, y)
             for one, two in jobs:
                 if one is not None and two is not None:
-                    terms = max(terms, min(one[1].shape[1], two[1].shape[1]))
-                    met = law.products(one[1], two[1], sums.convolve)
+                    shorter = max(shorter, min(one[1].shape[1], two[1].shape[1]))
+                    met = self.law.products(one[1], two[1], sums.convolve)
                     pieces[level] = added(pieces.get(level), (one[0] + two[0], met))
-        units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
-        rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
-        fields = atom_laws.fields_of_sum(self, other, rounding)
-        law = dataclasses.replace(law, **fields)
+        units = _HALVING * (top + 1) + _SUM + (len(self.law.degrees) or 2)
+        rounding = sums.convolution_error(shorter) + units * floats.UNIT_ROUNDOFF
+        total = dataclasses.replace(
+            self,
+            law=self.law.plus(other.law, rounding, *terms),
+            centre=self.centre + other.centre,
+            reach=max(self.reach, other.reach),
+            lowest=self.lowest * other.lowest,
+        )
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
 
-        def products() -> tuple[float, float]:
-            (p, q), (other_p, other_q) = self.p_and_q_mass(), other.p_and_q_mass()
+        def products() -> conservation.Masses:
+            (p, q), (other_p, other_q) = (mass() for mass in terms)
             return p * other_p, q * other_q
 
-        return _laid_out(law, pieces)._with_underflow((low, high), products)
-
-    def _rounded(self, units: int) -> "LatticeLaw":
-        """Returns the law with `units` more units of rounding in its masses."""
-        return dataclasses.replace(
-            self,
-            mass_error=self.mass_error + units * floats.UNIT_ROUNDOFF,
-            row_error=self.row_error + units * floats.UNIT_ROUNDOFF,
-        )
+        return _laid_out(total, pieces)._with_underflow((low, high), products)
 
 
 def _laid_out(law: LatticeLaw, summed: Mapping[int, Piece]) -> LatticeLaw:
@@ -264,15 +254,15 @@ def _laid_out(law: LatticeLaw, summed: Mapping[int, Piece]) -> LatticeLaw:
             (start + high, masses[:, high:]),
         ):
             if outer.any():
-                wider = halved((begin, outer), width, law)
+                wider = halved((begin, outer), width, law.law)
                 next_one = waiting.get(level + 1)
                 waiting[level + 1] = added(next_one, wider)
         level += 1
-    law = dataclasses.replace(law, pieces=pieces)
-    return law._rounded(_HALVING * (level - first))
+    rounded = law.law.rounded(_HALVING * (level - first))
+    return dataclasses.replace(law, law=rounded, pieces=pieces)
 
 
-def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
+def halved(piece: Piece, width: float, law: Law) -> Piece:
     """Returns a piece moved up one level, to cells of twice the given width.
 
     Odd nodes are split between the two nodes beside them (upper) or join the lower one

@@ -79,7 +79,7 @@ def shape_of(atoms: Atoms, lowest: float) -> Shape:
     # By quantiles: rare, large losses must not coarsen the middle.
     low, middle, high = sums.quantiles(atoms.values, atoms.masses[0])
     scale = (high - low) / 2
-    if atoms.axis is Axis.RATIO:
+    if atoms.law.axis is Axis.RATIO:
         if scale <= _WIDE * abs(middle):
             return Shape(middle, scale)
         if atoms.values[0] < 0:
@@ -131,18 +131,20 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
         accuracy: How fine the lattice is.
         lowest: As in `LatticeLaw`.
     """
-    if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
+    if lowest < (1e-3 if atoms.law.axis is Axis.LOSS else 0.5):
         # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
         # Both are small, so that a finer lattice costs little.
         accuracy = dataclasses.replace(accuracy, cells=2 * accuracy.cells)
-    if atoms.axis is Axis.LOSS:
+    if atoms.law.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:
         # `lowest` is a share of the positive ratios: mass at zero comes on top of it.
         zero = float(atoms.masses[0][atoms.values <= 0].sum())
         lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
     shape = shape_of(atoms, lowest)
-    scale = max(shape.scale or abs(shape.centre + atoms.offset) or 1.0, _SMALLEST_SCALE)
+    scale = max(
+        shape.scale or abs(shape.centre + atoms.law.offset) or 1.0, _SMALLEST_SCALE
+    )
     longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
     accuracy = accuracy.of_levels(math.log2(longest) - math.log2(scale))
     step = 2.0 ** math.floor(math.log2(scale / accuracy.cells))
@@ -169,15 +171,14 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
             first, last = int(occupied[0]), int(occupied[-1])
             pieces[level] = start + first, piece[:, first : last + 1]
     law = LatticeLaw(
+        atoms.law.rounded(_SHARE),
         step=step,
         accuracy=accuracy,
         pieces=pieces,
         centre=centre,
         reach=reach,
         lowest=lowest,
-        **atoms.common,
     )
-    law = law._rounded(_SHARE)
     ends = float(atoms.values[0]), float(atoms.values[-1])
     return law._with_underflow(ends, atoms.p_and_q_mass)
 
@@ -204,14 +205,7 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
             trimmed_masses = np.where(is_kept[begin:end][span], masses[:, span], 0.0)
             pieces[level] = start + span.start, trimmed_masses
     atoms = atoms.without(gone)
-    law = dataclasses.replace(
-        law,
-        pieces=pieces,
-        infinity_mass=atoms.infinity_mass,
-        zero_mass=atoms.zero_mass,
-        ledger=atoms.ledger,
-    )
-    return law, atoms
+    return dataclasses.replace(law, law=atoms.law, pieces=pieces), atoms
 
 
 def settled(law: LatticeLaw, tail_mass: float) -> LatticeLaw:

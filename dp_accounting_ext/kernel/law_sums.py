@@ -31,6 +31,7 @@ Axis = atom_laws.Axis
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 LossPair = profile.LossPair
+Law = atom_laws.Law
 LatticeLaw = lattice_law.LatticeLaw
 # Functions that make pairs when these are needed, with the number of runs of each.
 Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
@@ -83,17 +84,16 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         ratio_error, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
     if given.bound is Bound.UPPER:
         rows = rows[:1]
-    return Atoms(
+    law = Law(
         axis,
         given.bound,
-        values,
-        rows,
         infinity_mass=infinity_mass,
         zero_mass=zero_mass,
         mass_error=mass_error,
         ratio_error=ratio_error,
         ledger=ledger,
     )
+    return Atoms(law, values, rows)
 
 
 def sum_of(
@@ -115,9 +115,9 @@ def sum_of(
             off in all.
     """
     copies = sum(count for _, count in parts)
-    law = _sum_of(parts, copies, bound, accuracy)
-    conservation.check_total("terms of a law", law.ledger.terms, copies, 0.0)
-    return law
+    total = _sum_of(parts, copies, bound, accuracy)
+    conservation.check_total("terms of a law", total.law.ledger.terms, copies, 0.0)
+    return total
 
 
 def _sum_of(
@@ -172,14 +172,17 @@ def _nothing(bound: Bound) -> Atoms:
     rows = 1 if bound is Bound.UPPER else 2
     masses = np.ones((rows, 1))
     ledger = conservation.Ledger(terms=0)
-    return Atoms(Axis.LOSS, bound, np.zeros(1), masses, ledger=ledger)
+    return Atoms(Law(Axis.LOSS, bound, ledger=ledger), np.zeros(1), masses)
 
 
 def _without_values(atoms: Atoms, terms: int) -> Atoms:
     """Returns the law of a sum one term of which has no finite value."""
-    sink = 1.0 if atoms.bound is Bound.UPPER else 0.0
-    ledger = atoms.ledger._replace(terms=terms)
-    return dataclasses.replace(atoms, infinity_mass=sink, zero_mass=sink, ledger=ledger)
+    sink = 1.0 if atoms.law.bound is Bound.UPPER else 0.0
+    ledger = atoms.law.ledger._replace(terms=terms)
+    law = dataclasses.replace(
+        atoms.law, infinity_mass=sink, zero_mass=sink, ledger=ledger
+    )
+    return dataclasses.replace(atoms, law=law)
 
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
@@ -195,19 +198,21 @@ def _power(atoms: Atoms, count: int) -> Atoms | None:
 
 def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     """Returns the exact sum of two laws, or None if it has many atoms."""
+    totals = one.p_and_q_mass, other.p_and_q_mass
     if not (one.values.size and other.values.size):
         none = other if one.values.size else one
-        return dataclasses.replace(none, **atom_laws.fields_of_sum(one, other, 0.0))
+        law = one.law.plus(other.law, 0.0, *totals)
+        return dataclasses.replace(none, law=law)
     summed = _sum_of_spaced(one, other) or _sum_of_products(one, other)
     if summed is None:
         return None
     values, masses, moved, rounding = summed
     rounding += (4 + len(masses)) * floats.UNIT_ROUNDOFF
-    fields = atom_laws.fields_of_sum(one, other, rounding)
-    fields["ratio_error"] += moved
-    law = Atoms(values=values, masses=masses, **fields)
+    law = one.law.plus(other.law, rounding, *totals)
+    law = dataclasses.replace(law, ratio_error=law.ratio_error + moved)
+    total = Atoms(law, values, masses)
     q_mass = one.p_and_q_mass()[1] * other.p_and_q_mass()[1]
-    return law.without(law.is_rare(), q_mass)
+    return total.without(total.is_rare(), q_mass)
 
 
 def _sum_of_spaced(
@@ -222,16 +227,16 @@ def _sum_of_spaced(
     last = one.values.size + other.values.size - 2
     if not 1 <= last < _MOST_ATOMS:
         return None
-    if one.axis is Axis.RATIO and min(one.values[0], other.values[0]) < 0:
+    if one.law.axis is Axis.RATIO and min(one.values[0], other.values[0]) < 0:
         return None  # Sums of both signs may be small, and errors are relative.
     longer = max(one.values, other.values, key=len)
     width = (float(longer[-1]) - float(longer[0])) / (longer.size - 1)
     size = sum(float(np.abs(each.values).max()) for each in (one, other))
-    moved = 8 * floats.UNIT_ROUNDOFF * (size if one.axis is Axis.LOSS else 1.0)
+    moved = 8 * floats.UNIT_ROUNDOFF * (size if one.law.axis is Axis.LOSS else 1.0)
     for each in (one.values, other.values):
         off = np.abs(each[0] + width * np.arange(each.size) - each)
         # The distance from the grid: absolute for losses, relative for ratios.
-        if one.axis is Axis.LOSS:
+        if one.law.axis is Axis.LOSS:
             allowed = _SAME * float(np.abs(each).max())
         else:
             allowed = _SAME
@@ -241,7 +246,7 @@ def _sum_of_spaced(
             return None
         moved += float(off.max())
     values = float(one.values[0]) + float(other.values[0]) + width * np.arange(last + 1)
-    masses = one.products(one.masses, other.masses, sums.convolve)
+    masses = one.law.products(one.masses, other.masses, sums.convolve)
     rounding = sums.convolution_error(min(one.values.size, other.values.size))
     return np.asarray(values, dtype=np.float64), masses, moved, rounding
 
@@ -256,11 +261,11 @@ def _sum_of_products(
     if one.values.size * other.values.size > _MOST_PRODUCTS:
         return None
     values = np.add.outer(one.values, other.values).ravel()
-    rows = one.products(one.masses, other.masses, np.multiply.outer)
+    rows = one.law.products(one.masses, other.masses, np.multiply.outer)
     rows = rows.reshape(len(rows), -1)
     order = np.argsort(values, kind="stable")
     values, rows = values[order], rows[:, order]
-    is_loss = one.axis is Axis.LOSS
+    is_loss = one.law.axis is Axis.LOSS
     largest = max(abs(float(values[0])), abs(float(values[-1])))
     same = np.diff(values) <= _SAME * (largest if is_loss else values[:-1])
     (starts,) = np.nonzero(np.append(True, ~same))
@@ -281,24 +286,25 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
         atoms: A law of losses; or the law of the sum of `count` steps' ratios.
         count: The number of steps whose ratios were added up; 1 for losses.
     """
+    law = atoms.law
     values, first, last = atoms.values, atoms.masses[0], atoms.masses[-1]
     p, q = atoms.p_and_q
-    infinity_mass, zero_mass = atoms.infinity_mass, atoms.zero_mass
-    ratio_error, ledger = atoms.ratio_error, atoms.ledger
-    if atoms.axis is Axis.LOSS:
-        losses = values + atoms.offset
-        if atoms.bound is Bound.LOWER:
+    infinity_mass, zero_mass = law.infinity_mass, law.zero_mass
+    ratio_error, ledger = law.ratio_error, law.ledger
+    if law.axis is Axis.LOSS:
+        losses = values + law.offset
+        if law.bound is Bound.LOWER:
             losses = losses - np.log(last / first)
-            ratio_error += 2 * atoms.row_error
+            ratio_error += 2 * law.row_error
     else:
         # Ratios are not computed from P's masses, which may underflow at tiny ratios.
-        above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
+        above = last / first if law.bound is Bound.LOWER else np.zeros(values.size)
         ratios = values + above
         zero = ratios <= 0
         ledger = ledger.after((0.0, float(q[zero].sum())))
         ledger = ledger.with_ratios_times(1 / count)
         zero_mass += float(q[zero].sum()) * (
-            1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
+            1 + 1e-9 if law.bound is Bound.UPPER else 1 - 1e-9
         )
         p, q, ratios = p[~zero] / count, q[~zero], ratios[~zero]
         infinity_mass /= count
@@ -306,18 +312,18 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
         share = float((above[~zero] / ratios).max(initial=0.0))
         # The part of a cell's mean above its node has an error of its own. It is at
         # most this where errors are below 0.01; pairs with larger errors are trivial.
-        ratio_error += 2.1 * atoms.row_error * share
+        ratio_error += 2.1 * law.row_error * share
     largest = float(np.abs(losses).max(initial=0.0)) + math.log(count)
     ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # One law's masses follow from the other's and the loss, which has an error.
-    mass_error = atoms.mass_error + ratio_error
+    mass_error = law.mass_error + ratio_error
     return LossPair(
         losses,
         p,
         q,
         infinity_mass,
         zero_mass,
-        atoms.bound,
+        law.bound,
         mass_error,
         ratio_error,
         ledger,

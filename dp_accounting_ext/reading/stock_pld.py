@@ -232,35 +232,36 @@ def write(
         law_sums.of_pair(pair, atom_laws.Axis.LOSS)
         for pair in (pairs.remove, dominating_pair.dual(pairs.add))
     ]
-    return PrivacyLossDistribution(*(_pmf(law, interval) for law in laws))
+    return PrivacyLossDistribution(*(_pmf(atoms, interval) for atoms in laws))
 
 
-def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
+def _pmf(atoms: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
     """Returns the stock PMF that bounds a law of losses from the law's side."""
+    law = atoms.law
     upper = law.bound is Bound.UPPER
-    if not law.values.size:
-        law = dataclasses.replace(law, values=np.zeros(1), masses=np.zeros((1, 1)))
-    finest = _finest_interval(law)
+    if not atoms.values.size:
+        atoms = dataclasses.replace(atoms, values=np.zeros(1), masses=np.zeros((1, 1)))
+    finest = _finest_interval(atoms)
     if interval < finest:
         raise ValueError(
             f"value_discretization_interval must be at least {finest:.1e} for these "
             f"losses. Found {interval}."
         )
     if upper:
-        raised = dataclasses.replace(law, values=law.values + law.ratio_error)
+        raised = dataclasses.replace(atoms, values=atoms.values + law.ratio_error)
         start, (masses,) = atom_laws.placed(raised, interval)
     else:
-        cells = np.floor((law.values - law.ratio_error) / interval).astype(np.int64)
+        cells = np.floor((atoms.values - law.ratio_error) / interval).astype(np.int64)
         # dp_accounting cannot compute the ratio of a lower loss.
         is_placed = cells * interval >= -floats.LARGEST_LOSS
         start = int(cells[is_placed][0]) if is_placed.any() else 0
         size = int(cells[-1]) - start + 1
         masses = sums.gather_quickly(
-            cells[is_placed] - start, law.masses[0, is_placed], max(size, 0)
+            cells[is_placed] - start, atoms.masses[0, is_placed], max(size, 0)
         )
     # There may be a rounding for each loss, in the sums made here, and two for each
     # interval, in these sums and in those that dp_accounting makes.
-    roundings = law.values.size + 2 * masses.size
+    roundings = atoms.values.size + 2 * masses.size
     rounding = law.mass_error + _SUMMATION_ERROR
     rounding += roundings * floats.UNIT_ROUNDOFF
     if upper:
@@ -279,11 +280,11 @@ def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
     )
 
 
-def _finest_interval(law: atom_laws.Atoms) -> float:
+def _finest_interval(atoms: atom_laws.Atoms) -> float:
     """Returns the interval below which losses do not fit memory, or integers."""
-    lowest, highest = float(law.values[0]), float(law.values[-1])
+    lowest, highest = float(atoms.values[0]), float(atoms.values[-1])
     spread = highest - lowest
-    largest = max(abs(lowest), abs(highest)) + law.ratio_error
+    largest = max(abs(lowest), abs(highest)) + atoms.law.ratio_error
     return max(spread / _LARGEST_SIZE, largest / fields.LARGEST_INTEGER)
 
 

@@ -18,7 +18,6 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
-from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
@@ -26,6 +25,7 @@ from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 
 Axis = lattice_law.Axis
+Law = lattice_law.Law
 _UNIT = 2**50
 
 
@@ -166,7 +166,7 @@ def some_atoms(draw):
     values = draw(st.sampled_from([0.1, 1 / 3, 7.0, 1e-9])) * places
     mass = st.floats(-40.0, 0.0).map(math.exp)
     rows = [[draw(mass) for _ in places] for _ in range(1 + (bound is Bound.LOWER))]
-    return lattice_law.Atoms(axis, bound, values, np.array(rows))
+    return lattice_law.Atoms(Law(axis, bound), values, np.array(rows))
 
 
 def exact_sums(atoms, count):
@@ -176,7 +176,7 @@ def exact_sums(atoms, count):
     for way in itertools.product(outputs, repeat=count):
         values, *rows = zip(*way, strict=True)
         masses = [math.prod(row, start=Fraction(1)) for row in rows]
-        if atoms.axis is Axis.RATIO and len(rows) == 2:
+        if atoms.law.axis is Axis.RATIO and len(rows) == 2:
             masses[1] = masses[0] * sum(b / a for a, b in zip(*rows, strict=True))
         yield sum(values), masses
 
@@ -185,16 +185,16 @@ def exact_sums(atoms, count):
 def test_exact_sums_err_by_what_they_claim(atoms, count):
     """Values by the shift, masses by the error."""
     found = law_sums.sum_of(
-        [(lambda: atoms, count)], atoms.bound, accuracy.Accuracy(0.0)
+        [(lambda: atoms, count)], atoms.law.bound, accuracy.Accuracy(0.0)
     )
     exact = np.zeros(found.masses.shape, dtype=object)
     for value, masses in exact_sums(atoms, count):
         place = int(np.abs(found.values - float(value)).argmin())
-        size = 1 if atoms.axis is Axis.LOSS else value
+        size = 1 if atoms.law.axis is Axis.LOSS else value
         off = abs(Fraction(float(found.values[place])) - value)
-        assert off <= Fraction(found.ratio_error) * size
+        assert off <= Fraction(found.law.ratio_error) * size
         exact[:, place] += masses
-    claimed = Fraction(min(found.mass_error, found.row_error))
+    claimed = Fraction(min(found.law.mass_error, found.law.row_error))
     for mass, truth in zip(found.masses.ravel(), exact.ravel(), strict=True):
         assert abs(Fraction(float(mass)) - truth) <= claimed * truth
 
@@ -223,9 +223,9 @@ def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
         for i, (z, q) in enumerate(zip(ratios.tolist(), masses.tolist(), strict=True)):
             loss, p = mpmath.log(mpmath.mpf(z)), Fraction(z) * Fraction(q)
             if axis is Axis.LOSS:
-                assert abs(atoms.values[i] - loss) <= atoms.ratio_error
+                assert abs(atoms.values[i] - loss) <= atoms.law.ratio_error
             row = atoms.p_and_q[0][i + lost]
-            assert abs(Fraction(float(row)) - p) <= Fraction(atoms.mass_error) * p
+            assert abs(Fraction(float(row)) - p) <= Fraction(atoms.law.mass_error) * p
             assert abs(found.losses[i] - loss) <= found.ratio_error
             for mass, truth in (
                 (found.p_masses[i], p),
@@ -263,13 +263,8 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
 def test_power_series_lose_only_tails_of_rows(rows, count):
     """Q's masses in the first row stay; what others lose is no more than is cut off."""
     masses = np.array([[0.1, 0.4, 0.4, 0.1], *rows])
-    atoms = lattice_law.Atoms(
-        Axis.RATIO,
-        Bound.LOWER,
-        np.array([0.01, 0.02, 0.5, 3.0]),
-        masses,
-        degrees=tuple(range(len(masses))),
-    )
+    series = Law(Axis.RATIO, Bound.LOWER, degrees=tuple(range(len(masses))))
+    atoms = lattice_law.Atoms(series, np.array([0.01, 0.02, 0.5, 3.0]), masses)
     law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0, 16), 1e-3)
     tail = 1e-4
     found = lattice_sums.times(law, count, tail).atoms()
@@ -284,9 +279,9 @@ def test_power_series_lose_only_tails_of_rows(rows, count):
     rest = max(1, max(totals)) ** count * len(totals)
     for degree, (row, truth) in enumerate(zip(found.masses, exact, strict=True)):
         total = sum(map(Fraction, row.tolist()))
-        assert total <= truth * (1 + Fraction(found.mass_error)) + Fraction(1e-280)
+        assert total <= truth * (1 + Fraction(found.law.mass_error)) + Fraction(1e-280)
         lost = 2 * tail * float(rest) * len(totals) if degree else tail
-        assert total >= truth * (1 - Fraction(found.mass_error)) - Fraction(lost)
+        assert total >= truth * (1 - Fraction(found.law.mass_error)) - Fraction(lost)
 
 
 def test_nothing_is_lost_of_an_upper_law():
@@ -295,30 +290,31 @@ def test_nothing_is_lost_of_an_upper_law():
     for _ in range(20):
         losses = np.sort(rng.normal(0.0, 10 ** rng.uniform(-4, 1.5), 50))
         p = rng.dirichlet(np.full(50, 0.1)) + 1e-250
-        atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, losses, p[np.newaxis])
+        atoms = lattice_law.Atoms(Law(Axis.LOSS, Bound.UPPER), losses, p[np.newaxis])
         q = float((p * np.exp(-losses)).sum())
         for count in (3, 40, 1000):
             law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0, 8), 1e-9)
             total = lattice_sums.times(law, count, 1e-12).atoms()
             own, other = total.p_and_q
-            slack = math.exp(total.mass_error + 1e-12)
-            mine = own.sum() + total.infinity_mass
+            slack = math.exp(total.law.mass_error + 1e-12)
+            mine = own.sum() + total.law.infinity_mass
             assert mine / slack <= p.sum() ** count <= mine * slack
             if q < 1:
-                theirs = other.sum() + total.zero_mass
+                theirs = other.sum() + total.law.zero_mass
                 assert theirs / slack - 1e-8 <= q**count <= theirs * slack
 
 
 def test_a_law_that_underflows_is_all_in_its_sinks():
     masses = np.full((1, 2), 1e-100)
-    atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, np.array([0.0, 1.0]), masses)
+    losses = Law(Axis.LOSS, Bound.UPPER)
+    atoms = lattice_law.Atoms(losses, np.array([0.0, 1.0]), masses)
     law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0, 8), 1e-9)
     total = lattice_sums.times(law, 16, 1e-12).atoms()
     assert not total.values.size
     assert (
         0
-        < min(total.infinity_mass, total.zero_mass)
-        <= max(total.infinity_mass, total.zero_mass)
+        < min(total.law.infinity_mass, total.law.zero_mass)
+        <= max(total.law.infinity_mass, total.law.zero_mass)
         < 1e-9
     )
 
@@ -350,7 +346,7 @@ def test_an_atom_at_the_middle_stays_there(axis, bound):
     middle = 0.0 if axis is lattice_law.Axis.LOSS else 1.0
     values = middle + 2.0**-20 * np.arange(-20, 21)
     masses = np.full((1 if bound is Bound.UPPER else 2, 41), 1 / 41)
-    atoms = lattice_law.Atoms(axis, bound, values, masses)
+    atoms = lattice_law.Atoms(Law(axis, bound), values, masses)
     law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0), 1e-9)
     assert max(law.pieces) <= 1
 
@@ -372,30 +368,16 @@ MassError = conservation.MassError
 )
 def test_sinks_hold_what_was_cut_off(over, ledger):
     with pytest.raises(MassError, match="keep in its sink"):
-        atom_laws.Atoms(
-            atom_laws.Axis.LOSS,
-            Bound.UPPER,
-            np.zeros(1),
-            np.ones((1, 1)),
-            infinity_mass=over,
-            ledger=ledger,
-        )
+        Law(Axis.LOSS, Bound.UPPER, infinity_mass=over, ledger=ledger)
 
 
 def test_masses_above_one_are_no_lost_tails():
     """A ledger multiplies what is cut off by masses that rounding made too large."""
     ledger = Ledger(2, Side(1 + 4e-6, 1e-22 * (1 + 4e-6)))
-    atoms_of = functools.partial(
-        atom_laws.Atoms,
-        atom_laws.Axis.LOSS,
-        Bound.UPPER,
-        values=np.zeros(1),
-        masses=np.ones((1, 1)),
-        ledger=ledger,
-    )
-    atoms_of(infinity_mass=1e-22)
+    law_of = functools.partial(Law, Axis.LOSS, Bound.UPPER, ledger=ledger)
+    law_of(infinity_mass=1e-22)
     with pytest.raises(MassError, match="keep in its sink"):
-        atoms_of(infinity_mass=1e-22 * (1 - 3e-6))
+        law_of(infinity_mass=1e-22 * (1 - 3e-6))
 
 
 @pytest.mark.parametrize("side", ["p", "q"])
