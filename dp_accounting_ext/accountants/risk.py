@@ -129,7 +129,7 @@ def _parameter(
     noise = 1 / value if is_mu else math.sqrt(0.5 / value)
     less, more = (noise * (1 + sign * 4 * floats.UNIT_ROUNDOFF) for sign in (-1, 1))
     above = (
-        additive_noise.Gaussian(less) if is_mu else renyi_bounded.Concentrated(value)
+        additive_noise.Gaussian(less) if is_mu else renyi_bounded.concentrated(value)
     )
     return known_bounds.between(additive_noise.Gaussian(more), above)
 

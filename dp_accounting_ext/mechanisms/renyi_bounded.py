@@ -37,12 +37,15 @@ class RenyiBounded(interface.OnePairMechanism):
         failure_probability: The probability of an event that does not depend on the
             data. If it happens, everything may be released. The divergences are those
             of the outputs if it does not happen.
+        line: (ρ, ξ), such that the divergence of every order α is at most ξ + ρα, in
+            nats; infinite if no such line is known.
     """
 
     is_known_by_divergences = True
 
     values: tuple[float, ...]
     failure_probability: float = 0.0
+    line: tuple[float, float] = (math.inf, 0.0)
 
     @classmethod
     def of(cls, values: FloatArray, failure_probability: float = 0.0) -> "RenyiBounded":
@@ -50,14 +53,15 @@ class RenyiBounded(interface.OnePairMechanism):
         return cls(tuple(float(value) for value in values), failure_probability)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        """Returns bounds by chords.
+        """Returns bounds by the line, or by chords.
 
         (α − 1) times the divergence is a convex function of α, so that its chords
         between known orders are upper bounds. Below all known orders, the divergence is
         at most that of the first one.
         """
         asked = np.array([float(order) for order in orders])
-        bounds = _chords(np.array(ORDERS), np.array(self.values), asked)
+        chords = _chords(np.array(ORDERS), np.array(self.values), asked)
+        bounds = np.minimum(chords, _on_line(orders, *self.line))
         return interface.Divergences(bounds, self.failure_probability)
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
@@ -79,35 +83,21 @@ class RenyiBounded(interface.OnePairMechanism):
         return "its Rényi divergences" if bound is Bound.UPPER else interface.NOTHING
 
     def claims(self) -> interface.Claims:
-        return interface.Claims(is_symmetric=True)
+        rho, xi = self.line
+        return interface.Claims(is_symmetric=True, rho=math.inf if xi else rho)
 
 
-@dataclasses.dataclass(frozen=True)
-class Concentrated(interface.OnePairMechanism):
-    """A mechanism whose divergence of the order α is at most ξ + ρα, in nats."""
+def concentrated(rho: float, xi: float = 0.0) -> RenyiBounded:
+    """Returns a mechanism whose divergence of each order α is at most ξ + ρα."""
+    values = _on_line(ORDERS, rho, xi)
+    return RenyiBounded(tuple(values.tolist()), line=(rho, xi))
 
-    rho: float
-    xi: float = 0.0
 
-    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        line = np.array(orders) * self.rho if self.rho else np.zeros(len(orders))
-        return interface.Divergences((line + self.xi) * (1 + 8 * floats.UNIT_ROUNDOFF))
-
-    def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
-        return self._bounded().pair(bound, accuracy)
-
-    def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
-        return [{self._bounded(): 1}]
-
-    def basis(self, bound: Bound) -> str:
-        return self._bounded().basis(bound)
-
-    def claims(self) -> interface.Claims:
-        rho = math.inf if self.xi else self.rho
-        return interface.Claims(is_symmetric=True, rho=rho)
-
-    def _bounded(self) -> RenyiBounded:
-        return RenyiBounded.of(self.rdp(ORDERS).values)
+def _on_line(orders: Sequence[float], rho: float, xi: float) -> FloatArray:
+    """Returns (n,) values ξ + ρα at (n,) orders α, inf included, rounded up."""
+    line = np.array(orders) * rho if rho else np.zeros(len(orders))
+    rounded: FloatArray = (line + xi) * (1 + 8 * floats.UNIT_ROUNDOFF)
+    return rounded
 
 
 def _chords(orders: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:

@@ -126,7 +126,7 @@ def zero_concentrated(event: Any, reader: event_reader.Reader) -> interface.Mech
     """Reads a mechanism whose divergence at the order α is at most ξ + ρα."""
     reader.require_own_relation(event)
     rho, xi = fields.scale("rho", event.rho), fields.scale("xi", event.xi)
-    return renyi_bounded.Concentrated(rho, xi) if rho or xi else compositions.NO_OP
+    return renyi_bounded.concentrated(rho, xi) if rho or xi else compositions.NO_OP
 
 
 def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
@@ -154,12 +154,12 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
     steps = norms * math.floor(sensitivity)
     rho = (norms * sensitivity / sigma) ** 2 / 2
     if not discrete_outputs.is_discrete_gaussian(sigma, steps):
-        return renyi_bounded.Concentrated(rho)
+        return renyi_bounded.concentrated(rho)
     one = discrete_outputs.DiscreteGaussian(sigma, steps)
     # Here one record moves one coordinate by one. A replaced record may move two.
     if dimension == 1 or (norms == 1 and sensitivity**2 < 2):
         return one
-    return known_bounds.between(one, renyi_bounded.Concentrated(rho))
+    return known_bounds.between(one, renyi_bounded.concentrated(rho))
 
 
 def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
