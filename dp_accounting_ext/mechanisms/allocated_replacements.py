@@ -48,8 +48,8 @@ def replaced(mechanism: Mechanism) -> Mechanism:
         mechanism: The mechanism with the record, against that without it.
     """
     chain = chained.chain(mechanism, 1, 1)
-    if isinstance(mechanism, allocated.RandomAllocation) and mechanism.num_selected > 1:
-        return _replaced_draws(mechanism, chain)
+    if isinstance(mechanism, allocated.SeveralOfSteps) and mechanism.inner is not None:
+        return _replaced_draws(mechanism, mechanism.inner, chain)
     allocation = _not_too_far(compositions.drawn_steps(mechanism))
     if allocation is None:
         return chain
@@ -57,12 +57,13 @@ def replaced(mechanism: Mechanism) -> Mechanism:
 
 
 def _replaced_draws(
-    mechanism: allocated.RandomAllocation, chain: Mechanism
+    mechanism: allocated.SeveralOfSteps, inner: Mechanism, chain: Mechanism
 ) -> Mechanism:
     """Returns k-out-of-t allocation for a replaced record, bounded by k blocks.
 
     Args:
         mechanism: The allocation with the record, against that without it.
+        inner: The mechanism of each step.
         chain: The bound by a record that leaves and one that joins. It is returned if
             no better bound is known of a block.
     """
@@ -74,7 +75,7 @@ def _replaced_draws(
         elif replacement == chained.chain(block, 1, 1):
             return chain
         blocks[replacement] = blocks.get(replacement, 0) + count
-    step = _not_too_far(compositions.gaussian_steps(mechanism.inner))
+    step = _not_too_far(compositions.gaussian_steps(inner))
     is_one = step is not None and sum(each.count for each in step.steps) == 1
     below = chain
     if step is not None and is_one and not step.infinity_mass:
@@ -255,7 +256,7 @@ class ReplacedDraws(Mechanism):
         step: The mechanism of one step: a Gaussian step, drawn with some probability.
     """
 
-    mechanism: allocated.RandomAllocation
+    mechanism: allocated.SeveralOfSteps
     step: Allocation
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:

@@ -281,9 +281,7 @@ def test_lower_bounds_never_fall_as_a_group_grows(allocation, sizes):
 def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
     """The worst case moves noise one way under P and the other way under Q."""
     (steps,) = allocation.steps
-    step = allocated.RandomAllocation(
-        additive_noise.Gaussian(1 / steps.shift), 1, steps.count
-    )
+    step = allocated.allocate(additive_noise.Gaussian(1 / steps.shift), 1, steps.count)
     inner = (
         step
         if not allocation.null_probability
