@@ -29,13 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     whole = parser.Parser(
         prog=_PROG,
+        usage="%(prog)s [-h] COMMAND ...",
         description="Certified privacy accounting, and private draws.",
         epilog="With --version alone, the version is printed.",
         allow_abbrev=False,
     )
     whole.set_defaults(run=lambda options: ({}, whole.format_help()), json=False)
     commands = whole.add_subparsers(
-        dest="command", metavar="COMMAND", title="commands", parser_class=parser.Parser
+        dest="command",
+        # As argparse does not count by how much commands are indented, the longest of
+        # their names would not be on the lines of what they do.
+        metavar="COMMAND    ",
+        prog=_PROG,
+        title="commands",
+        parser_class=parser.Parser,
     )
     for module in (
         training,

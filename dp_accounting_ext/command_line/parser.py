@@ -44,9 +44,6 @@ _SENTENCES = {
         r"\1 must be left out with \2. Found both."
     ),
     r"the following arguments are required: (.*)": r"\1 must be given. Found nothing.",
-    r"one of the arguments (.*) is required": (
-        r"One of \1 must be given. Found none of them."
-    ),
 }
 _NO_OPTIONS = {"command", "prog", "run"}  # Attributes of a namespace, but no options.
 
@@ -62,12 +59,18 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        chosen = re.search(r"argument (\S+): invalid choice: '(.*)' \((.*)\)", message)
+        chosen = re.search(
+            r"argument (\S+) *: invalid choice: '(.*)' \((.*)\)", message
+        )
         if chosen:
             name, typed, choices = chosen.groups()
             possible = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
             message = f"{name} must be one of {', '.join(possible)}. Found {typed!r}."
             message += _meant(typed, possible)
+        needed = re.search(r"one of the arguments (.*) is required", message)
+        if needed:
+            possible = needed[1].split()
+            message = f"One of {', '.join(possible)} must be given. Found none of them."
         for pattern, sentence in _SENTENCES.items():
             message = re.sub(pattern, sentence, message, flags=re.DOTALL)
         text.complain(self.prog, message)
@@ -101,7 +104,7 @@ def unrecognized(typed: str, options: Collection[str]) -> str:
     """Returns an error for an unknown word, with options that may have been meant."""
     possible = [option(name) for name in options if name not in _NO_OPTIONS]
     name = typed.partition("=")[0]
-    return f"unrecognized arguments: {name}.{_meant(name, possible)}"
+    return f"Options must be those of --help. Found {name}.{_meant(name, possible)}"
 
 
 def _meant(typed: str, possible: Sequence[str]) -> str:
@@ -123,7 +126,7 @@ def add_command(
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
-        usage=f"%(prog)s {usage} [options]",
+        usage=" ".join(["%(prog)s", *usage.split(), "[options]"]),
         description=f"{help[0].upper()}{help[1:]}.",
         epilog=epilog,
         formatter_class=_Formatter,

@@ -262,3 +262,8 @@ def is_running(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def test_each_command_is_on_the_line_of_what_it_does():
+    lines = help_of("").partition("commands:")[2].splitlines()
+    assert not [line for line in lines if line.strip() in SUBCOMMANDS]
