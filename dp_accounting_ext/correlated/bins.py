@@ -30,28 +30,27 @@ Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Strategy = strategies.Strategy
 
-# Tuning: chains are those with the least moments of these orders: the first for large
-# δ, the last for small δ, and others for δ below 1e-15. All are computed with wide
-# cells, in a quarter of the time of narrow ones and with an ε that is up to 3 % larger,
-# or 7 % with 500 bins. The one that is best at a frequent δ is computed with narrow
-# cells, too. A wrong order costs up to 15 % of ε.
+# Tuning: the orders of the moments by which chains are chosen: the first suits large δ,
+# and the last suits small δ. Other orders are used for δ below 1e-15. All chains are
+# computed with cells that are wider by _WIDE. That takes a quarter of the time of
+# narrow ones, and ε is up to 3 % larger, or 7 % with 500 bins. The chain that is best
+# at a frequent δ is computed once more, with cells that are wider by _NARROW. With a
+# wrong order ε is up to 15 % larger.
 _ORDERS, _RARE_ORDERS, _WIDE, _NARROW = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0), 2.6, 1.2
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
-# Tuning: filters are of blocks with at least so many bins, if there are twice as many.
-# (Of 4096 bins ε is 0.4 % smaller then, in a tenth of the time.)
-_BINS_OF_FILTER = 256
-# Tuning: the last bands are left out of a filter if they add at most this share to what
-# a record moves. (With 600 bins of a BLT this takes a fifth of the time, and ε is
-# smaller by a share of 5e-6.)
-_HARDLY = 1e-4
-# Tuning: a filter with cells wider by _ROUGH takes a fifth of the time, and its ε is
-# mostly up to 6 % smaller. From the ratio of the ε of independent bins to that, and to
-# that of projections, it follows what may be better: blocks from the first of the two
-# shares on, if the variance is in between, and a filter with narrow cells below the
-# second one. (In 60 random runs what was left out would have raised ε by at most 0.6 %.
-# Blocks of larger variances raise it by less than 0.5 % and take seconds, and those of
-# smaller ones take gigabytes.)
+# Tuning: a filter is cut into blocks of at least this many bins (with 4096 bins ε is
+# 0.4 % smaller then, in a tenth of the time); and it leaves out the last bands if they
+# add at most this share to what a record moves (with 600 bins of a BLT ε is smaller by
+# a relative 5e-6 then, in a fifth of the time).
+_BINS_OF_FILTER, _HARDLY = 256, 1e-4
+# Tuning: what is tried from below. First, a filter whose cells are wider by _ROUGH
+# takes a fifth of the time of a fine one, and its ε is mostly up to 6 % smaller. The ε
+# of independent bins is compared with the largest ε that is known then. If it is at
+# least the share _FROM of that, blocks are tried, for variances between the two limits.
+# If it is below the share _BELOW, a fine filter is tried. (In 60 random runs what was
+# left out would have raised ε by at most 0.6 %. Blocks of larger variances raise it by
+# less than 0.5 % and take seconds, and those of smaller ones take gigabytes.)
 _ROUGH, _FROM, _BELOW, _LEAST_VARIANCE, _LARGEST_VARIANCE = 2.0, 0.9, 0.95, 0.5, 8.0
 
 
@@ -159,7 +158,7 @@ class Bins(interface.Mechanism):
         *,
         wider: float = 1.0,
     ) -> dominating_pair.DominatingPair | None:
-        """Returns the lower pair of a filter of the outputs, or None.
+        """Returns the lower pair of a filter of the outputs, or None if it is too slow.
 
         Many bins are cut into blocks with equally many bins. Correlations between
         blocks are left out, and in each place of a block the least moves of any count.

@@ -1,11 +1,9 @@
 """Events with correlated noise: matrix mechanisms, by the ways of drawing batches."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import attr
 from dp_accounting import dp_event
-import numpy as np
 
 from dp_accounting_ext.correlated import strategies
 
@@ -20,24 +18,12 @@ __all__ = [
 __dir__ = __all__.copy
 
 
-def _as_nested_tuple(value: Any) -> Any:
-    """Returns rows of a matrix as a tuple of tuples, and a row as a tuple."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        rows = (list, tuple, np.ndarray)  # One check for each row of many numbers.
-        return tuple(
-            [_as_nested_tuple(row) if isinstance(row, rows) else row for row in value]
-        )
-    return value
-
-
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class _MatrixEvent(dp_event.DpEvent):
     """A run with a strategy matrix and noise."""
 
     strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
-        converter=_as_nested_tuple
+        converter=strategies.nested_tuple
     )
     noise_multiplier: float
 

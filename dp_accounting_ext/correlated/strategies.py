@@ -36,6 +36,18 @@ _MOST_PRODUCTS, _ITERATIONS = 1 << 24, 24
 SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
 
 
+def nested_tuple(value: Any) -> Any:
+    """Returns rows of a matrix as a tuple of tuples, and a row as a tuple."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        rows = (list, tuple, np.ndarray)  # One check for each row of many numbers.
+        return tuple(
+            [nested_tuple(row) if isinstance(row, rows) else row for row in value]
+        )
+    return value
+
+
 @dataclasses.dataclass(frozen=True)
 class FirstSteps:
     """What the first steps of a run do to the outputs, at least.

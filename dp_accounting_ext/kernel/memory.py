@@ -11,8 +11,6 @@ from typing import TypeVar
 import numpy as np
 
 Value = TypeVar("Value")
-# What takes next to no memory.
-_WITHOUT = (int, float, enum.Enum)
 
 
 class Memory(Generic[Value]):
@@ -63,10 +61,14 @@ def nbytes_of(value: Any) -> int:
 
     Args:
         value: An array; or an object or a tuple that holds such values. What is held
-            twice counts once.
+            twice counts once, and numbers do not count.
     """
     if isinstance(value, np.ndarray):
         return value.nbytes
-    parts = value if isinstance(value, tuple) else vars(value).values()
-    distinct = {id(part): part for part in parts if not isinstance(part, _WITHOUT)}
-    return sum(map(nbytes_of, distinct.values()))
+    if isinstance(value, tuple):
+        parts = {id(part): part for part in value}
+    elif hasattr(value, "__dict__") and not isinstance(value, enum.Enum):
+        parts = {id(part): part for part in vars(value).values()}
+    else:
+        return 0
+    return sum(map(nbytes_of, parts.values()))

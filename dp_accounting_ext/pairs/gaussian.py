@@ -31,7 +31,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 _MANY_POINTS = 60_000
 # Certified: `floats.normal_tail_error` is assumed up to this many standard deviations.
 FURTHEST = 37.0
-# Tuning: the number of cells of the noise of one step.
+# Tuning: the noise of one step is cut into so many cells (`NormalCells`). With half as
+# many, brackets of groups and of replaced records are 5 to 60 % wider.
 _STEP_CELLS = 2048
 # A limit of time and memory: shifts further apart have the trivial pair.
 _LONGEST_REACH = 200.0

@@ -87,7 +87,7 @@ def calibrated(
 ) -> comparison.Row:
     """Returns the row of `calibrate` for a run whose way of drawing batches is given.
 
-    The target was checked.
+    Its arguments are those of `calibrate`, which checks the target.
     """
     begin = time.process_time()
 

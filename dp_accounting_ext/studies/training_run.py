@@ -12,12 +12,12 @@ import warnings
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
-import numpy as np
 
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.correlated import events
+from dp_accounting_ext.correlated import strategies
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -121,7 +121,7 @@ class TrainingRun(displays.Displayed):
             number = int(epochs) if epochs.is_integer() else epochs
             object.__setattr__(self, "epochs", number)
         if self.strategy is not None:
-            object.__setattr__(self, "strategy", _frozen(self.strategy))
+            object.__setattr__(self, "strategy", strategies.nested_tuple(self.strategy))
             self._refuse(
                 "with a strategy", "sampling", "group_size", "batches_per_record"
             )
@@ -476,12 +476,6 @@ def _correlated(run: TrainingRun) -> stock.DpEvent:
         return events.MatrixAllocationEvent(parts[0], *of_run)
     decays, scales = parts
     return events.MatrixAllocationEvent.from_buffered_toeplitz(decays, scales, *of_run)
-
-
-def _frozen(value: Any) -> Any:
-    """Returns a list or an array, and those inside of it, as tuples."""
-    value = value.tolist() if isinstance(value, np.ndarray) else value
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 SCHEMES: Mapping[str, Callable[[TrainingRun], stock.DpEvent]] = {

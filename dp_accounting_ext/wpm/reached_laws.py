@@ -31,7 +31,7 @@ Outcomes = tuple[tuple[float, float], ...]
 # it, for sums of at most `checks.MOST_MASSES` floats that were.
 _MASS_ERROR = Fraction(1, 2**50)
 _SUM_ERROR = 2e-12
-# Tuning: the number of largest outputs of which all 2^12 subsets are examined.
+# Tuning: all sets of the largest outputs are looked at, up to 2^12 of them.
 _LARGEST_OUTPUTS = 12
 # Certified: outcomes of smaller probability are dropped; only lower bounds have such.
 _NOTHING = 1e-290
@@ -223,10 +223,10 @@ def _next_sums(
 def _sets_next_to(
     best: float, sizes: FloatArray, places: IndexArray
 ) -> list[IndexArray]:
-    """Returns sets of some outputs with sums next to A, below it and above it.
+    """Returns a set of outputs whose sum is at most `best`, and one with a larger sum.
 
-    Outputs are taken in the order of their sizes, unless the sum would exceed A. The
-    smallest one that is left brings it above A.
+    Outputs are taken in the order of their sizes, unless the sum would exceed `best`.
+    The second set has the smallest output that is left, too.
     """
     below: list[int] = []
     left: list[int] = []

@@ -2,6 +2,7 @@
 
 from asked import bounds
 import correlated_oracles
+from dp_accounting import dp_event as stock
 import nights
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dp_accounting_ext.mechanisms import interface
 
 Event = ext.MatrixAllocationEvent
 BAND = (1.0, 0.5, 0.25)
+COLUMN = (1.0, 0.6, 0.5, 0.4)
 
 
 @pytest.mark.parametrize(
@@ -144,21 +146,36 @@ def test_little_noise_has_bounds(sigma, coefficient, tail_mass):
     assert low <= high <= 1.05 * low
 
 
-@pytest.mark.parametrize("bands", [2, 4])
-@pytest.mark.parametrize("num_bins", [4, 5])
-def test_filters_of_independent_blocks_are_below(monkeypatch, num_bins, bands):
-    """Below the truth for four bins, and below the upper bound if a bin is left."""
+UNEVEN = tuple(tuple(row) for row in np.diag([2.0, 2.0, 0.5, 0.5]).tolist())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "num_bins", "epochs"),
+    [(COLUMN[:2], 4, 2), (COLUMN, 4, 2), (UNEVEN, 4, 1)],
+)
+def test_filters_of_independent_blocks_are_below(
+    monkeypatch, strategy, num_bins, epochs
+):
+    """By quadrature. Of uneven bins, all blocks have the least moves of any."""
     monkeypatch.setattr(bins, "_BINS_OF_FILTER", 2)
-    column, sigma = (1.0, 0.6, 0.5, 0.4)[:bands], 1.5
-    run = bins.Bins(strategies.Strategy(column), sigma, num_bins, 2 * num_bins)
-    answers = accuracy.Accuracy.of_level(0, accuracy.CELLS)
+    run = bins.Bins(strategies.Strategy(strategy), 1.5, num_bins, epochs * num_bins)
     gram = run.gram(Bound.LOWER)
+    answers = accuracy.Accuracy.of_level(0, accuracy.CELLS)
     pair = run._filtered(gram, answers, 1e-3, 1.0)
-    whole = ext.PLDAccountant().compose(Event(column, sigma, num_bins, 2))
+    assert pair.delta(0.0, Direction.REMOVE) > 0
     for epsilon in (0.0, 0.5, 1.5):
-        below = pair.delta(epsilon, Direction.REMOVE)
-        assert 0 < below <= whole.get_delta(epsilon)
-        if num_bins == 4:
-            exact = correlated_oracles.toeplitz_gram(column, num_bins, 2, sigma)
-            truth = correlated_oracles.profile(exact, epsilon, remove=True)
-            assert below <= truth + 1e-13
+        truth = correlated_oracles.profile(gram, epsilon, remove=True)
+        assert pair.delta(epsilon, Direction.REMOVE) <= truth + 1e-13
+
+
+def test_bins_that_no_block_has_take_part(monkeypatch):
+    """One of five bins without correlation, two blocks of two and a single one."""
+    monkeypatch.setattr(bins, "_BINS_OF_FILTER", 2)
+    run = bins.Bins(strategies.Strategy((1.0,)), 1.5, 5, 5)
+    answers = accuracy.Accuracy.of_level(0, accuracy.CELLS)
+    pair = run._filtered(run.gram(Bound.LOWER), answers, 1e-3, 1.0)
+    one_of_five = ext.RandomAllocationEvent(stock.GaussianDpEvent(1.5), 1, 5)
+    whole = ext.PLDAccountant().compose(one_of_five)
+    for epsilon in (0.0, 0.5, 1.0):
+        least, most = whole.get_delta_bounds(epsilon)
+        assert 0.95 * least < pair.delta(epsilon, Direction.REMOVE) <= most

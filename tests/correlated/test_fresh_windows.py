@@ -25,7 +25,7 @@ def meet(one, other):
 
 
 def whole_gram(column, window, sigma):
-    """Of a window none of whose columns is cut by the end of the run."""
+    """The Gram matrix of a window, if the end of the run cuts no column."""
     matrix = min_sep_oracles.toeplitz(column, window + len(column))
     return min_sep_oracles.gram_of(matrix, sigma)[:window, :window]
 

@@ -1,5 +1,6 @@
 """Compositions are accurate where it is asked, and count errors; what is kept."""
 
+import dataclasses
 import math
 import pathlib
 import re
@@ -192,6 +193,17 @@ def test_what_was_asked_for_last_is_kept():
         assert kept.nbytes <= 100
     # Three fit: d drives out c, then c drives out b.
     assert "".join(log) == "abcdc"
+
+
+def test_the_memory_of_a_pair_is_that_of_its_arrays():
+    """Also if its numbers are NumPy's, and once if one pair serves both directions."""
+    ratios, masses = np.array([0.5, 2.0]), np.array([2 / 3, 1 / 3])
+    sinks = np.float32(0.0), np.int64(0)
+    pair = dominating_pair.DominatingPair(ratios, masses, *sinks, Bound.UPPER, 1e-9, 0)
+    assert memory.nbytes_of(dominating_pair.DirectedPairs.same(pair)) == 32
+    other = dataclasses.replace(pair, ratios=ratios.copy(), masses=masses.copy())
+    assert memory.nbytes_of(dominating_pair.DirectedPairs(pair, other)) == 64
+    assert memory.nbytes_of((None, "words", Bound.UPPER, (masses,))) == 16
 
 
 def test_a_value_that_is_too_large_is_kept_alone():

@@ -19,10 +19,17 @@ import one_of_each
 import pytest
 import tree_strategies
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 
@@ -85,3 +92,28 @@ def test_the_law_finds_what_is_not_so(claimed):
     mechanism_laws.assert_claims(Boastful(interface.Claims()))
     with pytest.raises(AssertionError):
         mechanism_laws.assert_claims(Boastful(claimed))
+
+
+def test_what_is_claimed_of_one_direction_is_not_claimed_of_the_larger_one():
+    """One of 100 steps loses less if a record is added; either order loses more."""
+    one = allocated.allocate(additive_noise.Gaussian(1.0), 1, 100)
+    added, removed = (one.claims().loss_tail(way) for way in (*Direction,)[::-1])
+    assert added < removed
+    either = chained.Symmetrized(one).claims()
+    assert {either.loss_tail(way) for way in Direction} == {removed}
+
+
+@pytest.mark.parametrize("side", Bound)
+def test_a_function_is_asked_for_its_own_side_alone(side):
+    asked = []
+
+    def pairs(bound, accuracy):
+        asked.append(bound)
+        return dominating_pair.DirectedPairs.same(dominating_pair.identity_pair(bound))
+
+    known = known_bounds.ByFunction(pairs, (), side=side)
+    for bound in Bound:
+        found = known.pairs(bound, accuracy.Accuracy(1e-20)).remove
+        assert bound is side or found == dominating_pair.trivial_pair(bound)
+        assert (known.basis(bound) == interface.NOTHING) == (bound is not side)
+    assert asked == [side]

@@ -370,3 +370,12 @@ def test_extreme_groups_have_valid_answers(rate, noise):
         exact = np.array([2 * order / noise**2 for order in orders[2:]])
         lost = 2 * np.array(orders[2:]) / (np.array(orders[2:]) - 1) * math.log(rate)
         assert np.all(rows[-1, 2:] >= exact + lost)
+
+
+def test_a_step_that_may_reveal_everything_makes_no_sample():
+    """One of four steps has noise, one reveals the record, and two never ran."""
+    steps = [stock.GaussianDpEvent(1.0), stock.NonPrivateDpEvent()]
+    event = ext.ScheduledAllocationEvent(steps, [1, 1], 4, 1)
+    accountant = ext.RdpAccountant().compose(event)
+    assert accountant.get_epsilon(0.249) == math.inf
+    assert ext.PLDAccountant().compose(event).get_delta(50.0) >= 0.25

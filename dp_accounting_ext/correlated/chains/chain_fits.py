@@ -190,7 +190,7 @@ class Window:
 
 
 def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
-    """Returns chains above the mean of b ratios, each with about the least moment.
+    """Returns chains above the mean of b ratios, one for the moments of each order.
 
     A window is l neighboring bins on the circle of all bins. The mean of the ratios
     over all b bins is the mean over all windows of the mean in the window. So by
@@ -201,7 +201,7 @@ def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
         orders: (n,) The numbers by which exponents are multiplied in the moments.
 
     Returns:
-        (n,) The chain of each order.
+        (n,) The chains. Each has about the least moment of its order.
     """
     around, along = largest_by_distance(gram)
     largest = float(around[0])

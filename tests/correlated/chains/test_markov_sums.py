@@ -112,7 +112,7 @@ def grids_of_moments(length, excess):
 
 
 def second_moment(variances, decay):
-    """Of the sum of steps, each of which multiplies all earlier ones."""
+    """E S² of a sum S that is multiplied by `decay` before each step adds its ratio."""
     covariance = correlated_oracles.chain_covariance(variances, 0.6)
     weights = decay ** np.arange(len(variances))[::-1]
     moments = np.exp(0.36 * covariance) * (1 + np.eye(len(variances)) / 4)
