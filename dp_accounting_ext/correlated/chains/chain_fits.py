@@ -146,6 +146,21 @@ class Window:
         return int(np.flatnonzero(self.near)[-1])
 
     @functools.cached_property
+    def distances(self) -> FloatArray:
+        """The distances 1, 2, … up to twice the largest one that has an entry."""
+        return np.arange(1.0, self.near[: 2 * self.furthest + 1].size)
+
+    @functools.cached_property
+    def entries(self) -> FloatArray:
+        """The window's entries at `distances`."""
+        return self.near[1 : 2 * self.furthest + 1]
+
+    @functools.cached_property
+    def cosines(self) -> FloatArray:
+        """What entries are multiplied by to give the symbol at some frequencies."""
+        return np.asarray(2 * np.cos(np.outer(self.distances, _FREQUENCIES)))
+
+    @functools.cached_property
     def link(self) -> float:
         """The largest ratio of an entry across the cut to one along the line.
 
@@ -207,10 +222,10 @@ def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
     largest = float(around[0])
     # The least entry may be taken out of all entries as B.
     common_entry = min(float(gram.min()), _MOST_SHARED * largest)
-    best: dict[float, tuple[float, _Line, float]] = {}
+    best: dict[float, tuple[float, Line, float]] = {}
     for shared in sorted({0.0, common_entry}):
         for window in _windows(around - shared, along - shared):
-            for line in _lines_above(window, orders, largest - shared):
+            for line in lines_above(window, orders, largest - shared):
                 # That of the product of two independent ratios.
                 moment_of_shared = math.expm1(min(line.order * shared, 300.0))
                 moment = line.cost + moment_of_shared * (1 + line.cost)
@@ -219,13 +234,13 @@ def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
     return [_chain_of(best.get(order), largest) for order in orders]
 
 
-def _chain_of(best: tuple[float, "_Line", float] | None, largest: float) -> Chain:
+def _chain_of(best: tuple[float, "Line", float] | None, largest: float) -> Chain:
     """Returns the refined chain of a moment, a line, and what all entries share."""
     if best is None:
         # A window of one step is always possible: the bound without amplification.
         return Chain(floats.raised(largest), 0.0, 0.0, (1.0,))
     _, line, shared = best
-    chain = _refined(line).chain()
+    chain = refined(line).chain()
     return dataclasses.replace(chain, shared=floats.raised(shared) if shared else 0.0)
 
 
@@ -307,7 +322,7 @@ def _windows(around: FloatArray, along: FloatArray) -> Iterator[Window]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Line:
+class Line:
     """A chain above a window.
 
     Here the diagonal of the chain is v (A + w), and its other entries are v A r^d.
@@ -360,9 +375,9 @@ class _Line:
             self.correlation,
             with_excess(relative, self.correlation, self.window.length),
         )
-        distances, near = _distances(self.window)
-        entries = chain.variance * chain.share * chain.correlation**distances
-        lacking = self.variance * (near - self.gap) - entries
+        powers = chain.correlation**self.window.distances
+        entries = chain.variance * chain.share * powers
+        lacking = self.variance * (self.window.entries - self.gap) - entries
         # Roundings are less than what the diagonal was raised by.
         allowed = _RAISED * chain.variance / (2 * chain.length)
         if lacking.max(initial=0.0) > allowed:
@@ -372,66 +387,63 @@ class _Line:
         return chain
 
 
-def _distances(window: Window) -> tuple[FloatArray, FloatArray]:
-    """Returns the distances 1, 2, …, and the window's entries at these distances.
-
-    They end at twice the largest distance that has an entry.
-    """
-    near = window.near[1 : 2 * window.furthest + 1]
-    return np.arange(1.0, near.size + 1), near
-
-
-def _lines_above(
-    window: Window, orders: Sequence[float], variance: float
-) -> list[_Line]:
+def lines_above(window: Window, orders: Sequence[float], variance: float) -> list[Line]:
     """Returns the chains above a window with the least moments of these orders.
 
-    Where the chain exceeds the window, N is a part of the surplus. R is the rest of the
-    difference. If no chain has a finite moment of an order, there is none for it.
+    If no chain has a finite moment of an order, there is none for it.
     """
-    distances, near = _distances(window)
-    cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
-    reaches = sorted({window.furthest * number // 2 for number in _KNOWN})
-    best = dict.fromkeys(orders, (math.inf, 0.0, 0.0, 0))
+    best: dict[float, tuple[float, Line]] = {}
 
-    def look(correlation: float) -> None:
-        powers = correlation**distances
-        highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
-        shares = min(highest, 2.0) * _SHARES
-        gaps = near - shares[:, np.newaxis] * powers
-        symbols = np.array(
-            [without_surplus(gaps, reach) @ cosines for reach in reaches]
-        )
-        wholes = np.maximum(1 + symbols.max(axis=2), shares)
-        for order in orders:
-            costs = _moments(window, order * variance, correlation, shares, wholes)
-            reach, chosen = np.unravel_index(costs.argmin(), costs.shape)
-            share, cost = float(shares[chosen]), float(costs[reach, chosen])
-            best[order] = min(best[order], (cost, correlation, share, reaches[reach]))
+    def look(index: int) -> None:
+        correlation = float(CORRELATIONS[index])
+        for cost, line in lines_at(window, orders, variance, correlation):
+            if cost < best.get(line.order, (math.inf, line))[0]:
+                best[line.order] = cost, line
 
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
     for index in sorted(seen):
-        look(float(CORRELATIONS[index]))
-    centres = np.searchsorted(CORRELATIONS, [each[1] for each in best.values()])
-    around = np.add.outer(centres, np.arange(1 - _STRIDE, _STRIDE)).ravel().tolist()
+        look(index)
+    centres = [line.correlation for _, line in best.values()]
+    places = np.searchsorted(CORRELATIONS, centres)
+    around = np.add.outer(places, np.arange(1 - _STRIDE, _STRIDE)).ravel().tolist()
     for index in sorted(set(around) - seen):
         if 0 <= index < CORRELATIONS.size:
-            look(float(CORRELATIONS[index]))
+            look(index)
+    return [line for _, line in best.values()]
+
+
+def lines_at(
+    window: Window, orders: Sequence[float], variance: float, correlation: float
+) -> list[tuple[float, Line]]:
+    """Returns chains of one correlation above a window, each with about its moment.
+
+    For each order there is one, with about the least moment. Where it exceeds the
+    window, N is a part of the surplus. R is the rest of the difference.
+    """
+    powers = correlation**window.distances
+    highest = float((window.entries / np.maximum(powers, 1e-300)).max(initial=0.0))
+    shares = min(highest, 2.0) * _SHARES
+    gaps = window.entries - shares[:, np.newaxis] * powers
+    reaches = sorted({window.furthest * number // 2 for number in _KNOWN})
+    fewer = np.array([without_surplus(gaps, reach) for reach in reaches])
+    wholes = np.maximum(1 + (fewer @ window.cosines).max(axis=2), shares)
     lines = []
-    for order, (cost, correlation, share, reach) in best.items():
-        gap = without_surplus(near - share * correlation**distances, reach)
-        if cost < math.inf:
-            lines.append(_Line(window, order, variance, correlation, share, gap))
+    for order in orders:
+        costs = _moments(window, order * variance, correlation, shares, wholes)
+        place = np.unravel_index(costs.argmin(), costs.shape)
+        share = float(shares[place[1]])
+        line = Line(window, order, variance, correlation, share, fewer[place])
+        lines.append((float(costs[place]), line))
     return lines
 
 
-def _refined(line: _Line) -> _Line:
+def refined(line: Line) -> Line:
     """Returns the best chain that is found by a search around a chain.
 
     For given r and A, a linear program finds the N with the least w.
     """
-    distances, near = _distances(line.window)
+    distances, near = line.window.distances, line.window.entries
     if not near.size or not line.share:
         return line
     # N is piecewise linear, given by its values at the knots.
@@ -443,7 +455,7 @@ def _refined(line: _Line) -> _Line:
     matrix = np.hstack([cosines @ basis, -np.ones((frequencies.size, 1))])
     prices = np.append(np.full(count, _PRICE), 1.0)
 
-    def look(correlation: float, share: float) -> _Line | None:
+    def look(correlation: float, share: float) -> Line | None:
         if not (0 < correlation <= _MOST_CORRELATED and share > 0):
             return None
         gap = near - share * correlation**distances

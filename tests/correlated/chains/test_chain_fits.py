@@ -92,7 +92,7 @@ def test_chains_are_above_in_the_wider_sense(bands, bins, variance):
     assert np.linalg.eigvalsh(scipy.linalg.toeplitz(rest)).min() > -1e-7
 
 
-def test_refined_chains_have_smaller_moments():
+def testrefined_chains_have_smaller_moments():
     """That of the grid exceeds the bins' by 8.1 %."""
     gram, _ = band(12, 200, 1 / 3)
     truth = np.expm1(2 * gram).mean()
@@ -100,7 +100,7 @@ def test_refined_chains_have_smaller_moments():
     assert truth < found < 1.07 * truth
 
 
-def test_refined_chains_are_not_nearly_constant():
+def testrefined_chains_are_not_nearly_constant():
     """The grid of states took 22 GiB, as the search went up to r = 1 − 1e-16."""
     column = [1.0, *[0.0] * 10, 0.6895711415754504]
     gram = correlated_oracles.toeplitz_gram(column, 3, 4, 18.009168956717108)
@@ -133,13 +133,13 @@ def test_both_ends_of_a_cut_circle_vary_enough():
 def test_a_chain_that_is_not_above_its_window_is_refused(monkeypatch):
     """By a check of the entries that runs whenever a chain is made."""
     gram, _ = band(8, 96, 0.6)
-    refined = chain_fits._refined
+    refined = chain_fits.refined
 
     def lowered(line):
         line = refined(line)
         return dataclasses.replace(line, gap=line.gap - 1e-6)
 
-    monkeypatch.setattr(chain_fits, "_refined", lowered)
+    monkeypatch.setattr(chain_fits, "refined", lowered)
     with pytest.raises(ArithmeticError, match="must be above its window. It lacks"):
         chain_fits.of_bins(gram, [2.0])[0]
 
