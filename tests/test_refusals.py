@@ -500,6 +500,7 @@ ROWS = [
     ("fpr must be in", lambda: sweep.setting_of({"sampling": "shuffled", "fpr": 2})),
     ("write noise_multiplier if", lambda: sweep.check_columns(["sampling", "noise"])),
     ("group_size must be left out w", run(strategy="1,0.5", group_size=2)),
+    ("sampling must be balls-in-bins wi", run(strategy="1,0.5", sampling="shuffled")),
     ("strategy must be numbers such as", lambda: correlated("x").event),
     ("strategy must be left out of a st", lambda: statement.claims(correlated("1,2"))),
     (

@@ -18,8 +18,7 @@ options. It shows certified bounds for each way of drawing batches, what
 membership tests find, a sentence to quote, and the commands and the Python
 that give the same. It ends at Ctrl-C. It needs Panel: pip install '.[explore]'.
 """
-_BEGIN: dict[str, float] = {"noise_multiplier": 1.1, "delta": 1e-6}
-_BEGIN |= {"dataset_size": 60_000, "batch_size": 256, "epochs": 30}
+_BEGIN = {"dataset_size": 60_000, "batch_size": 256, "epochs": 30, "delta": 1e-6}
 
 
 def add_to(commands: Any) -> None:
@@ -27,8 +26,11 @@ def add_to(commands: Any) -> None:
     words = "a page with sliders: bounds, membership tests, and a sentence to quote"
     command = parser.add_command(commands, "explore", _explore, words, _EPILOG, "")
     others = "sampling_rate", "steps_per_epoch", "batches_per_record", "num_steps"
-    parser.add_run(command, *others, "strategy")
-    parser.add(command, "epsilon", float, "ε to be met, in place of a noise multiplier")
+    parser.add_run(command, *others, "strategy", "noise_multiplier")
+    given = command.add_mutually_exclusive_group()
+    words = "standard deviation of the noise, over the clip"
+    parser.add(given, "noise_multiplier", float, words, default=1.1)
+    parser.add(given, "epsilon", float, "ε to be met, in place of a noise multiplier")
     parser.add(command, "port", int, "of the page; 0 for any", default=0)
     parser.add(command, "quiet", bool, "open no browser")
     command.set_defaults(**_BEGIN)

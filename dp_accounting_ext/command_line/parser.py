@@ -43,7 +43,6 @@ _SENTENCES = {
     r"argument (\S+): not allowed with argument (\S+)": (
         r"\1 must be left out with \2. Found both."
     ),
-    r"the following arguments are required: (.*)": r"\1 must be given. Found nothing.",
 }
 _NO_OPTIONS = {"command", "prog", "run"}  # Attributes of a namespace, but no options.
 
@@ -67,10 +66,12 @@ class Parser(argparse.ArgumentParser):
             possible = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
             message = f"{name} must be one of {', '.join(possible)}. Found {typed!r}."
             message += _meant(typed, possible)
-        needed = re.search(r"one of the arguments (.*) is required", message)
-        if needed:
-            possible = needed[1].split()
-            message = f"One of {', '.join(possible)} must be given. Found none of them."
+        required = re.match(r"(one of )?the (?:following )?arguments (.*)", message)
+        if required:
+            *others, last = re.findall(r"--[\w-]+", required[2])
+            one, none = ("One of ", "none of them") if required[1] else ("", "nothing")
+            listed = f"{', '.join(others)}{' and ' * bool(others)}{last}"
+            message = f"{one}{listed} must be given. Found {none}."
         for pattern, sentence in _SENTENCES.items():
             message = re.sub(pattern, sentence, message, flags=re.DOTALL)
         text.complain(self.prog, message)

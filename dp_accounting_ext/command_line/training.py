@@ -69,7 +69,7 @@ drawing batches are those of compare.
 In place of ε, a risk: --advantage 0.1, or --tpr 0.05 --fpr 0.01 (what the best
 membership test finds), or --ppv 0.8 --fpr 0.01 (how many of those whom it names
 are members, where --prior of those tested are). The risk that is reached is
-printed; --delta only adds the bounds on ε.
+printed; --delta only adds ε, with --json both bounds on it.
 """
 _STATEMENT = """\
 example:
@@ -164,9 +164,10 @@ def add_to(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> parser.Printed:
     sampling = options.sampling
-    if options.strategy is not None:  # Its schemes have other names.
-        options.sampling = None
-    run = parser.training_run(options)
+    # The schemes of a strategy have other names, which are checked later.
+    run = parser.training_run(
+        options, sampling=sampling if options.strategy is None else None
+    )
     setting = run.to_dict()
     training_run.warn(run)
     if run.strategy is None:
@@ -233,13 +234,12 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
         for _, way in text.counted_ways(run)
     ]
     title = f"noise multiplier for {words} ≤ {target:g}"
-    heads = ["sampling", "noise", "CPU s"]
-    if measure is not None:
-        heads[2:2] = ["risk lower", "risk upper"]
+    heads = ["sampling", "noise", "ε lower", "ε upper", "CPU s"]
+    if measure is not None:  # More columns would not fit a terminal.
+        heads[2:] = ["risk lower", "risk upper", "ε upper"][: 2 + bool(run.delta)]
     if run.delta is not None:
         at = "at δ = {}" if kind == "epsilon" else "(ε at δ = {})"
         title += f" {at.format(f'{run.delta:g}')}"
-        heads[2:2] = ["ε lower", "ε upper"]
     table = text.table(f"{title}, {run.in_words}", heads, rows)
     return {"target": {**asked, **run.to_dict()}, "results": rows}, table
 

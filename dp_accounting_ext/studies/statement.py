@@ -212,7 +212,7 @@ def warnings(
     sentences = training_run.warnings_of(run)
     if void:
         sentences.append(
-            f"Warning: for {', '.join(names)}, {comparison.NOTHING}, so that a test "
+            f"Warning: for {' and '.join(names)}, {comparison.NOTHING}, so that a test "
             f"whose false alarms are as rare as δ may find every member."
         )
     return sentences

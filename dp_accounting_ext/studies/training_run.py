@@ -82,7 +82,7 @@ class TrainingRun(displays.Displayed):
         delta: δ, in (0, 1); None if no ε is requested.
         group_size: Number of records that are protected together, at most N.
         sampling: How batches are drawn: a name in `SCHEMES` or in `OPTIONS`. If it is
-            None, studies compute all of them.
+            None, studies compute all of them. With a strategy it is `BALLS_IN_BINS`.
         dataset_size: Number of records, N.
         batch_size: Average number of records of a batch, at most N.
         sampling_rate: Probability q that a record is in a step, in (0, 1]. Schemes with
@@ -122,10 +122,14 @@ class TrainingRun(displays.Displayed):
             object.__setattr__(self, "epochs", number)
         if self.strategy is not None:
             object.__setattr__(self, "strategy", strategies.nested_tuple(self.strategy))
-            self._refuse(
-                "with a strategy", "sampling", "group_size", "batches_per_record"
-            )
-        if self.sampling is not None:
+            self._refuse("with a strategy", "group_size", "batches_per_record")
+            if self.sampling not in (None, "balls-in-bins", BALLS_IN_BINS):
+                raise ValueError(
+                    f"sampling must be balls-in-bins with a strategy, or be left out; "
+                    f"compare takes others. Found {self.sampling!r}."
+                )
+            object.__setattr__(self, "sampling", BALLS_IN_BINS)
+        elif self.sampling is not None:
             object.__setattr__(self, "sampling", scheme_named(self.sampling))
         if self.noise_multiplier is not None:
             noise = fields.real_number("noise_multiplier", self.noise_multiplier)
@@ -291,7 +295,6 @@ class TrainingRun(displays.Displayed):
         if self.steps_per_epoch is None:
             counted.append(f"t = {self.epoch_steps}")
             is_poisson = self.sampling in (None, POISSON_SAMPLING)
-            is_poisson &= self.strategy is None
             if is_poisson and self.num_steps is None:
                 counted.append(f"Poisson: {self.run_steps} steps at most")
             if is_poisson and self.sampling_rate is None:
@@ -306,9 +309,7 @@ class TrainingRun(displays.Displayed):
 
     @property
     def scheme(self) -> str:
-        """The way of drawing batches, which must be given or that of a strategy."""
-        if self.strategy is not None:
-            return BALLS_IN_BINS
+        """The way of drawing batches, which must be given."""
         return given("sampling", self.sampling)
 
     @property
@@ -502,7 +503,8 @@ def scheme_named(value: str) -> str:
     name = OPTIONS.get(value, value) if isinstance(value, str) else ""
     if name not in SCHEMES:
         raise ValueError(
-            f"sampling must be one of {', '.join(OPTIONS)}. Found {value!r}."
+            f"sampling must be one of {', '.join(OPTIONS)}; or balls-in-bins, with a "
+            f"strategy. Found {value!r}."
         )
     return name
 
@@ -515,6 +517,6 @@ def schemes_of(run: TrainingRun) -> list[TrainingRun]:
     """
     if not isinstance(run, TrainingRun):
         raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
-    if run.sampling is not None or run.strategy is not None:
+    if run.sampling is not None:
         return [run]
     return [dataclasses.replace(run, sampling=scheme) for scheme in SCHEMES]

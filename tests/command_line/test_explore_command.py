@@ -120,10 +120,11 @@ def test_the_command_gives_the_page_where_to_begin(capsys, monkeypatch):
         explore_command, "serve", lambda *all, show: served.append((*all, show))
     )
     line = "explore --quiet --dataset-size 6000 --batch-size 1000 --epochs 2"
-    options = "--noise-multiplier 1.3 --epsilon 2"
-    status, out, err = command_runner.run(capsys, f"{line} {options}")
-    assert (status, out, err) == (0, "The page has ended.\n", "")
-    assert served == [(RUN, 2.0, 0, False)]
+    for given in ("--noise-multiplier 1.3", "--epsilon 2"):
+        status, out, err = command_runner.run(capsys, f"{line} {given}")
+        assert (status, out, err) == (0, "The page has ended.\n", "")
+    begun = dataclasses.replace(RUN, noise_multiplier=1.1)
+    assert served == [(RUN, None, 0, False), (begun, 2.0, 0, False)]
 
 
 def test_without_panel_it_says_what_to_install(capsys, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from dp_accounting_ext import command_line
 from dp_accounting_ext import risk
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import training_run
 
 BATCHES = "--dataset-size 6000 --batch-size 600 --epochs 1"
@@ -126,6 +127,7 @@ def test_the_table_tells_the_target(capsys):
     (row,) = results(capsys, options, "calibrate")
     status, out, _ = printed(capsys, options, "calibrate")
     assert status == 0 and "\u2264 0.1" in out and "risk upper" in out
+    assert f"  {decimals.rounded_up(row['epsilon_upper'])}" in out
     assert f"{row['noise_multiplier']:g}" in out
 
 

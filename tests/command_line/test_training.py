@@ -28,7 +28,11 @@ STATEMENT += "--noise-multiplier 2.2 --delta 1e-6"
 
 @pytest.mark.parametrize(
     "command",
-    ["compare --noise-multiplier 1", "calibrate --epsilon 1 --sampling shuffled"],
+    [
+        "compare --noise-multiplier 1",
+        "calibrate --epsilon 1 --sampling shuffled",
+        "calibrate --advantage 0.1 --sampling shuffled",
+    ],
 )
 def test_rows_and_notes_fit_a_terminal(capsys, command):
     """Notes are below the table, each once."""
@@ -170,7 +174,7 @@ def test_the_table_of_a_strategy(capsys):
 
 
 def test_noise_of_a_strategy(capsys):
-    aim = "calibrate --epsilon 2 --delta 1e-3 --strategy 1,0.5"
+    aim = "calibrate --epsilon 2 --delta 1e-3 --strategy 1,0.5 --sampling balls-in-bins"
     _, out, _ = run(capsys, f"{aim} --steps-per-epoch 6 --epochs 2 --json")
     (row,) = json.loads(out)["results"]
     assert row["sampling"] == "balls in bins"

@@ -131,7 +131,7 @@ def test_noise_of_a_strategy_meets_its_target():
         (
             {"strategy": "1", "sampling": "shuffled"},
             ["epsilon"],
-            "sampling must be left out with a strategy.",
+            "sampling must be balls-in-bins with a strategy",
         ),
         (
             {"strategy": "1", "epochs": 1.5, "sampling": ""},
