@@ -68,6 +68,8 @@ _RATES = (0.001, 0.01, 0.1)
 _DIGITS = 3
 # A limit: the losses of what is known by ρ are bounded up to 690 nats.
 LARGEST_EPSILON = 500.0
+# A noise with which a parameter is nearly zero.
+_QUIETEST = 1e9
 # Certified: the rounding error of a Gaussian trade-off curve is below this.
 _CURVE = 1e-11
 # Tuning: the rates at which curves are compared, and the resolution of shifts.
@@ -195,7 +197,8 @@ def largest_rho(epsilon: float, delta: float) -> Bounds:
     """Returns bounds on the largest ρ that is enough for (ε, δ).
 
     Every mechanism that is zero-concentrated with the first number is (ε, δ)-private.
-    Some mechanism with the second is not: Gaussian noise.
+    Some mechanism with the second is not: Gaussian noise. The first number is 0 if δ is
+    below some 1e-220.
 
     Args:
         epsilon: ε, in nats, positive.
@@ -240,7 +243,9 @@ def _largest(
         known: dict[str, Any] = {name: parameter(noise)}
         return published(**known).get_epsilon_bounds(target)
 
-    enough = noise_search.least_noise(bounds, limit)
+    enough = math.inf  # Of the smallest δ nothing is known by ρ, however small it is.
+    if not math.isinf(bounds(_QUIETEST)[1]):
+        enough = noise_search.least_noise(bounds, limit)
     short = noise_search.least_noise(lambda noise: bounds(noise)[0], limit)
     while bounds(short)[0] <= limit:
         short *= 1 - 1e-6

@@ -7,6 +7,7 @@ from dp_accounting_ext.command_line import explorer
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import workers
+from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import training_run
 
 _EPILOG = """\
@@ -46,6 +47,8 @@ def serve(
     run: training_run.TrainingRun, target: float | None, port: int, *, show: bool
 ) -> None:
     """Shows the page of a run until Ctrl-C, in a browser that it opens if asked to."""
+    if target is not None:
+        calibration.positive_target("epsilon", target)
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be from 0 to 65535. Found {port}.")
     workers.prepare()  # It imports while this process does.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import functools
+import math
 import pathlib
 import textwrap
 from typing import Any
@@ -24,6 +25,7 @@ from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
 
 _COMPARE = """\
 example:
@@ -122,8 +124,8 @@ def add_to(commands: Any) -> None:
     for name, words in _TARGETS.items():
         parser.add(targets, name, float, words)
     parser.add(command, "fpr", float, "false positive rate of the test")
-    words = "with --ppv: share of members among those tested"
-    parser.add(command, "prior", float, words, default=0.5)
+    words = "with --ppv: share of members among those tested; default: 0.5"
+    parser.add(command, "prior", float, words)
     parser.add_run(command, "noise_multiplier")
 
     words = "what a training run promises, in words"
@@ -211,18 +213,22 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
     target, prior = getattr(options, kind), options.prior
     asked, words = {kind: target}, {"epsilon": "ε"}.get(kind, kind)
     measure: budget.Measure | None = risk.advantage if kind == "advantage" else None
+    if kind != "ppv":
+        parser.refuse(options, f"with --{kind}", "prior")
     if kind in ("tpr", "ppv"):
-        rate = training_run.given("fpr", options.fpr)
+        prior = 0.5 if prior is None else prior
+        rate = fields.inner_probability("fpr", training_run.given("fpr", options.fpr))
         guessing, of = (rate, "--fpr") if kind == "tpr" else (prior, "--prior")
         if target <= guessing:
             raise ValueError(
                 f"{kind} must be above {of}, which is reached by guessing, at any "
                 f"noise. Found {target:g} with {of} {guessing:g}."
             )
-        asked |= {"fpr": rate, "prior": prior}
+        asked["fpr"] = rate
         words = f"{kind.upper()} at FPR {rate:g}"
         measure = functools.partial(risk.attack_success, baseline=rate)
         if kind == "ppv":
+            asked["prior"] = prior
             words += f", prior {prior:g}"
             measure = functools.partial(
                 risk.positive_predictive_value, false_positive_rate=rate, prior=prior
@@ -279,15 +285,14 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
 def _profiles(options: argparse.Namespace) -> parser.Printed:
     epsilons = options.epsilons
     if epsilons is not None:
-        if epsilons[0] > epsilons[1]:
-            first, last = epsilons
+        first, last = epsilons
+        if not 0 <= first <= last < math.inf:
             raise ValueError(
-                f"epsilons must be the first ε and then the last, which is no smaller. "
-                f"Found {first:g} and {last:g}: write --epsilons {last:g} {first:g}."
+                f"epsilons must be finite and not negative, the first ε and then the "
+                f"last, which is no smaller. Found {first:g} and {last:g}."
             )
-        with np.errstate(invalid="ignore"):  # Infinite ends are refused later.
-            number = min(max(_points(options), 0), curves.MOST_POINTS)
-            epsilons = np.linspace(epsilons[0], epsilons[1], number)
+        number = min(max(_points(options), 0), curves.MOST_POINTS)
+        epsilons = np.linspace(first, last, number)
     return _shown(options, "δ(ε)", curves.profiles, epsilons=epsilons)
 
 

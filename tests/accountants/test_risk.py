@@ -267,3 +267,5 @@ def test_the_largest_parameters_are_between_what_is_enough_and_what_is_not(
         found = min(_epsilons_of(a, a * enough, nearly) for a in orders)
         assert found <= epsilon
         assert short < enough * (2 if epsilon < 0.1 else 1.25)
+    tiny = risk.largest_rho(epsilon, 1e-300)
+    assert tiny[0] == 0 < tiny[1] < short

@@ -261,6 +261,7 @@ ROWS = [
     (f"calibrate {BATCHES} --epsilon 0 --delta .1", "--epsilon must be positive"),
     (f"calibrate {BATCHES} --epsilon 0 --delta .1", "0.001 is hardly more"),
     (f"{STRATEGY} --strategy 1{',.5' * 6} --sampling b-min-sep", "balls-in-bins, no-"),
+    ("explore --quiet --port -1 --epsilon 0", "--epsilon must be positive and finite."),
     ("explore --quiet --port -3", "--port must be from 0 to 65535. Found -3."),
     (
         "explore --quiet --port -1 --noise-multiplier 2 --epsilon 3",
@@ -269,8 +270,8 @@ ROWS = [
     ("explore --quiet --port 99999", "--port must be from 0 to 65535. Found 99999."),
     (f"compare {FEW} --group-size 10", "--group-size must be at most --dataset-size"),
     (f"profile {FEW} --group-size 2 10", "Found 10 of 9."),
-    (f"profile {RUN} --epsilons 2 1", "--epsilons must be the first ε and then the la"),
-    (f"profile {RUN} --epsilons 2 1", "Found 2 and 1: write --epsilons 1 2."),
+    (f"profile {RUN} --epsilons 2 1", "--epsilons must be finite and not negative, th"),
+    (f"profile {RUN} --epsilons 0 inf", "is no smaller. Found 0 and inf."),
     # Risks.
     ("risk --mu 1 --noise-multiplier 1", "--noise-multiplier must be left out"),
     ("risk --mu 1 --delta 2", "--delta must be in (0, 1). Found 2."),
@@ -284,6 +285,8 @@ ROWS = [
     (f"risk {BATCHES}", "--noise-multiplier must be given"),
     (f"{RISK} --tpr 0.005", "--tpr must be above --fpr"),
     (f"{RISK} --tpr 0.01", "--tpr must be above --fpr"),
+    (f"{RISK} --tpr 0.5 --prior 0.1", "--prior must be left out with --tpr. Found 0.1"),
+    (f"{RISK} --ppv 0.6 --fpr 0", "--fpr must be in (0, 1). Found 0.0."),
     (f"{RISK} --ppv 0.3", "--ppv must be above --prior"),
     # Canaries.
     (f"canaries {RUN} --guesses 3", "--scores must be given. Found nothing."),
