@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import csv
-import io
 import math
 import os
 import pathlib
@@ -159,11 +157,9 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
         draws = text.counted(map(mechanism.sample, private), len(users), "draws")
     drawn = [_drawn(place, places, law) for place, law in zip(draws, laws, strict=True)]
     if users.is_batch:
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(name for name, _ in _cells(drawn[0], places))
-        writer.writerows([cell for _, cell in _cells(row, places)] for row in drawn)
-        return {"draws": drawn}, file.getvalue().rstrip("\n")
+        lines = [[name for name, _ in _cells(drawn[0], places)]]
+        lines += [[cell for _, cell in _cells(row, places)] for row in drawn]
+        return {"draws": drawn}, "".join(map(result_file.line, lines)).rstrip("\n")
     (one,) = drawn
     return one, "\n".join(
         f"{name}: {','.join(map(repr, value)) if isinstance(value, list) else value}"

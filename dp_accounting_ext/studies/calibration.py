@@ -53,13 +53,9 @@ def calibrate(
         target; at the next smaller number of six digits it is not. The noise is
         therefore too large by less than a relative 1e-5 and the width of the bracket.
     """
-    name = name or ("epsilon" if measure is None else "target")
-    limit = positive_target(name, target, math.inf if measure is None else 1.0)
-    if measure is None:
-        training_run.given("delta", run.delta)
     runs = training_run.schemes_of(run)
     training_run.warn(run)
-    return comparison.Rows(calibrated(way, limit, measure, name) for way in runs)
+    return comparison.Rows(calibrated(way, target, measure, name) for way in runs)
 
 
 def positive_target(name: str, value: Any, largest: float = math.inf) -> float:
@@ -83,13 +79,15 @@ def calibrated(
     run: training_run.TrainingRun,
     target: float,
     measure: budget.Measure | None = None,
-    name: str = "epsilon",
+    name: str | None = None,
 ) -> comparison.Row:
     """Returns the row of `calibrate` for a run whose way of drawing batches is given.
 
-    Its arguments are those of `calibrate`, which checks the target.
+    Its arguments, and its errors, are those of `calibrate`.
     """
     begin = time.process_time()
+    name = name or ("epsilon" if measure is None else "target")
+    limit = positive_target(name, target, math.inf if measure is None else 1.0)
 
     def noisy(noise: float) -> training_run.TrainingRun:
         return dataclasses.replace(run, noise_multiplier=noise)
@@ -100,7 +98,7 @@ def calibrated(
             return measure(accountant)
         return accountant.get_epsilon(training_run.given("delta", run.delta))
 
-    noise = budget.least_noise(reached, target, name=name)
+    noise = budget.least_noise(reached, limit, name=name)
     if run.delta is not None:
         row = comparison.bracket(noisy(noise))
     else:

@@ -24,7 +24,7 @@ def resumed(
     is left as it was.
     """
     before = path.read_bytes() if path.exists() else b""
-    first = _line(columns)
+    first = line(columns).encode()
     try:
         if before[: len(first)] != first[: len(before)]:
             raise ValueError("its first line is another")
@@ -40,7 +40,7 @@ def resumed(
     copy = pathlib.Path(f"{path}.part")
     with copy.open("wb") as file:
         file.write(first)
-        file.writelines(_line(row.values()) for row in rows)
+        file.writelines(line(row.values()).encode() for row in rows)
     copy.replace(path)
     return rows
 
@@ -51,16 +51,17 @@ def appended(path: pathlib.Path) -> Iterator[Callable[[Iterable[Any]], None]]:
     with path.open("ab") as file:
 
         def add(cells: Iterable[Any]) -> None:
-            file.write(_line(cells))
+            file.write(line(cells).encode())
             file.flush()
 
         yield add
 
 
-def _line(cells: Iterable[Any]) -> bytes:
+def line(cells: Iterable[Any]) -> str:
+    """Returns the line of some cells."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerow(cells)
-    return file.getvalue().encode()
+    return file.getvalue()
 
 
 def table_of(text: str, **form: Any) -> list[list[str]]:

@@ -90,10 +90,7 @@ def bound_row(row: Cells, results: Sequence[str] = ("epsilon",)) -> dict[str, An
     cells: dict[str, Any] = dict.fromkeys(columns_of(results))
     bounds = None
     if "noise" in results:
-        target = training_run.given("epsilon", epsilon)
-        calibration.positive_target("epsilon", target)
-        training_run.given("delta", run.delta)
-        bounds = calibration.calibrated(run, target)
+        bounds = calibration.calibrated(run, training_run.given("epsilon", epsilon))
         cells["noise_multiplier"] = noise = bounds.noise_multiplier
         run = dataclasses.replace(run, noise_multiplier=noise)
     if "epsilon" in results:

@@ -211,7 +211,6 @@ FILES = {
     "a word": "score,member\n2,1\nx,0\n",
     "members alone": "score,member\n" + "2,1\n" * 40,
     "one canary": "score,member\n2,1\n",
-    "noise misspelt": "noise multiplier,steps_per_epoch\n1,5\n",
     "group misspelt": "noise_multiplier,numGroups\n1,5\n",
     "sampling misspelt": "noise_multiplier,sampler\n1,5\n",
     "a result": "delta,note\n1,x\n",
@@ -275,7 +274,6 @@ ROWS = [
     # Risks.
     ("risk --mu 1 --noise-multiplier 1", "--noise-multiplier must be left out"),
     ("risk --mu 1 --delta 2", "--delta must be in (0, 1). Found 2."),
-    ("risk --mu 1 --dataset-size 9", "--dataset-size must be left out with --mu"),
     ("risk --mu -1", "--mu must be non-negative"),
     ("risk --epsilon -1", "--epsilon must be non-negative"),
     ("risk --mu 1 --rho 1", "--rho must be left out with --mu. Found both."),
@@ -324,7 +322,6 @@ ROWS = [
     (f"{USERS} --user who", "must come with --"),
     (f"{USERS} --output draws", "must come with --"),
     # Sweeps.
-    ("sweep --output new --grid noise_misspelt", "write noise_multiplier if that"),
     ("sweep --output new --grid group_misspelt", "write group_size if that"),
     ("sweep --output new --grid sampling_misspelt", "write sampling if that"),
     ("sweep --output new --grid a_result", "other names than results. Found 'note'"),

@@ -19,13 +19,8 @@ SETTING = training_run.TrainingRun(
 OF_SETTING = f"{BATCHES} --delta 1e-6 --sampling poisson-sampling"
 
 
-def printed(capsys, command, name="risk"):
-    status = command_line.main([name, *command.split()])
-    return status, *capsys.readouterr()
-
-
-def results(capsys, command, name="risk"):
-    return json.loads(printed(capsys, f"{command} --json", name)[1])["results"]
+def results(capsys, command):
+    return json.loads(run(capsys, f"{command} --json")[1])["results"]
 
 
 def accountant_of(noise):
@@ -45,18 +40,18 @@ def accountant_of(noise):
 )
 def test_what_was_published(capsys, options, known):
     accountant = risk.published(**known)
-    status, out, err = printed(capsys, f"{options} --prior 0.1")
+    status, out, err = run(capsys, f"risk {options} --prior 0.1")
     assert (status, err) == (0, "")
     assert risk.in_words(accountant, prior=0.1) in out
-    (found,) = results(capsys, options).values()
+    (found,) = results(capsys, f"risk {options}").values()
     assert tuple(found["advantage"]) == risk.advantage(accountant)
 
 
 def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
-    command = f"{RUN} --sampling poisson-sampling"
-    status, out, _ = printed(capsys, command)
+    command = f"risk {RUN} --sampling poisson-sampling"
+    status, out, _ = run(capsys, command)
     assert status == 0 and "the regret." in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     (found,) = results(capsys, command).values()
     assert tuple(found["mu"]) == accountant_of(1.5).get_gdp_parameter_bounds()
     low, high = found["regret"]
@@ -64,12 +59,12 @@ def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
 
 
 def test_parameters_are_converted_to_each_other(capsys):
-    status, out, _ = printed(capsys, "--rho 2.56 --delta 1e-10")
+    status, out, _ = run(capsys, "risk --rho 2.56 --delta 1e-10")
     assert status == 0 and "ε at δ = 1e-10 is at most 17.15892; for" in out
-    (found,) = results(capsys, "--mu 1 --delta 1e-5").values()
+    (found,) = results(capsys, "risk --mu 1 --delta 1e-5").values()
     known = risk.published(mu=1.0).get_epsilon_bounds(1e-5)
     assert tuple(found["epsilon"]) == known
-    status, out, _ = printed(capsys, "--epsilon 1 --delta 1e-5")
+    status, out, _ = run(capsys, "risk --epsilon 1 --delta 1e-5")
     assert "Every mechanism with ρ ≤ 0.03055342, or" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
 
@@ -115,7 +110,7 @@ def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
     ],
 )
 def test_noise_for_a_risk(capsys, options, measure, target):
-    (row,) = results(capsys, f"{OF_SETTING} {options}", "calibrate")
+    (row,) = results(capsys, f"calibrate {OF_SETTING} {options}")
     noise = row["noise_multiplier"]
     assert measure(accountant_of(noise)) == (row["risk_lower"], row["risk_upper"])
     assert 0.998 * target < row["risk_lower"] <= row["risk_upper"] <= target
@@ -123,9 +118,9 @@ def test_noise_for_a_risk(capsys, options, measure, target):
 
 
 def test_the_table_tells_the_target(capsys):
-    options = f"{OF_SETTING} --advantage 0.1"
-    (row,) = results(capsys, options, "calibrate")
-    status, out, _ = printed(capsys, options, "calibrate")
+    command = f"calibrate {OF_SETTING} --advantage 0.1"
+    (row,) = results(capsys, command)
+    status, out, _ = run(capsys, command)
     assert status == 0 and "\u2264 0.1" in out and "risk upper" in out
     assert f"  {decimals.rounded_up(row['epsilon_upper'])}" in out
     assert f"{row['noise_multiplier']:g}" in out
@@ -141,10 +136,10 @@ def test_names_of_groups_fit_a_terminal(capsys, command):
 
 @pytest.mark.nightly
 def test_a_statement_of_risks(capsys):
-    options = f"{OF_SETTING} --noise-multiplier 1.0 --risk"
-    status, out, _ = printed(capsys, options, "statement")
+    command = f"statement {OF_SETTING} --noise-multiplier 1.0 --risk"
+    status, out, _ = run(capsys, command)
     assert status == 0
     words = risk.in_words(accountant_of(1.0))
     assert f"With Poisson sampling (add or remove):\n{words}" in out
-    found = json.loads(printed(capsys, f"{options} --json", "statement")[1])
+    found = json.loads(run(capsys, f"{command} --json")[1])
     assert found["risk"] == {"Poisson sampling (add or remove)": words}

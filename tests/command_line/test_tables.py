@@ -461,7 +461,15 @@ def test_costs_have_the_names_of_a_spreadsheet(tmp_path):
         assert inputs.names == outputs.names == ["Nord", "Süd"]
 
 
-def test_an_unknown_encoding_is_told(tmp_path):
-    (tmp_path / "cost.csv").write_text("0,1\n1,0\n")
-    with pytest.raises(ValueError, match="encoding must be one .* Found 'klingon'"):
-        tables.read("cost", tmp_path / "cost.csv", encoding="klingon")
+@pytest.mark.parametrize(
+    ("points", "trace"),
+    [
+        ("x,y\n0,0\n5,0\n0,7\n", "y,x\n0,4.9\n0.1,5\n0,5\n6.9,0\n"),
+        ("0,0\n5,0\n0,7\n", "4.9,0\n5,0.1\n5,0\n0,6.9\n"),
+    ],
+)
+def test_coordinates_that_are_no_degrees(capsys, tmp_path, points, trace):
+    """They have the names of the points, or else their order."""
+    files = paths(tmp_path, points=points, trace=trace)
+    command = f"--points {files['points']} --trace {files['trace']}"
+    expect_law(draw(capsys, command)[0], LAW)

@@ -125,13 +125,11 @@ EVENTS = {
 }
 
 
-@pytest.mark.parametrize("group", [1, 3])
 @pytest.mark.parametrize("scheme", training_run.SCHEMES)
-def test_schemes_are_what_the_accountant_composes(scheme, group):
+def test_schemes_are_what_the_accountant_composes(scheme):
     event, count = EVENTS[scheme]
-    if group > 1:
-        event = ext.GroupSubsampledEvent(group, event)
-    run = run_of(scheme, 1.5, 30, 2, 4, group_size=group)
+    event = ext.GroupSubsampledEvent(3, event)
+    run = run_of(scheme, 1.5, 30, 2, 4, group_size=3)
     relation = run.neighboring_relation
     assert (relation.name == "REPLACE_ONE") == (scheme == training_run.SHUFFLED)
     expected = ext.PLDAccountant(relation).compose(event, count)
@@ -203,16 +201,6 @@ def test_events_of_runs(fields, sampling, event):
     run = training_run.TrainingRun(2.0, **fields, sampling=sampling)
     assert run.event == event
     assert run.to_dict().items() >= fields.items()
-
-
-def test_an_epoch_that_ends_early_is_between_whole_ones():
-    less, part, more = (
-        training_run.TrainingRun(1.0, 4, 2, epochs, sampling="random allocation")
-        .accountant()
-        .get_epsilon_bounds(1e-6)
-        for epochs in (2, 2.5, 3)
-    )
-    assert less[1] < part[0] <= part[1] < more[0]
 
 
 @hypothesis.given(st.integers(1, 10**9))
