@@ -219,17 +219,10 @@ DASK_ROWS, PATIENCE = 20, 160
 
 
 def dask_grid():
-    """Rows of one run each, or of two, which have only their labels to tell."""
+    """Rows of runs, two of each, which have only their labels to tell."""
+    row = next(csv.DictReader(io.StringIO(sweep_oracles.small_grid(1))))
     return [
-        {
-            "run_name": f"run {number}",
-            "noise_multiplier": repr(1 + number // 2 / 100),
-            "steps_per_epoch": "5",
-            "batches_per_record": "1",
-            "delta": "1e-6",
-            "sampling": "random-allocation",
-            "seed": str(number % 7),
-        }
+        {**row, "noise_multiplier": str(1 + number // 2), "run_name": str(number)}
         for number in range(DASK_ROWS)
     ]
 
@@ -296,9 +289,8 @@ def test_a_sweep_ends_though_a_worker_is_killed(tmp_path, cluster, capsys, monke
     assert (status, err, workers[0].wait(PATIENCE)) == (0, "", -signal.SIGKILL)
     assert f": 0 rows kept, {DASK_ROWS} added" in out
     with table.open(newline="") as file:
-        found = {row["run_name"]: row for row in csv.DictReader(file)}
-    assert len(found) == DASK_ROWS
-    for row in dask_grid():
-        upper = sweep_oracles.quick_row(row, ["epsilon"])["epsilon_upper"]
-        assert float(found[row["run_name"]]["epsilon_upper"]) == upper
-        assert found[row["run_name"]]["seed"] == row["seed"]
+        found = [
+            (row["run_name"], row["epsilon_upper"]) for row in csv.DictReader(file)
+        ]
+    expected = [(str(n), str(2 / (1 + n // 2))) for n in range(DASK_ROWS)]
+    assert sorted(found) == sorted(expected)

@@ -304,17 +304,15 @@ def test_without_matplotlib(capsys, tmp_path, monkeypatch):
 AUDITED = "--steps-per-epoch 20 --epochs 2 --noise-multiplier 1"
 
 
-def write(path, rows, header="score,member"):
-    path.write_text("\n".join([header, *(f"{x},{s}" for x, s in rows)]) + "\n")
-
-
 @pytest.fixture
 def scores(tmp_path):
     rng = np.random.default_rng(0)
     members = (rng.random(2000) < 0.5).astype(int)
     found = np.round(members + 0.2 * rng.normal(size=2000), 3)
-    write(tmp_path / "scores.csv", zip(found, members, strict=True))
-    return tmp_path / "scores.csv", found, members
+    path = tmp_path / "scores.csv"
+    table = np.column_stack([found, members])
+    np.savetxt(path, table, "%g", ",", header="score,member", comments="")
+    return path, found, members
 
 
 @pytest.mark.nightly

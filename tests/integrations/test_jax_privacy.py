@@ -469,6 +469,8 @@ def test_all_is_read_from_a_plan(changes, clips):
         )
         found = ext.PLDAccountant(relation).compose(event).get_epsilon(1e-5)
         assert found <= 2.0 * (1 + 1e-6)
+        # The library counts the distance of a replaced record twice.
+        assert found > 1.98 or relation is Relation.REPLACE_ONE
 
 
 def test_a_plan_that_adds_noise_where_there_should_be_none():
@@ -518,23 +520,6 @@ def test_random_allocation_of_newer_versions(monkeypatch):
     assert len(list(batches)) == 9
     whole = ext.SelectedStepsMatrixEvent((1.0, 0.5), NOISE, 1, 10)
     assert tracked.event() == dp_accounting.ComposedDpEvent([whole])
-
-
-def test_the_library_calibrates_with_our_accountant():
-    """Its execution plan asks for noise, and its training accountant for ε."""
-    plan = of_plan()
-    assert 0.99 < epsilon(plan.dp_event, Relation.REPLACE_SPECIAL) <= 1.0
-    ours = certified.from_strategy(
-        plan.batch_selection_strategy,
-        plan.dp_event.event.event.noise_multiplier * math.sqrt(1.25),
-        matrix=[1.0, 0.5],
-        **SPECIAL,
-    )
-    assert math.isclose(
-        epsilon(ours, Relation.REPLACE_SPECIAL),
-        epsilon(plan.dp_event, Relation.REPLACE_SPECIAL),
-        rel_tol=1e-9,
-    )
 
 
 def test_its_training_accountant_takes_ours():

@@ -255,12 +255,6 @@ def test_p_values_are_exact_where_the_theorem_is(epsilon, delta, r, numbers):
             assert truth <= found <= 1.000001 * truth
 
 
-def right_of(scores, members, guesses):
-    """How many of the highest scores are of members, for each run."""
-    highest = np.argpartition(-scores, guesses, axis=1)[:, :guesses]
-    return np.take_along_axis(members, highest, axis=1).sum(axis=1)
-
-
 # Tightness: how few right guesses are enough to refute a claim.
 
 
@@ -382,7 +376,9 @@ def test_a_plan_finds_the_fault_about_as_often_as_it_says():
     assert 0.5 < power < 1
     rng = np.random.default_rng(4)
     members = rng.random((400, m)) < 0.5
-    right = right_of(members + rng.normal(size=members.shape), members, guesses)
+    scores = members + rng.normal(size=members.shape)
+    highest = np.argpartition(-scores, guesses, axis=1)[:, :guesses]
+    right = np.take_along_axis(members, highest, axis=1).sum(axis=1)
     found = (right >= canaries.needed(claim, m, guesses)).mean()
     assert found == pytest.approx(power, abs=0.12)
     assert canaries.plan(claim, claim, m)[1] < 0.05

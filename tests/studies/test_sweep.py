@@ -132,6 +132,21 @@ def test_a_row_that_is_wrong_says_why_and_others_go_on(changes, results, note):
         assert by_name[None][name] is None and by_name["a"][name] is not None
 
 
+class Failing(Inline):
+    """The third row fails."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = super().submit(fn, *args, **kwargs)
+        if self.submitted == 3:
+            future = futures.Future()
+            future.set_exception(self.error)
+        return future
+
+
 class TestFile:
     def test_rows_of_python_values_are_resumed_by_what_they_say(self, tmp_path):
         path, told = tmp_path / "table.csv", []
@@ -160,17 +175,9 @@ class TestFile:
         assert path.read_bytes() == lines
 
     def test_an_executor_that_breaks_leaves_what_was_found(self, tmp_path):
-        class Breaking(Inline):
-            def submit(self, fn, /, *args, **kwargs):
-                future = super().submit(fn, *args, **kwargs)
-                if self.submitted == 3:
-                    future = futures.Future()
-                    future.set_exception(futures.BrokenExecutor())
-                return future
-
         path = tmp_path / "table.csv"
         with pytest.raises(futures.BrokenExecutor):
-            sweep.sweep_to_file(rows(4), path, Breaking())
+            sweep.sweep_to_file(rows(4), path, Failing(futures.BrokenExecutor()))
         summary = sweep.sweep_to_file(rows(4), path, Inline())
         assert summary.kept + summary.added == 4
         assert path.read_text().count("\n") == 5
@@ -195,15 +202,7 @@ def test_no_column_of_a_run_is_taken_for_another():
 
 
 def test_a_lost_row_has_a_reason():
-    class Failing(Inline):
-        def submit(self, fn, /, *args, **kwargs):
-            future = super().submit(fn, *args, **kwargs)
-            if self.submitted == 3:
-                future = futures.Future()
-                future.set_exception(OSError("lost"))
-            return future
-
-    found = sweep.sweep(rows(4), Failing())
+    found = sweep.sweep(rows(4), Failing(OSError("lost")))
     notes = {row["noise_multiplier"]: row["note"] for row in found}
     assert notes.pop(rows(4)[2]["noise_multiplier"]) == "failed: OSError: lost"
     assert list(notes.values()) == ["", "", ""]
