@@ -116,10 +116,6 @@ def test_minimax_is_the_best_of_all_private_channels(seed):
         worst_cases.worst_case_cost(found.base_measure, costs.DenseCost(cost), epsilon),
         rel=1e-12,
     )
-    channel = wpm_oracles.random_channel(
-        np.random.default_rng(seed), *cost.shape, epsilon
-    )
-    assert found.lower_bound <= (channel * cost).sum(axis=1).max() + 1e-12
 
 
 def clustered_users(generator, points, count):

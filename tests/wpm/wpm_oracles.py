@@ -136,20 +136,6 @@ def exponential_lower_bound(epsilon):
         return rational(mpmath.exp(mpmath.mpf(epsilon)) * (1 - mpmath.mpf(2) ** -500))
 
 
-def random_channel(generator, rows, size, epsilon):
-    """Laws that are ε-private: a random channel drawn towards its mean until so."""
-    laws = generator.dirichlet(np.full(size, 0.5), size=rows)
-    laws = 0.999 * laws + 0.001 / size
-    mean = laws.mean(axis=0)
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        share = (low + high) / 2
-        mixed = mean + share * (laws - mean)
-        ratios = mixed.max(axis=0) / mixed.min(axis=0)
-        low, high = (share, high) if ratios.max() <= np.exp(epsilon) else (low, share)
-    return mean + low * (laws - mean)
-
-
 def small_case(seed, most=7):
     """A small matrix of costs, and ε."""
     generator = np.random.default_rng(seed)
