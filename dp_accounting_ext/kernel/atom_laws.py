@@ -26,9 +26,6 @@ _UNDERFLOW = 1e-316
 # no mass that may be moved is larger than this, so that all of them fit a float. Masses
 # that move further down are left out if they become too rare.
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
-# Tuning: if more than this mass of Q may be lost, the bound is computed from the sums
-# of Q's masses before and after, which is smaller.
-_MUCH = 1e-25
 # Tuning: an atom is heavy if it has half of the largest mass. The last atom is also
 # heavy if it has this share of the largest mass, and this many times the mass of the
 # atom before it, as under sampling the largest loss is rarer than the smallest one.
@@ -103,35 +100,23 @@ class Law:
             row_error=self.row_error + units * floats.UNIT_ROUNDOFF,
         )
 
-    def after(
-        self, cut: Masses, underflow: Masses, q_masses: Callable[[], Masses]
-    ) -> "Law":
+    def after(self, cut: Masses, underflow: Masses) -> "Law":
         """Returns the law with sinks and a ledger that hold what was lost.
 
         Args:
             cut: The masses of P and of Q that were cut off.
             underflow: The masses of P and of Q that may have underflowed.
-            q_masses: Returns the sums of Q's masses before and after.
         """
+        ledger = self.ledger.after(cut, underflow)
         if self.bound is Bound.LOWER:
-            ledger = self.ledger.after(cut, underflow)
             return dataclasses.replace(self, ledger=ledger)
-        lost_p = floats.raised(cut[0] + underflow[0])
-        lost_q = floats.raised(cut[1] + underflow[1])
-        if lost_q > _MUCH and self.axis is Axis.LOSS:
-            lost_q = min(lost_q, self.missing(*q_masses()))
+        zero_mass = self.zero_mass + floats.raised(cut[1] + underflow[1])
         return dataclasses.replace(
             self,
-            infinity_mass=self.infinity_mass + lost_p,
-            zero_mass=min(self.zero_mass + lost_q, 1.0),
-            ledger=self.ledger.after((cut[0], min(cut[1], lost_q)), underflow),
+            infinity_mass=self.infinity_mass + floats.raised(cut[0] + underflow[0]),
+            zero_mass=min(zero_mass, 1.0),
+            ledger=ledger,
         )
-
-    def missing(self, before: float, after: float) -> float:
-        """Returns an upper bound on the mass lost between two sums of masses."""
-        upper, lower = floats.raised(before), floats.lowered(after)
-        error = 4 * self.mass_error
-        return max(upper * (1 + error) - lower * (1 - error), 0.0)
 
     def underflown(self, cells: int, low: float, high: float) -> Masses:
         """Returns bounds on the masses of P and Q lost as products underflowed.
@@ -316,7 +301,7 @@ class Atoms:
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
 
-    def without(self, gone: BoolArray, q_mass: float | None = None) -> "Atoms":
+    def without(self, gone: BoolArray) -> "Atoms":
         """Returns the law of a sum without some atoms, whose masses go to the sinks.
 
         The sinks also get a bound on the products of masses that underflowed to zero,
@@ -324,8 +309,6 @@ class Atoms:
 
         Args:
             gone: (n,) which atoms are left out.
-            q_mass: The sum of Q's finite masses before anything was lost, if it is not
-                the sum of the masses here.
         """
         p, q = self.p_and_q[0], np.minimum(self.p_and_q[1], 1.0)
         # A product below the smallest mass has lost digits. The other law's mass, which
@@ -333,19 +316,13 @@ class Atoms:
         source = self.masses[-1 if self.law.axis is Axis.LOSS else 0]
         vague = gone & (source < floats.SMALLEST_MASS)
         cut = gone & ~vague
-        cut_p, cut_q = float(p[cut].sum()), float(q[cut].sum())
         ends = tuple(self.values[[0, -1]].tolist()) if q.size else (0.0, 0.0)
         no_atom = self.law.underflown(q.size, *ends)
-        underflow_p = float(p[vague].sum()) + no_atom[0]
-        underflow_q = float(q[vague].sum()) + no_atom[1]
-        kept = Atoms(self.law, self.values[~gone], self.masses[:, ~gone])
-
-        def q_masses() -> Masses:
-            before = self.p_and_q_mass()[1] if q_mass is None else q_mass
-            return before, kept.p_and_q_mass()[1]
-
-        law = self.law.after((cut_p, cut_q), (underflow_p, underflow_q), q_masses)
-        return dataclasses.replace(kept, law=law)
+        law = self.law.after(
+            (float(p[cut].sum()), float(q[cut].sum())),
+            (float(p[vague].sum()) + no_atom[0], float(q[vague].sum()) + no_atom[1]),
+        )
+        return Atoms(law, self.values[~gone], self.masses[:, ~gone])
 
     def p_and_q_mass(self) -> Masses:
         """Returns the sums of P's and of Q's masses."""

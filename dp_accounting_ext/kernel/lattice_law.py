@@ -21,7 +21,6 @@ A *lower* law merges. All outputs in one cell become one output, with both of th
 masses: this is a function of the outputs. Leaving out a cell lowers every divergence.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import math
@@ -34,7 +33,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
-from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
@@ -106,14 +104,12 @@ class LatticeLaw:
         """Returns the sums of P's and of Q's masses."""
         return self.atoms().p_and_q_mass()
 
-    def _with_underflow(
-        self, ends: tuple[float, float], before: Callable[[], tuple[float, float]]
-    ) -> "LatticeLaw":
+    def _with_underflow(self, low: float, high: float) -> "LatticeLaw":
         """Returns the law with the masses that underflowed in its sinks.
 
         Args:
-            ends: The first and the last value of the law before it was laid out here.
-            before: Returns the sums of P's and of Q's masses before.
+            low: The first value of the law before it was laid out here.
+            high: The last one.
         """
         if not self.pieces:
             return self
@@ -121,16 +117,12 @@ class LatticeLaw:
         width = 2 * math.ldexp(self.step, max(self.pieces))
         cells = sum(masses.shape[1] for _, masses in self.pieces.values())
         # The factor 2 is for the cells of the levels below.
-        lost = self.law.underflown(2 * cells, ends[0] - 2 * width, ends[1] + 2 * width)
+        lost = self.law.underflown(2 * cells, low - 2 * width, high + 2 * width)
         moves_far = self.law.axis is Axis.LOSS and width > atom_laws.FURTHEST_MOVE
         if self.law.bound is Bound.LOWER and moves_far:
-            # Masses that became too rare by moving far are left out.
-            (p, q), (left_p, left_q) = before(), self.p_and_q_mass()
-            lost = self.law.missing(p, left_p), self.law.missing(q, left_q)
-        law = self.law.after(
-            (0.0, 0.0), lost, lambda: (before()[1], self.p_and_q_mass()[1])
-        )
-        return dataclasses.replace(self, law=law)
+            # Any mass may have become so rare by moving far that it is left out.
+            lost = self.law.ledger.p.whole, self.law.ledger.q.whole
+        return dataclasses.replace(self, law=self.law.after((0.0, 0.0), lost))
 
     def doubled(self) -> "LatticeLaw":
         """Returns the same law on cells of twice the width."""
@@ -147,7 +139,7 @@ class LatticeLaw:
             pieces=pieces,
             centre=self.centre // 2,
         )
-        return law._with_underflow(self.ends(), self.p_and_q_mass)
+        return law._with_underflow(*self.ends())
 
     def levelled(self) -> "LatticeLaw":
         """Returns a lower law of losses with the sums of both rows made equal.
@@ -224,12 +216,7 @@ class LatticeLaw:
             lowest=self.lowest * other.lowest,
         )
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
-
-        def products() -> conservation.Masses:
-            (p, q), (other_p, other_q) = (mass() for mass in terms)
-            return p * other_p, q * other_q
-
-        return _laid_out(total, pieces)._with_underflow((low, high), products)
+        return _laid_out(total, pieces)._with_underflow(low, high)
 
 
 def _laid_out(law: LatticeLaw, summed: Mapping[int, Piece]) -> LatticeLaw:

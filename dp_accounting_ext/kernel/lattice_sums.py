@@ -179,8 +179,7 @@ def on_lattice(atoms: Atoms, accuracy: Accuracy, lowest: float) -> LatticeLaw:
         reach=reach,
         lowest=lowest,
     )
-    ends = float(atoms.values[0]), float(atoms.values[-1])
-    return law._with_underflow(ends, atoms.p_and_q_mass)
+    return law._with_underflow(float(atoms.values[0]), float(atoms.values[-1]))
 
 
 def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:

@@ -211,8 +211,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     law = one.law.plus(other.law, rounding, *totals)
     law = dataclasses.replace(law, ratio_error=law.ratio_error + moved)
     total = Atoms(law, values, masses)
-    q_mass = one.p_and_q_mass()[1] * other.p_and_q_mass()[1]
-    return total.without(total.is_rare(), q_mass)
+    return total.without(total.is_rare())
 
 
 def _sum_of_spaced(
@@ -296,6 +295,11 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
         if law.bound is Bound.LOWER:
             losses = losses - np.log(last / first)
             ratio_error += 2 * law.row_error
+        else:
+            # Bounds on what underflowed may be far larger than all that is missing.
+            present = float(q.sum()) * (1 - law.mass_error)
+            missing = floats.raised(ledger.q.whole) - floats.lowered(present)
+            zero_mass = min(zero_mass, max(missing, 0.0))
     else:
         # Ratios are not computed from P's masses, which may underflow at tiny ratios.
         above = last / first if law.bound is Bound.LOWER else np.zeros(values.size)
