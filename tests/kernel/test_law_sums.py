@@ -340,17 +340,6 @@ def test_losses_that_are_merged_over_wide_cells_keep_their_mass(count):
         assert accountant.get_delta_bounds(loss)[0] > 0.9999
 
 
-@pytest.mark.parametrize("bound", Bound)
-@pytest.mark.parametrize("axis", lattice_law.Axis)
-def test_an_atom_at_the_middle_stays_there(axis, bound):
-    middle = 0.0 if axis is lattice_law.Axis.LOSS else 1.0
-    values = middle + 2.0**-20 * np.arange(-20, 21)
-    masses = np.full((1 if bound is Bound.UPPER else 2, 41), 1 / 41)
-    atoms = lattice_law.Atoms(Law(axis, bound), values, masses)
-    law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0), 1e-9)
-    assert max(law.pieces) <= 1
-
-
 Ledger = conservation.Ledger
 Side = conservation.Side
 

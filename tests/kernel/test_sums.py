@@ -314,14 +314,3 @@ def test_what_is_above_a_row_is_bounded(seed, count):
         assert sum(m for _, m in rows) <= law.mass_above(row, TILTS)
         moment = sum(m * math.exp((r - row) / 10) for r, m in rows)
         assert moment <= law.mass_above(row, TILTS[1:])
-
-
-@given(st.floats(-40.0, 40.0), st.floats(1e-5, 2.0))
-def test_shares_keep_the_mass_and_the_mean_of_the_reciprocal(position, step):
-    cells, shares = tilted_sums.shares(np.array([position]), step)
-    assert cells[0, 0] <= position < cells[1, 0] + 1e-12
-    assert cells[1, 0] == cells[0, 0] + 1
-    assert (shares >= 0).all()
-    assert shares.sum() == pytest.approx(1.0, rel=1e-11)
-    mean = (shares[:, 0] * np.exp(step * (position - cells[:, 0]))).sum()
-    assert mean == pytest.approx(1.0, rel=1e-11)
