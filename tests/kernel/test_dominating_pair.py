@@ -179,18 +179,6 @@ def test_what_may_tell_everything(name, number):
         assert pairs.of(direction).delta(5.0, direction) >= 1 - 1e-12
 
 
-@pytest.mark.parametrize("rate", [1e-300, 1e-100, 0.25, 1.0])
-def test_samples(rate):
-    for bound in Bound:
-        for pair in silent(bound):
-            sampled = poisson_subsampling.poisson_subsample(pair, rate)
-            for direction in Direction:
-                assert sampled.delta(0.0, direction) <= 1e-14
-    everything = dominating_pair.trivial_pair(Bound.UPPER)
-    sampled = poisson_subsampling.poisson_subsample(everything, rate)
-    assert sampled.delta(0.0, Direction.REMOVE) >= rate
-
-
 @pytest.mark.parametrize("bound", list(Bound))
 def test_a_sample_has_the_errors_of_its_pair(bound):
     """And those of its own: of 1 − λ, of a product and of a sum."""

@@ -17,17 +17,6 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 
 
-def test_dot():
-    generator = np.random.default_rng(0)
-    for size in (0, 1, 2, 100):
-        x, y = generator.normal(size=(2, size))
-        pairs = list(zip(oracles.exact(x), oracles.exact(y), strict=True))
-        exact = sum((a * b for a, b in pairs), Fraction(0))
-        error = abs(Fraction(sums.dot(x, y)) - exact)
-        terms = sum((abs(a * b) for a, b in pairs), Fraction(0))
-        assert error <= (size + 1) * Fraction(2.0**-53) * terms
-
-
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("number", [1, 3, 20_000])
 def test_gathering_many_errs_by_two_units_at_most(number, signed):
