@@ -19,9 +19,7 @@ NeighborRel = mechanisms.NeighborRel
 Answer = verification.Answer
 Channel = channels.Channel
 Side = channels.Side
-# Tuning: the numbers of cells of noise and of outputs of channels; and how many times
-# smaller they are where there are lower bounds alone.
-_CELLS, _OUTPUTS, _COARSER = 1500, 1000, 5
+_CELLS, _OUTPUTS = 1500, 1000  # Tuning: cells of noise, and outputs of channels.
 _WAYS = (True, False)  # Whether the record is removed.
 _RARE = 1e-7  # Probability of tails that may be truncated, relative to δ.
 _MARGINS = (0.0, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3)  # Until an estimate of ε is certified.
@@ -77,9 +75,7 @@ def brackets(
     """
     sizes = channels.Sizes(Side.HIGH, _CELLS, _OUTPUTS, rare)
     high = kinds.cases(event, relation, sizes)
-    coarser = 1 if high else _COARSER
-    sizes = channels.Sizes(Side.LOW, _CELLS // coarser, _OUTPUTS // coarser, rare)
-    low = kinds.cases(event, relation, sizes)
+    low = kinds.cases(event, relation, dataclasses.replace(sizes, side=Side.LOW))
 
     def worst(
         cases: Sequence[Channel], asked: Answer, side: Side, none: float

@@ -26,7 +26,7 @@ Side = channels.Side
 Sizes = channels.Sizes
 T = TypeVar("T")
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
-_CELLS = 8192  # The largest number of cells of a lattice of losses.
+_CELLS = 32768  # About the most cells of a lattice of losses.
 # Tuning: cells of ratios per mean absolute deviation of the ratio, and per standard
 # deviation; and the most cells of ratios per output that a channel may have.
 _FINE, _COARSE, _NODES = 16, 8, 64
@@ -41,9 +41,7 @@ def composed(parts: Sequence[tuple[Channel, int]], sizes: Sizes) -> Channel:
         runs = (_times(channels.merged(one), n, channels.listed) for one, n in parts)
         return functools.reduce(channels.listed, runs, channels.NO_OP)
     except channels.TooLargeError:
-        joined = functools.partial(_Lattice.plus, rare=sizes.rare)
-        laws = (_times(_Lattice.of_losses(one, sizes), n, joined) for one, n in parts)
-        return functools.reduce(joined, laws).channel()
+        return _sum_of_losses(parts, sizes)
 
 
 def allocated(
@@ -151,25 +149,6 @@ class _Lattice:
     blur: arb
 
     @classmethod
-    def of_losses(cls, channel: Channel, sizes: Sizes) -> "_Lattice":
-        """Returns the lattice of the losses of one run.
-
-        Losses far beyond those of outputs more probable than `rare` are not placed.
-        """
-        apart = channels.Apart.of(channel, sizes.side)
-        losses, weights = apart.losses, apart.weights
-        heavy = losses[weights > sizes.rare]
-        if not heavy.size:
-            heavy, weights = np.append(losses, 0.0), np.append(weights, 1.0)
-        middle = np.average(losses, weights=weights) if losses.size else 0.0
-        spread = np.average(abs(losses - middle), weights=weights) if losses.size else 1
-        span = max(float(np.ptp(heavy)), 1e-6 * float(np.abs(heavy).max()), 2.0**-40)
-        step = 2.0 ** math.floor(math.log2(max(spread / 16, span / _CELLS)))
-        reach = _CELLS * step
-        within = heavy.min() - reach, heavy.max() + reach
-        return cls.of(apart, sizes.side, 0, step, within)
-
-    @classmethod
     def of(
         cls,
         apart: channels.Apart,
@@ -232,35 +211,29 @@ class _Lattice:
 
     def plus(self, other: "_Lattice", rare: float) -> "_Lattice":
         """Returns the law of the sum, with tails of probability `rare` truncated."""
-        one, two = self, other
-        while one.step != two.step:
-            if one.step < two.step:
-                one = one._coarser()
-            else:
-                two = two._coarser()
-        size = len(one.q) + len(two.q) - 1
-        qs = [arb_poly(lattice.q) for lattice in (one, two)]
-        ps = [arb_poly(lattice.p) for lattice in (one, two)]
+        size = len(self.q) + len(other.q) - 1
+        qs = [arb_poly(lattice.q) for lattice in (self, other)]
+        ps = [arb_poly(lattice.p) for lattice in (self, other)]
         rows = [list(qs[0] * qs[1])]
         if self.side is Side.LOW:  # On the side `HIGH`, the ratios times Q's give P's.
             p = qs[0] * ps[1] + ps[0] * qs[1] if self.steps else ps[0] * ps[1]
             rows.append(list(p))
         rows = [[*row, *[ZERO] * (size - len(row))] for row in rows]
-        (a, b), (c, d) = one.sinks, two.sinks
+        (a, b), (c, d) = self.sinks, other.sinks
         sinks = [1 - (1 - a) * (1 - c), 1 - (1 - b) * (1 - d)]
         if self.steps:
             # Where one lattice is at Q's sink, the mass under Q goes to Q's sink, and
             # the one under P, a sum over the other lattice's steps, to P's sink.
-            sinks[1] = b + d + a * two.steps + c * one.steps
+            sinks[1] = b + d + a * other.steps + c * self.steps
         summed = _Lattice(
             self.side,
-            one.steps + two.steps,
-            one.step,
-            one.start + two.start,
+            self.steps + other.steps,
+            self.step,
+            self.start + other.start,
             rows[0],
             rows[-1],
             sinks,
-            one.blur.max(two.blur) if self.steps else one.blur + two.blur,
+            self.blur.max(other.blur) if self.steps else self.blur + other.blur,
         )
         if self.side is Side.HIGH:
             summed = summed._with_ratios()
@@ -272,44 +245,21 @@ class _Lattice:
         first = int(np.searchsorted(np.cumsum(q), rare))
         cut = int(np.searchsorted(np.cumsum(p[::-1]), rare * max(self.steps, 1)))
         last = len(self.q) - cut
-        narrowed = self
-        if first < last and (first or cut):
-            sinks = self.sinks
-            if self.side is Side.HIGH:
-                sinks = [
-                    sum([*row[:first], *row[last:]], sink).abs_upper()
-                    for sink, row in zip(sinks, (self.q, self.p), strict=True)
-                ]
-            narrowed = dataclasses.replace(
-                self,
-                start=self.start + first,
-                q=self.q[first:last],
-                p=self.p[first:last],
-                sinks=sinks,
-            )
-        while not self.steps and len(narrowed.q) > _CELLS:
-            narrowed = narrowed._coarser()
-        return narrowed
-
-    def _coarser(self) -> "_Lattice":
-        """Returns the lattice of losses with twice the spacing."""
-        is_low = self.side is Side.LOW
-        first = (self.start if is_low else self.start - 1) // 2
-        size = (self.start + len(self.q)) // 2 - first + 2
-        q, p = [ZERO] * size, [ZERO] * size
-        # An odd point is split between the even points beside it, whose ratios are
-        # e^−h and e^h times its own.
-        share_above = ONE / (1 + ball(self.step).exp())
-        for i in range(len(self.q)):
-            j, odd = divmod(self.start + i - 2 * first, 2)
-            if is_low or not odd:
-                q[j] += self.q[i]
-                p[j] += self.p[i]
-            else:
-                q[j] += (1 - share_above) * self.q[i]
-                q[j + 1] += share_above * self.q[i]
-        coarser = dataclasses.replace(self, step=2 * self.step, start=first, q=q, p=p)
-        return coarser if is_low else coarser._with_ratios()
+        if first >= last:
+            return self
+        sinks = self.sinks
+        if self.side is Side.HIGH:
+            sinks = [
+                sum([*row[:first], *row[last:]], sink).abs_upper()
+                for sink, row in zip(sinks, (self.q, self.p), strict=True)
+            ]
+        return dataclasses.replace(
+            self,
+            start=self.start + first,
+            q=self.q[first:last],
+            p=self.p[first:last],
+            sinks=sinks,
+        )
 
     def channel(self) -> Channel:
         """Returns the channel of the composition or of the allocation."""
@@ -322,6 +272,57 @@ class _Lattice:
         probability = ONE / max(self.steps, 1)  # Of each step of an allocation.
         rows = [[a for a, _ in columns], [b * probability for _, b in columns]]
         return Channel(rows, self.blur)
+
+
+def _sum_of_losses(parts: Sequence[tuple[Channel, int]], sizes: Sizes) -> Channel:
+    """Returns the composition of mechanisms, whose losses are added on a lattice.
+
+    Its spacing is a 16th of the smallest spread of a mechanism's loss, or what makes
+    few enough cells.
+    """
+    ends, variance, widest, finest = [], 0.0, 2.0**-40, math.inf
+    for channel, number in parts:
+        apart = channels.Apart.of(channel, sizes.side)
+        # Losses far beyond those of outputs more probable than `rare` are not placed.
+        is_heavy = apart.weights > sizes.rare
+        losses, weights = apart.losses[is_heavy], apart.weights[is_heavy]
+        if not losses.size:
+            losses, weights = np.append(apart.losses, 0.0), np.append(apart.weights, 1)
+        distances = abs(losses - np.average(losses, weights=weights))
+        variance += number * float(np.average(distances**2, weights=weights))
+        widest = max(widest, float(np.ptp(losses)), 1e-6 * float(abs(losses).max()))
+        if np.ptp(losses):
+            finest = min(finest, float(np.average(distances, weights=weights)) / 16)
+        ends.append((apart, number, losses[0], losses[-1]))
+    # No sum is further from the mean than this, but with a probability below `rare`.
+    span = widest + math.sqrt(-8 * math.log(sizes.rare) * variance)
+    step = 2.0 ** math.floor(math.log2(max(span / _CELLS, min(finest, widest))))
+    reach = _CELLS * step
+    placed = [(a, n, (low - reach, high + reach)) for a, n, low, high in ends]
+    return _summed(placed, 0, step, sizes)
+
+
+def _summed(
+    parts: Sequence[tuple[channels.Apart, int, tuple[float, float]]],
+    steps: int,
+    step: float,
+    sizes: Sizes,
+) -> Channel:
+    """Returns the channel of a sum, on lattices of one spacing.
+
+    Args:
+        parts: The outputs of each mechanism, the number of its runs, and the losses
+            between which outputs are placed.
+        steps: 1 if ratios are summed, 0 if losses are.
+        step: The spacing, a power of two.
+        sizes: As for `composed`.
+    """
+    joined = functools.partial(_Lattice.plus, rare=sizes.rare)
+    sums = (
+        _times(_Lattice.of(apart, sizes.side, steps, step, within), number, joined)
+        for apart, number, within in parts
+    )
+    return functools.reduce(joined, sums).channel()
 
 
 def _one_of(
@@ -353,20 +354,16 @@ def _one_of(
     if not deviation > 1e-9 or math.isinf(variance):
         return None
     span = max(largest_ratios) + 14 * math.sqrt(total * variance)
-    fine, coarse = deviation / _FINE, math.sqrt(variance) / _COARSE
     finest = span / (_NODES * sizes.most)
-    if finest > min(max(fine, coarse), 1.0):
+    step = max(deviation / _FINE, finest)
+    if step > max(math.sqrt(variance) / _COARSE, deviation / _FINE) or step > 1:
         return None
-    # At most one, so that the ratio one is a point of the lattice.
-    step = min(2.0 ** math.floor(math.log2(max(fine, min(finest * 2, coarse)))), 1.0)
     bits = 128 + math.ceil(math.log2(span * _NODES * sizes.most / sizes.rare))
-    joined = functools.partial(_Lattice.plus, rare=sizes.rare)
     with ctx.workprec(max(bits, ctx.prec)):
-        sums = []
-        for apart, (_, number), largest in zip(
-            aparts, steps, largest_ratios, strict=True
-        ):
-            within = -math.inf, math.log(largest)
-            one = _Lattice.of(apart, sizes.side, 1, step, within)
-            sums.append(_times(one, number, joined))
-        return functools.reduce(joined, sums).channel()
+        placed = [
+            (apart, number, (-math.inf, math.log(largest)))
+            for apart, (_, number), largest in zip(
+                aparts, steps, largest_ratios, strict=True
+            )
+        ]
+        return _summed(placed, 1, 2.0 ** math.floor(math.log2(step)), sizes)

@@ -16,6 +16,7 @@ Shifts = tuple[tuple[float, Any], ...]
 Law = Sequence[tuple[arb, arb]]
 Side = channels.Side
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
+_APART = arb(2) ** -100  # Of two ratios, of which one must be larger.
 _MOST_BITS = 2048  # The most extra bits of precision to separate ratios.
 # Tuning: the most values of the normal distribution for one channel; and the least
 # number of cells.
@@ -81,12 +82,12 @@ def noise(
             of_shifts = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
             cells_of_shifts = zip(*of_shifts, strict=True)
             masses.append([sum(cell, ZERO) for cell in cells_of_shifts])
-        columns, blur = [*zip(*masses, strict=True)], ZERO
+        columns = [*zip(*masses, strict=True)]
         if sizes.side is Side.HIGH:
-            columns, blur = _split(kind, laws, edges, columns)
+            columns = _split(kind, laws, edges, columns)
     if sizes.side is Side.LOW:
         columns = [(a, b) for a, b in columns if a > 0 or b > 0]
-    return channels.Channel([[column[i] for column in columns] for i in (0, 1)], blur)
+    return channels.Channel([[column[i] for column in columns] for i in (0, 1)])
 
 
 def _masses(kind: str, shift: arb, edges: Sequence[arb]) -> list[arb]:
@@ -113,13 +114,12 @@ def _split(
     laws: Sequence[Law],
     edges: Sequence[arb],
     columns: Sequence[tuple[arb, arb]],
-) -> tuple[list[tuple[arb, arb]], arb]:
+) -> list[tuple[arb, arb]]:
     """Returns the columns of the cells, each split into the ratios at its ends.
 
     The ratio increases with the output, so that all ratios in a cell are between those
-    at its ends. If the balls of the two overlap, as for two equal laws, the cell is not
-    split. The second value returned, the blur, bounds the error of the logarithm of its
-    ratio.
+    at its ends. If the balls of the two overlap, as for two equal laws, they are moved
+    apart.
     """
 
     def ratio(x: arb) -> arb:
@@ -138,7 +138,6 @@ def _split(
 
     ratios = [ratio(x) for x in edges]
     split: list[tuple[arb, arb]] = []
-    blur = ZERO
     for i, (mass_q, mass_p) in enumerate(columns):
         if kind == "laplace" and i in (0, len(edges)):
             split.append((mass_q, mass_p))  # One ratio.
@@ -152,10 +151,8 @@ def _split(
         if high < low:
             raise channels.NoTheoremError("no theorem for ratios that decrease")
         if not high > low:
-            split.append((mass_q, mass_p))
-            blur = blur.max((high.upper() / low.lower()).log().abs_upper())
-            continue
+            low, high = low.lower() * (1 - _APART), high.upper() * (1 + _APART)
         upper = ((mass_p - low * mass_q) / (high - low)).abs_upper()
         lower = ((high * mass_q - mass_p) / (high - low)).abs_upper()
         split += [(lower, (low * lower).upper()), (upper, (high * upper).upper())]
-    return split, blur
+    return split

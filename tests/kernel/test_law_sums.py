@@ -284,26 +284,6 @@ def test_power_series_lose_only_tails_of_rows(rows, count):
         assert total >= truth * (1 - Fraction(found.law.mass_error)) - Fraction(lost)
 
 
-def test_nothing_is_lost_of_an_upper_law():
-    """What goes to the sinks, and what stays, is all there was, and no more."""
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        losses = np.sort(rng.normal(0.0, 10 ** rng.uniform(-4, 1.5), 50))
-        p = rng.dirichlet(np.full(50, 0.1)) + 1e-250
-        atoms = lattice_law.Atoms(Law(Axis.LOSS, Bound.UPPER), losses, p[np.newaxis])
-        q = float((p * np.exp(-losses)).sum())
-        for count in (3, 40, 1000):
-            law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0, 8), 1e-9)
-            total = lattice_sums.times(law, count, 1e-12).atoms()
-            own, other = total.p_and_q
-            slack = math.exp(total.law.mass_error + 1e-12)
-            mine = own.sum() + total.law.infinity_mass
-            assert mine / slack <= p.sum() ** count <= mine * slack
-            if q < 1:
-                theirs = other.sum() + total.law.zero_mass
-                assert theirs / slack - 1e-8 <= q**count <= theirs * slack
-
-
 def test_a_law_that_underflows_is_all_in_its_sinks():
     masses = np.full((1, 2), 1e-100)
     losses = Law(Axis.LOSS, Bound.UPPER)
@@ -338,17 +318,6 @@ def test_losses_that_are_merged_over_wide_cells_keep_their_mass(count):
     assert (loss + alone[0]) * (1 - 1e-9) <= upper < 1.006 * lower
     if count == 192:  # Wider cells leave some mass out of the lower law.
         assert accountant.get_delta_bounds(loss)[0] > 0.9999
-
-
-@pytest.mark.parametrize("bound", Bound)
-@pytest.mark.parametrize("axis", lattice_law.Axis)
-def test_an_atom_at_the_middle_stays_there(axis, bound):
-    middle = 0.0 if axis is lattice_law.Axis.LOSS else 1.0
-    values = middle + 2.0**-20 * np.arange(-20, 21)
-    masses = np.full((1 if bound is Bound.UPPER else 2, 41), 1 / 41)
-    atoms = lattice_law.Atoms(Law(axis, bound), values, masses)
-    law = lattice_sums.on_lattice(atoms, accuracy.Accuracy(0.0), 1e-9)
-    assert max(law.pieces) <= 1
 
 
 Ledger = conservation.Ledger

@@ -17,17 +17,6 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 
 
-def test_dot():
-    generator = np.random.default_rng(0)
-    for size in (0, 1, 2, 100):
-        x, y = generator.normal(size=(2, size))
-        pairs = list(zip(oracles.exact(x), oracles.exact(y), strict=True))
-        exact = sum((a * b for a, b in pairs), Fraction(0))
-        error = abs(Fraction(sums.dot(x, y)) - exact)
-        terms = sum((abs(a * b) for a, b in pairs), Fraction(0))
-        assert error <= (size + 1) * Fraction(2.0**-53) * terms
-
-
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("number", [1, 3, 20_000])
 def test_gathering_many_errs_by_two_units_at_most(number, signed):
@@ -314,14 +303,3 @@ def test_what_is_above_a_row_is_bounded(seed, count):
         assert sum(m for _, m in rows) <= law.mass_above(row, TILTS)
         moment = sum(m * math.exp((r - row) / 10) for r, m in rows)
         assert moment <= law.mass_above(row, TILTS[1:])
-
-
-@given(st.floats(-40.0, 40.0), st.floats(1e-5, 2.0))
-def test_shares_keep_the_mass_and_the_mean_of_the_reciprocal(position, step):
-    cells, shares = tilted_sums.shares(np.array([position]), step)
-    assert cells[0, 0] <= position < cells[1, 0] + 1e-12
-    assert cells[1, 0] == cells[0, 0] + 1
-    assert (shares >= 0).all()
-    assert shares.sum() == pytest.approx(1.0, rel=1e-11)
-    mean = (shares[:, 0] * np.exp(step * (position - cells[:, 0]))).sum()
-    assert mean == pytest.approx(1.0, rel=1e-11)

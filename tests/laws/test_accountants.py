@@ -5,7 +5,6 @@ import math
 import pickle
 import threading
 
-import dp_accounting
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 from hypothesis import assume
@@ -118,31 +117,6 @@ def test_copies_of_accountants_are_independent(case, delta, copied):
         before = empty.compose(noise).get_delta(1.0), empty.ledger
         copied(empty).compose(noise, 5)
         assert (empty.get_delta(1.0), empty.ledger) == before
-
-
-REFUSED = [
-    dp_accounting.UnsupportedDpEvent(),
-    stock.GaussianDpEvent(-1.0),
-    Poisson(1.5, stock.GaussianDpEvent(1.0)),
-    ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 3, 2),
-    ext.GroupSubsampledEvent(0, stock.GaussianDpEvent(1.0)),
-    SelfComposed(stock.GaussianDpEvent(1.0), 0),
-    ext.PLDSubsampleEvent(0.5, stock.RandomizedResponseDpEvent(0.5, 3)),
-]
-
-
-@law
-@given(cases, deltas, st.sampled_from(REFUSED))
-def test_refusals_leave_the_accountant_alone(case, delta, refused):
-    event, relation = case
-    accountant = accountant_of(event, relation=relation)
-    before = brackets(accountant, delta), accountant.ledger
-    for tree in (refused, Composed([event, refused]), SelfComposed(refused, 2)):
-        with pytest.raises(
-            (ValueError, TypeError, privacy_accountant.UnsupportedEventError)
-        ):
-            accountant.compose(tree)
-    assert (brackets(accountant, delta), accountant.ledger) == before
 
 
 @law
