@@ -119,7 +119,7 @@ class Bins(interface.Mechanism):
         if bound is Bound.UPPER:
             if self.is_cut:
                 return _above(gram, accuracy)
-            (chain,) = chain_fits.of_bins(gram, [chain_fits.ORDER])
+            (chain,) = chain_fits.of_bins(gram, _orders(accuracy)[:1])
             return gauss_markov.of_bins(chain, accuracy)
         return self._below(gram, accuracy)
 
@@ -224,14 +224,11 @@ def _above(gram: FloatArray, accuracy: Accuracy) -> DirectedPairs:
         gram: (b, b) The Gram matrix of the bins, rounded up.
         accuracy: What the pairs are for.
     """
-    # Answers at smaller δ have more scales than curves have.
-    is_rare = accuracy.scales > accuracies.CURVE_SCALES
-    orders = _RARE_ORDERS if is_rare else _ORDERS
     tail_mass = accuracy.frequent_delta * accuracies.TAIL_SHARE
     frequent = dataclasses.replace(
         accuracy, tail_mass=max(tail_mass, accuracy.tail_mass)
     )
-    chains = list(dict.fromkeys(chain_fits.of_bins(gram, orders)))
+    chains = list(dict.fromkeys(chain_fits.of_bins(gram, _orders(accuracy))))
     if len(chains) == 1:
         return gauss_markov.of_bins(chains[0], accuracy, wider=_NARROW)
     # The last one is for small δ.
@@ -243,6 +240,12 @@ def _above(gram: FloatArray, accuracy: Accuracy) -> DirectedPairs:
     best = int(np.argmin([_epsilon(pairs, accuracy) for pairs in rough]))
     fine = gauss_markov.of_bins(chains[best], accuracy, wider=_NARROW)
     return profile_pairs.minimum([fine, *rough])
+
+
+def _orders(accuracy: Accuracy) -> tuple[float, ...]:
+    """Returns the orders of the moments by which chains are chosen."""
+    # Answers at smaller δ have more scales than curves have.
+    return _RARE_ORDERS if accuracy.scales > accuracies.CURVE_SCALES else _ORDERS
 
 
 def _largest_epsilon(
