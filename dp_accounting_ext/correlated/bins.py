@@ -244,8 +244,9 @@ def _above(gram: FloatArray, accuracy: Accuracy) -> DirectedPairs:
 
 def _orders(accuracy: Accuracy) -> tuple[float, ...]:
     """Returns the orders of the moments by which chains are chosen."""
-    # Answers at smaller δ have more scales than curves have.
-    return _RARE_ORDERS if accuracy.scales > accuracies.CURVE_SCALES else _ORDERS
+    # For δ below that of the first level tails are far smaller, whatever their share.
+    least_delta, _ = accuracies.LEVELS[0]
+    return _RARE_ORDERS if accuracy.delta < least_delta**2 else _ORDERS
 
 
 def _largest_epsilon(

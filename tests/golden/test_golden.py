@@ -67,6 +67,7 @@ MILLION, BILLION = 10**6, 10**9
 RARE = Sampled(1e-4, Gaussian(0.08))
 RARE_RUNS = Runs(Subsampled(0.005, Runs(Allocated(Gaussian(0.418), 6, 7), 5)), 17)
 MATRIX = ext.MatrixAllocationEvent((1, 0.9, 0.8, 0.7), 8.0, 64, 5)
+SIX_BANDS = ext.MatrixAllocationEvent((0.78, 0.39, 0.29, 0.25, 0.21, 0.19), 2.91, 9, 2)
 FEW_BINS = ext.MatrixAllocationEvent((1, 0.5), 4.8, 11, 6)
 TWO_KINDS = Schedule([Gaussian(1.0), Gaussian(1.2)], [1500, 1500], 3000, 3)
 RAISED = Runs(Allocated(stock.DiscreteLaplaceDpEvent(0.776, 1), 9, 57), 1000)
@@ -151,6 +152,8 @@ ONCE_WIDE = [
     (shifted(1e-180), 1, 1e-16, 0.0, 1.7e-13, REPLACE),
     # Up to 4.33 if no chain is for a small δ.
     (FEW_BINS, 1, 1e-14, 2.055, 2.3488),
+    # Up to 7.36 if the orders of chains are those for larger δ.
+    (SIX_BANDS, 1, 1e-60, 5.712, 6.909),
     (Runs(Sampled(1e-28, Laplace(0.1)), 100), 1, 0.05, 0.0, 0.0),
 ]
 WIDE_AT_NIGHT = [
