@@ -126,7 +126,7 @@ class _Filter(displays.Displayed):
         self._promise = epsilon, delta
 
     def _display(self) -> displays.Table:
-        epsilon, delta = (f"{each:.12g}" for each in self._promise)
+        epsilon, delta = (f"{value:.12g}" for value in self._promise)
         title = f"{type(self).__name__}, ε = {epsilon} at δ = {delta}"
         share = f"{decimals.rounded_up(100 * self.spent, 4)} %"
         return displays.Table(title, ("", "spent"), [("of the budget", share)])
@@ -433,9 +433,9 @@ def _divergence(epsilon: float, delta: float, order: float) -> float:
 
 def _best_order(epsilon: float, delta: float) -> float:
     """Returns approximately the order that allows most Gaussian noise."""
-    found = optimize.minimize_scalar(
+    optimum = optimize.minimize_scalar(
         lambda x: -_divergence(epsilon, delta, 1 + math.exp(x)) / (1 + math.exp(x)),
         bounds=(-4.0, 12.0),
         method="bounded",
     )
-    return 1 + math.exp(float(found.x))
+    return 1 + math.exp(float(optimum.x))

@@ -174,8 +174,8 @@ def published(
         Upper bounds hold for every mechanism with the guarantee. Lower bounds hold for
         the worst of these mechanisms, or are 0.
     """
-    known = {"epsilon": epsilon, "rho": rho, "mu": mu}
-    names = [name for name, value in known.items() if value is not None]
+    parameters = {"epsilon": epsilon, "rho": rho, "mu": mu}
+    names = [name for name, value in parameters.items() if value is not None]
     if len(names) != 1:
         raise ValueError(
             f"epsilon must be given, or rho or mu in its place. Found "
@@ -330,7 +330,8 @@ def positive_predictive_value(
             "members alone. Found 0."
         )
     lower, upper = (
-        1 / (1 + odds * (rate / found)) for found in attack_success(accountant, rate)
+        1 / (1 + odds * (rate / success))
+        for success in attack_success(accountant, rate)
     )
     return lower * (1 - _ROUNDING), min(upper * (1 + _ROUNDING), 1.0)
 

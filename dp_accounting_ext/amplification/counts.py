@@ -200,7 +200,7 @@ def upper_pair(
         docs/mathematics.md, "k out of t: the theorem" and "Steps that differ".
     """
     steps = step_laws.Steps.of(kinds, num_selected)
-    bounds = [Hinges.of(each) for each in known]
+    bounds = [Hinges.of(pair) for pair in known]
     if steps.is_informative(1e-6):
         infinity_mass = _infinity_mass(kinds, num_selected)
         for exponent in step_laws.exponents_up_to(tail_mass):
@@ -241,7 +241,7 @@ def _bound(
     rate = steps.rate(tilt)
     steps, lost = steps.without_largest(math.exp(-exponent - step_laws.RARE))
     few, total, drawn = steps.few, steps.num_steps, [steps.num_selected]
-    terms, few_terms = (step_laws.scores(each.ratios, rate) for each in (steps, few))
+    terms, few_terms = (step_laws.scores(s.ratios, rate) for s in (steps, few))
     is_of_p = len(steps.absent) == 1
     if is_of_p:
         laws, few_laws = steps.with_record(drawn), few.with_record(drawn)

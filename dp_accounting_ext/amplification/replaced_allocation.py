@@ -147,7 +147,7 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
         _largest_bound,
         tail_mass,
     )
-    tests = np.concatenate([each.tests for each in laws], axis=1)
+    tests = np.concatenate([law.tests for law in laws], axis=1)
     return _with_errors(profile_pairs.symmetric_below(tests, allocation.infinity_mass))
 
 
@@ -186,7 +186,7 @@ class _Above:
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
-        unit = max(each.probability for each in allocation.steps)
+        unit = max(step.probability for step in allocation.steps)
         self._null_probability = allocation.null_probability / unit
         self._mean = (1 - allocation.infinity_mass) / unit
         summed = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
@@ -261,7 +261,7 @@ class _Below:
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
-        unit = max(each.probability for each in allocation.steps)
+        unit = max(step.probability for step in allocation.steps)
         summed = _sum_of(allocation, kappa, tail_mass, Bound.LOWER)
         masses, q, p = summed.masses
         p = unit * p + allocation.null_probability * masses
@@ -275,7 +275,7 @@ class _Below:
 
 def _largest_bound(laws: Sequence[_Below], kappa: float) -> float:
     """Returns the largest lower bound on the divergence at κ."""
-    return max(float((each.tests[0] - kappa * each.tests[1]).max()) for each in laws)
+    return max(float((law.tests[0] - kappa * law.tests[1]).max()) for law in laws)
 
 
 def _atoms(
@@ -338,8 +338,8 @@ def _sum_of(
     allocation: Allocation, kappa: float, tail_mass: float, bound: Bound
 ) -> lattice_law.Atoms:
     """Returns the law of Σ r_i (X_i / κ − X′_i)."""
-    number = sum(each.count for each in allocation.steps)
-    unit = max(each.probability for each in allocation.steps)
+    number = sum(step.count for step in allocation.steps)
+    unit = max(step.probability for step in allocation.steps)
     parts, means = [], []
     for steps in allocation.steps:
         sign = 1 if bound is Bound.UPPER else -1
@@ -406,8 +406,8 @@ def _deviation(allocation: Allocation) -> float:
     """Returns the standard deviation of S, computed so that no square underflows."""
     return math.hypot(
         *(
-            each.probability * math.sqrt(each.count * math.expm1(each.shift**2))
-            for each in allocation.steps
+            step.probability * math.sqrt(step.count * math.expm1(step.shift**2))
+            for step in allocation.steps
         )
     )
 

@@ -121,8 +121,8 @@ class Steps:
                 ratios = np.append(0.0, ratios)
                 masses = np.append(kind.pair.zero_mass, masses)
             atoms.append((ratios, masses))
-        kind_of = np.repeat(np.arange(len(atoms)), [each.size for each, _ in atoms])
-        ratios, masses = (np.concatenate(each) for each in zip(*atoms, strict=True))
+        kind_of = np.repeat(np.arange(len(atoms)), [ratios.size for ratios, _ in atoms])
+        ratios, masses = (np.concatenate(column) for column in zip(*atoms, strict=True))
         order = np.argsort(ratios, kind="stable")
         kind_of, masses = kind_of[order], masses[order]
         ratio_error = max(kind.pair.ratio_error for kind in kinds)

@@ -389,8 +389,9 @@ def watch_sampler(
     # it is made. The sampler keeps its length and attributes.
     if type(sampler) in _WATCHED:
         sampler.__class__ = _WATCHED[type(sampler)]
-    others = getattr(sampler, "_watches", [])
-    sampler._watches = [(w, of) for w, of in others if w is not by] + [(by, properties)]
+    watches = getattr(sampler, "_watches", [])
+    others = [(watch, loader) for watch, loader in watches if watch is not by]
+    sampler._watches = [*others, (by, properties)]
 
 
 def is_watched(loader: Any, by: Watch) -> bool:

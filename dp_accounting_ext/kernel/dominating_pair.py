@@ -226,17 +226,17 @@ class DirectedPairs:
     @classmethod
     def combined(
         cls,
-        each: Sequence["DirectedPairs"],
+        mechanisms: Sequence["DirectedPairs"],
         function: Callable[[Sequence[DominatingPair]], DominatingPair],
     ) -> "DirectedPairs":
         """Returns a function of several mechanisms' pairs, for each direction.
 
         It is computed once if every mechanism has one pair for both directions.
         """
-        remove = function([pairs.remove for pairs in each])
-        if all(pairs.is_one for pairs in each):
+        remove = function([pairs.remove for pairs in mechanisms])
+        if all(pairs.is_one for pairs in mechanisms):
             return cls.same(remove)
-        return cls(remove, function([pairs.add for pairs in each]))
+        return cls(remove, function([pairs.add for pairs in mechanisms]))
 
     def map(
         self, function: Callable[[DominatingPair], DominatingPair]

@@ -76,7 +76,7 @@ def _replaced_draws(
             return chain
         blocks[replacement] = blocks.get(replacement, 0) + count
     step = _not_too_far(compositions.gaussian_steps(inner))
-    is_one = step is not None and sum(each.count for each in step.steps) == 1
+    is_one = step is not None and sum(kind.count for kind in step.steps) == 1
     below = chain
     if step is not None and is_one and not step.infinity_mass:
         below = ReplacedDraws(mechanism, step)

@@ -73,7 +73,7 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
     while stack:
         part, count = stack.pop()
         if isinstance(part, Composition):
-            inner = [(each, number * count) for each, number in part.items]
+            inner = [(mechanism, number * count) for mechanism, number in part.items]
             stack += reversed(inner)
         else:
             parts[part] = parts.get(part, 0) + count

@@ -90,10 +90,11 @@ class Bracket(interface.Mechanism):
     above: tuple[interface.Mechanism, ...]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        each = [interface.pairs_of(part, bound, accuracy) for part in self._side(bound)]
-        if not each:
+        mechanisms = self._side(bound)
+        if not mechanisms:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return each[0] if len(each) == 1 else profile_pairs.minimum(each)
+        pairs = [interface.pairs_of(inner, bound, accuracy) for inner in mechanisms]
+        return pairs[0] if len(pairs) == 1 else profile_pairs.minimum(pairs)
 
     def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
         return [{part: 1} for part in self._side(bound)] or super().routes(bound)

@@ -386,7 +386,7 @@ def _parts(
     by_number: Sequence[Shifts], size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
     """Returns a part for each case that is not too rare, from its members' law."""
-    probabilities = [math.fsum(each for _, each in members) for members in by_number]
+    probabilities = [math.fsum(mass for _, mass in members) for members in by_number]
     return tuple(
         _coupled(members, size, removed, inserted, probability)
         for members, probability in zip(by_number, probabilities, strict=True)

@@ -507,7 +507,7 @@ class _Nodes:
         ends = zip(self.gaps[1:-1], self.gaps[2:], counts, strict=True)
         more = [np.geomspace(low, high, n + 1)[1:-1] for low, high, n in ends]
         between = np.concatenate([np.empty(0), *more])
-        low = np.repeat(1 + np.arange(counts.size), [each.size for each in more])
+        low = np.repeat(1 + np.arange(counts.size), [between.size for between in more])
         kappas = 1 + np.append(self.gaps, between)
         values = np.append(self.values, self._interpolated(between, low, low + 1))
         order = np.argsort(kappas, kind="stable")

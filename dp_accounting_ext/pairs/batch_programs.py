@@ -281,7 +281,7 @@ def solved(
     """
     size = max(1, BLOCK // (distances.size * (2 * trade_off_curves.MOST_LINES)))
     blocks = [slice(at, at + size) for at in range(0, len(a), size)]
-    a, b = (np.maximum(each, floats.SMALLEST_MASS) for each in (a, b))
+    a, b = (np.maximum(weights, floats.SMALLEST_MASS) for weights in (a, b))
     # Points of a line search may be anywhere.
     with np.errstate(all="ignore"):
         parts = [_at_once(_Weights(a[k], b[k]), distances, curves) for k in blocks]
@@ -421,8 +421,8 @@ def _shifted(
 ) -> _Multipliers:
     """Returns multipliers as far along their step as all of them stay positive."""
     falls = [
-        (-change / each).reshape(len(each), -1).max(axis=1)
-        for change, each in zip(changes, multipliers, strict=True)
+        (-change / multiplier).reshape(len(multiplier), -1).max(axis=1)
+        for change, multiplier in zip(changes, multipliers, strict=True)
     ]
     length = 1 / np.maximum(np.maximum.reduce(falls) / _WITHIN, 1.0)
     along = length[:, np.newaxis]
@@ -450,7 +450,7 @@ def _better(
     length = np.minimum(1.0, np.maximum(longest, _LEAST_LENGTH))
     length = np.minimum(length, _WITHIN / np.maximum(falls, _WITHIN))
     wanted = -1e-13 * np.abs(point.barrier) - lost
-    best = _Point(*(each.copy() for each in point))
+    best = _Point(*(values.copy() for values in point))
     left = np.arange(mu.size)
     for _ in range(_HALVINGS):
         lengths = length[left, np.newaxis]
@@ -459,8 +459,8 @@ def _better(
         )
         goal = point.barrier[left] + 0.01 * lengths[:, 0] * rise[left] + wanted[left]
         is_good = (moved.barrier >= goal) | (rise[left] <= _CONVERGED * mu[left])
-        for each, new in zip(best, moved, strict=True):
-            each[left[is_good]] = new[is_good]
+        for values, new in zip(best, moved, strict=True):
+            values[left[is_good]] = new[is_good]
         left = left[~is_good]
         if not left.size:
             break

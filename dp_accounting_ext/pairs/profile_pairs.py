@@ -222,9 +222,9 @@ def minimum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
     Source:
         That of `atoms_above`.
     """
-    add = [Hinges.of(dominating_pair.dual(each.add)) for each in pairs]
+    add = [Hinges.of(dominating_pair.dual(pair.add)) for pair in pairs]
     return DirectedPairs(
-        least([Hinges.of(each.remove) for each in pairs]),
+        least([Hinges.of(pair.remove) for pair in pairs]),
         dominating_pair.dual(least(add)),
     )
 
@@ -279,10 +279,10 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     """
     # What is taken from one direction for the other holds without errors of its own.
     profiles = [
-        Hinges.of(each).exact() for each in (above, dominating_pair.dual(below))
+        Hinges.of(pair).exact() for pair in (above, dominating_pair.dual(below))
     ]
-    at_one = min(1.0, *(float(each.values(np.ones(1))[0]) for each in profiles))
-    high, low = (_from_one_on(each, at_one) for each in profiles)
+    at_one = min(1.0, *(float(profile.values(np.ones(1))[0]) for profile in profiles))
+    high, low = (_from_one_on(profile, at_one) for profile in profiles)
     low_masses = (low.ratios * low.masses)[::-1]
     rounding = 4 * (high.ratios.size + low.ratios.size + 8) * floats.UNIT_ROUNDOFF
     # The mass that is left for a ratio of one.

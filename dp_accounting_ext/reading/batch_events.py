@@ -163,7 +163,7 @@ def merged(
         runs = sum(count for _, count in leaves)
         inner = leaves[0][0] if leaves else stock.NoOpDpEvent()
     is_noise = runs == 1 and isinstance(inner, NOISES)
-    are_gaussian = all(isinstance(each, stock.GaussianDpEvent) for each, _ in leaves)
+    are_gaussian = all(isinstance(leaf, stock.GaussianDpEvent) for leaf, _ in leaves)
     if rate * runs == 0 or (runs, depth) == (1, 1) or not (is_noise or are_gaussian):
         return None
     noises = [inner] * 2 if is_noise else _one_for_all(leaves)

@@ -62,8 +62,8 @@ class Mixture:
         Where the ratio is near one its logarithm keeps the relative accuracy of the
         points.
         """
-        few = np.array_split(points, 1 + points.size * self.shifts.size // _BLOCK)
-        return np.concatenate([self._log_ratio(each) for each in few])
+        blocks = np.array_split(points, 1 + points.size * self.shifts.size // _BLOCK)
+        return np.concatenate([self._log_ratio(block) for block in blocks])
 
     def _log_ratio(self, points: FloatArray) -> FloatArray:
         exponents = np.multiply.outer(points, self.shifts) - self.shifts**2 / 2

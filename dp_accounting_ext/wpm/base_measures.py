@@ -99,14 +99,16 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     Raises:
         TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
-    paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    landmarks, radius = worst_cases.choose_landmarks(paid)
-    largest_mass, value, lower, rounds = _best_scale(paid.rows(landmarks), privacy)
-    measure = np.full(paid.shape[1], largest_mass * math.exp(-privacy / 2))
+    transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+    landmarks, radius = worst_cases.choose_landmarks(transport_cost)
+    largest_mass, value, lower, rounds = _best_scale(
+        transport_cost.rows(landmarks), privacy
+    )
+    measure = np.full(transport_cost.shape[1], largest_mass * math.exp(-privacy / 2))
     if math.isinf(radius):
-        value = worst_cases.worst_case_cost(measure, paid, privacy)
+        value = worst_cases.worst_case_cost(measure, transport_cost, privacy)
     else:
-        value = worst_cases.bound_nearby(value, radius, paid)
+        value = worst_cases.bound_nearby(value, radius, transport_cost)
     converged = value - lower <= _CONVERGED * value
     return MeasureResult(measure, value, min(lower, value), rounds, converged)
 
@@ -171,17 +173,17 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     Source:
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
-    paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    every = np.arange(paid.shape[0])
+    transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+    every = np.arange(transport_cost.shape[0])
 
     def tangents(upper: FloatArray) -> Tangents:
-        worst = worst_cases.point_costs(upper, paid, privacy, every)
+        worst = worst_cases.point_costs(upper, transport_cost, privacy, every)
         rows = np.argsort(-worst, kind="stable")[:_TANGENTS]
-        planes = worst_cases.tangents(paid.rows(rows), upper, privacy)
+        planes = worst_cases.tangents(transport_cost.rows(rows), upper, privacy)
         return float(worst.max()), *planes, np.zeros(rows.size, dtype=np.intp)
 
     return _cutting_planes(
-        paid, privacy, np.ones(1), tangents, _MINIMAX_GAP, _MOST_ROUNDS
+        transport_cost, privacy, np.ones(1), tangents, _MINIMAX_GAP, _MOST_ROUNDS
     )
 
 
@@ -214,23 +216,23 @@ def learn_base_measure(
     Raises:
         TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
-    paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+    transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
     users = private_rows.read(
-        "public_distributions", public_distributions, paid.shape[0]
+        "public_distributions", public_distributions, transport_cost.shape[0]
     )
     if not len(users):
         raise ValueError("public_distributions must have a row. Found none.")
 
     def tangents(upper: FloatArray) -> Tangents:
         allowed = ldp_polytope.LdpPolytope(math.exp(-privacy) * upper, upper)
-        solver = certified_projection.ExactSolver(paid, allowed, _USER_GAP)
+        solver = certified_projection.ExactSolver(transport_cost, allowed, _USER_GAP)
         values, nearest, prices = [], [], []
         for place in range(len(users)):
             inputs, masses = users.row(place)
             solved = solver.solve(inputs, masses)
             values.append(solved.value)
             prices.append(solved.prices)
-            reduced = paid.rows(inputs) - solved.prices
+            reduced = transport_cost.rows(inputs) - solved.prices
             nearest.append(masses @ reduced.min(axis=1))
         thresholds, slopes = worst_cases.tangents(np.array(prices), upper, privacy)
         intercepts, every = np.array(nearest) + thresholds, np.arange(len(users))
@@ -238,7 +240,7 @@ def learn_base_measure(
 
     weights = np.full(len(users), 1 / len(users))
     return _cutting_planes(
-        paid, privacy, weights, tangents, relative_gap, max_rounds, _STEP
+        transport_cost, privacy, weights, tangents, relative_gap, max_rounds, _STEP
     )
 
 

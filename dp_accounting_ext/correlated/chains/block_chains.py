@@ -79,10 +79,11 @@ def fit(products: FloatArray, length: int, *, is_alone: bool) -> chain_fits.Chai
     parts = (products[0] * _SHARED).tolist()[: None if is_short else 1]
     lines = [(line, part) for part in parts for line in _lines(products, length, part)]
     line, shared = min(
-        lines, key=lambda each: _moment(_with_ends(each[0], each[1], ends))
+        lines,
+        key=lambda candidate: _moment(_with_ends(candidate[0], candidate[1], ends)),
     )
     chains = [
-        _with_ends(each, shared, ends) for each in (line, chain_fits.refined(line))
+        _with_ends(chain, shared, ends) for chain in (line, chain_fits.refined(line))
     ]
     chain = min(chains, key=_moment)
     half = (size + 1) // 2

@@ -313,8 +313,8 @@ def with_zero(
     factors: FloatArray, probabilities: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the values of W with 0, and their probabilities."""
-    none = max(1 - float(probabilities.sum()), 0.0)
-    return np.append(factors, 0.0), np.append(probabilities, none)
+    of_zero = max(1 - float(probabilities.sum()), 0.0)
+    return np.append(factors, 0.0), np.append(probabilities, of_zero)
 
 
 def _shares(grids: Grids, rows: slice) -> FloatArray:

@@ -163,8 +163,8 @@ def _sides(
     addition = chain_steps.Addition.of(grids, decay)
     error = (count + addition.most_products + 16) * floats.UNIT_ROUNDOFF
     error += 2 * chain_steps.QUADRATURE_ERROR
-    none = np.zeros(count)
-    without = _Side(rows, nothing, none, none, none, error)
+    zeros = np.zeros(count)
+    without = _Side(rows, nothing, zeros, zeros, zeros, error)
     moved_by: tuple[float, float, slice] | None = None
     side, outer = without, math.nan
     for steps, inner in enumerate(variances.tolist()):

@@ -56,12 +56,12 @@ _LARGEST_ERROR = 1e-4
 
 
 def largest(
-    known: Sequence[dominating_pair.DirectedPairs],
+    bounds: Sequence[dominating_pair.DirectedPairs],
 ) -> dominating_pair.DirectedPairs:
     """Returns the pairs of the largest of several lower bounds, at each ε."""
-    add = [dominating_pair.dual(pairs.add) for pairs in known]
+    add = [dominating_pair.dual(pairs.add) for pairs in bounds]
     return dominating_pair.DirectedPairs(
-        profile_pairs.largest_below([pairs.remove for pairs in known]),
+        profile_pairs.largest_below([pairs.remove for pairs in bounds]),
         dominating_pair.dual(profile_pairs.largest_below(add)),
     )
 

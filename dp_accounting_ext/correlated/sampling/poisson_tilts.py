@@ -256,8 +256,8 @@ class _Numbers:
                     self.weights[step][rows] * self.values[step + 1][following[rows]]
                 )
                 cumulative = np.cumsum(shares, axis=1)
-                wanted = goals[some] * cumulative[:, -1]
-                drawn = (cumulative <= wanted[:, np.newaxis]).sum(axis=1)
+                goal = goals[some] * cumulative[:, -1]
+                drawn = (cumulative <= goal[:, np.newaxis]).sum(axis=1)
                 number[some] = np.minimum(drawn, self.moment)
             numbers[step] = number
             state = following[state, number]

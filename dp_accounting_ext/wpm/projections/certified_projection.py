@@ -130,22 +130,22 @@ def project(
     """
     privacy = checks.epsilon(epsilon)
     gap = fields.inner_probability("relative_gap", relative_gap)
-    paid = costs.as_cost(cost)
-    size = paid.shape[1]
+    transport_cost = costs.as_cost(cost)
+    size = transport_cost.shape[1]
     measure = checks.base_measure(base_measure, size, privacy)
-    users = private_rows.read("mu", mu, paid.shape[0])
+    users = private_rows.read("mu", mu, transport_cost.shape[0])
     allowed = ldp_polytope.from_base_measure(measure, privacy)
     passes = fields.positive_integer("iterations", iterations)
     if regularization is None:
-        exact = ExactSolver(paid, allowed, gap)
+        exact = ExactSolver(transport_cost, allowed, gap)
         solutions = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
-        fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
+        fast = entropic.EntropicSolver(transport_cost, allowed, regularization, passes)
         solutions = fast.certified(users)
     values, bounds, met = np.zeros(len(solutions)), np.zeros(len(solutions)), []
     for user, solution in enumerate(solutions):
         inputs, masses = users.row(user)
-        rows = paid.rows(inputs)
+        rows = transport_cost.rows(inputs)
         values[user] = solution.value
         bounds[user] = _lower_bound(solution.prices, masses, rows, allowed)
         slack = gap * solution.value + _SMALL * float(rows.max())
