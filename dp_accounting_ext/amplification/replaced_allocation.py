@@ -52,9 +52,10 @@ DominatingPair = dominating_pair.DominatingPair
 
 # A limit: with larger shifts there are outputs whose densities do not fit a float.
 LARGEST_SHIFT = 12.0
-# Certified, in units of rounding: the error of an exponential, besides that of its
-# exponent; of a threshold, a sum of a few products; of a shift; and of a probability.
-EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
+# Certified: errors in units of rounding.
+EXPONENTIAL = 24  # Of an exponential, besides that of its exponent.
+_THRESHOLD = 64  # Of a threshold, which is a sum of a few products.
+SHIFT, _CHANCE = 8, 16  # Of a shift, and of a probability.
 # Certified: the relative error of sums of thousands of masses and of rounded
 # probabilities; and more than the mass that `_BELOW` adds.
 _CHECKED, _MOST_RAISED = 1e-12, 1e-7

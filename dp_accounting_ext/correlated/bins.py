@@ -31,12 +31,13 @@ DirectedPairs = dominating_pair.DirectedPairs
 Strategy = strategies.Strategy
 
 # Tuning: the orders of the moments by which chains are chosen: the first suits large δ,
-# and the last suits small δ. Other orders are used for δ below 1e-15. All chains are
-# computed with cells that are wider by _WIDE, and all but the last for frequent δ only.
-# That takes a fifth of the time, and ε is up to 3 % larger, or 7 % with 500 bins. The
-# chain that is best at a frequent δ is computed for all δ, with cells that are wider by
-# _NARROW. With a wrong order ε is up to 15 % larger.
+# and the last suits small δ. Other orders are used for δ below 1e-15. With a wrong
+# order ε is up to 15 % larger.
 _ORDERS, _RARE_ORDERS = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0)
+# Tuning: all chains are computed with cells that are wider by _WIDE, and all but the
+# last for frequent δ only. That takes a fifth of the time, and ε is up to 3 % larger,
+# or 7 % with 500 bins. The chain that is best at a frequent δ is computed for all δ,
+# with cells that are wider by _NARROW.
 _WIDE, _NARROW = 2.6, 1.25
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
@@ -45,14 +46,17 @@ _MOST_CLASSES = 6
 # add at most this share to what a record moves (with 600 bins of a BLT ε is smaller by
 # a relative 5e-6 then, in a fifth of the time).
 _BINS_OF_FILTER, _HARDLY = 256, 1e-4
-# Tuning: what is tried from below. First, a filter whose cells are wider by _ROUGH
-# takes a fifth of the time of a fine one, and its ε is mostly up to 6 % smaller. The ε
-# of independent bins is compared with the largest ε that is known then. If it is at
-# least the share _FROM of that, blocks are tried, for variances between the two limits.
-# If it is below the share _BELOW, a fine filter is tried. (In 60 random runs what was
-# left out would have raised ε by at most 0.6 %. Blocks of larger variances raise it by
-# less than 0.5 % and take seconds, and those of smaller ones take gigabytes.)
-_ROUGH, _FROM, _BELOW, _LEAST_VARIANCE, _LARGEST_VARIANCE = 2.0, 0.9, 0.95, 0.5, 8.0
+# Tuning: the first filter that is tried from below has cells that are wider by this. It
+# takes a fifth of the time of a fine one, and its ε is mostly up to 6 % smaller.
+_ROUGH = 2.0
+# Tuning: then the ε of independent bins is compared with the largest ε that is known.
+# If it is at least the share _FROM of that, blocks are tried. If it is below the share
+# _BELOW, a fine filter is tried. (In 60 random runs what was left out would have raised
+# ε by at most 0.6 %.)
+_FROM, _BELOW = 0.9, 0.95
+# Tuning: blocks are tried for variances between these. Blocks of larger variances raise
+# ε by less than 0.5 % and take seconds, and those of smaller ones take gigabytes.
+_LEAST_VARIANCE, _LARGEST_VARIANCE = 0.5, 8.0
 
 
 def allocate(

@@ -32,11 +32,13 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 # Certified: a bound on the relative rounding error of a norm and a quotient.
 _ROUNDING = 1e-12
-# Tuning: the number of values of noise that are drawn, in two seconds; the most steps
-# that are run; the largest distance of two steps whose correlation is measured; and, in
-# standard deviations, how far the measures of right noise may be from their means. One
-# of 5,000 is further with a probability of 1e-8.
-_VALUES, _STEPS, _DISTANCE, _DEVIATIONS = 2**22, 4096, 64, 7.0
+# Tuning, all of these constants.
+_VALUES = 2**22  # Values of noise that are drawn, in two seconds.
+_STEPS = 4096  # The most steps that are run.
+_DISTANCE = 64  # The largest distance of two steps whose correlation is measured.
+# How far a measure of right noise may be from its mean, in standard deviations. Any of
+# 5,000 measures is further with a probability of 1e-8.
+_DEVIATIONS = 7.0
 
 
 @dataclasses.dataclass(frozen=True)

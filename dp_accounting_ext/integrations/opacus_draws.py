@@ -382,6 +382,7 @@ def watch_sampler(
 ) -> None:
     """Makes a sampler report its batches to a watch, with the fields of `_Loader`."""
     rate = _rate(sampler)
+    # Two draws treat each record alike with the probability rate² + (1 − rate)².
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
     sampler._share = share or opacus_processes.Share()
     properties = _Loader(coincidence, is_ahead, is_ordered, sampler._share)

@@ -173,7 +173,7 @@ def sampled_from(mechanism: Mechanism) -> tuple[float, Mechanism] | None:
     drawn = mechanism.draws()
     if drawn is None or drawn.infinity_mass or not drawn.null_probability:
         return None
-    if [number for *_, number in drawn.parts] != [1]:
+    if len(drawn.parts) > 1 or drawn.parts[0][2] != 1:
         return None
     ((inner, rate, _),) = drawn.parts
     return min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0), inner

@@ -45,10 +45,11 @@ WEIGHT_ERROR = 7e-13
 _SAME = 2e-13
 
 # Tuning, all of these constants.
-# The share of a value by which one that is interpolated may be larger, the number of
-# rounds in which programs are solved at further κ for this, and the logarithm of the
-# factor by which values may fall from one of them to the next.
-_INTERPOLATED, _ROUNDS, _STEEP = 1e-3, 10, 4.0
+# The share of a value by which one that is interpolated may be larger, and the number
+# of rounds in which programs are solved at further κ for this.
+_INTERPOLATED, _ROUNDS = 1e-3, 10
+# The logarithm of the factor by which values may fall from one κ to the next.
+_STEEP = 4.0
 # Programs are solved at no more values of κ than this number divided by the number of
 # pairs of classes.
 _MOST_SOLVED = 1 << 17

@@ -48,10 +48,11 @@ _ROUNDED = 4e-15
 # The size of the barrier at the end, times the number of constraints, as a share of
 # the gap.
 _END = 0.3
-# The share of the way to its end that a step may go; the most halvings of a step; the
-# least length at which the next one begins. After a step below `_SHORT` multipliers are
-# those of the barrier again. The last is a rise, in sizes, that may be rounding.
-_WITHIN, _HALVINGS, _LEAST_LENGTH, _SHORT, _CONVERGED = 0.99, 16, 1e-3, 0.1, 1e-4
+_WITHIN = 0.99  # The share of the way to its end that a step may go.
+# The most halvings of a step, and the least length at which the next one begins.
+_HALVINGS, _LEAST_LENGTH = 16, 1e-3
+_SHORT = 0.1  # After a shorter step multipliers are those of the barrier again.
+_CONVERGED = 1e-4  # A rise, in sizes of the barrier, that may be rounding.
 # The numbers of a block of programs that are solved at once.
 BLOCK = 1 << 19
 # A difference below this share of what it is the difference of is zero.
@@ -277,7 +278,7 @@ def solved(
         a: (k, m) weights c_i ≥ 0.
         b: (k, n) weights −c_j ≥ 0.
         distances: (m, n) distances.
-        curves: What is known by distance.
+        curves: The trade-off curves by distance.
     """
     size = max(1, BLOCK // (distances.size * (2 * trade_off_curves.MOST_LINES)))
     blocks = [slice(at, at + size) for at in range(0, len(a), size)]
@@ -286,20 +287,18 @@ def solved(
     with np.errstate(all="ignore"):
         parts = [_at_once(_Weights(a[k], b[k]), distances, curves) for k in blocks]
     solution = Solved(*map(np.concatenate, zip(*parts, strict=True)))
-    # Far beyond all losses floats may not suffice; all pairs of classes alike do.
-    alike_shares = np.broadcast_arrays(
+    # Far beyond all losses floats may not suffice for the program. There, λ and ρ in
+    # proportion to the weights give the smaller bound.
+    gains, costs = np.broadcast_arrays(
         (b / b.sum(axis=1, keepdims=True))[:, np.newaxis],
         (a / a.sum(axis=1, keepdims=True))[..., np.newaxis],
     )
-    bounds, by_alike = (
-        certified(a, b, distances, curves, *shares)
-        for shares in ((solution.gains, solution.costs), alike_shares)
+    proportional = solution._replace(gains=gains, costs=costs)
+    bounds, proportional_bounds = (
+        certified(a, b, distances, curves, shares.gains, shares.costs)
+        for shares in (solution, proportional)
     )
-    return _where(
-        bounds <= by_alike,
-        solution,
-        solution._replace(gains=alike_shares[0], costs=alike_shares[1]),
-    )
+    return _where(bounds <= proportional_bounds, solution, proportional)
 
 
 def _at_once(

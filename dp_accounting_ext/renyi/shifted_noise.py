@@ -130,6 +130,7 @@ def binomial(members: int, rate: float, noise: float) -> Mixture:
 def _group_rdp(
     orders: tuple[float, ...], group_size: int, rate: float, noise: float
 ) -> FloatArray:
+    """Returns the rows of `group_rdp`."""
     if rate == 0:
         rows = np.zeros((1, len(orders)))
     elif noise == 0:

@@ -148,7 +148,7 @@ class PointCost(TransportCost):
                 f"Found {self._points.shape[1]} and {self._outputs.shape[1]}."
             )
         self.shape = (len(self._points), len(self._outputs))
-        extent = 2.0
+        extent = 2.0  # The largest cosine distance.
         if metric != "cosine":
             self.metric_order = self._order
             # No two points are further apart than two corners of a box around them.

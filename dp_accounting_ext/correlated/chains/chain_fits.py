@@ -25,21 +25,24 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
 # Tuning: the search tries these correlations r of neighbors, first every _STRIDE-th.
-# Its shares A are these times 2 or the least A with A r^d above all entries, whichever
-# is smaller. Where the chain exceeds the window, N takes a part of the surplus up to
-# some distance, and all of it beyond. These distances are tried, in units of half of
-# the largest distance that has an entry. A symbol is judged by its values at these
-# frequencies.
 CORRELATIONS, _STRIDE = np.linspace(0.02, 0.98, 193), 12
-_SHARES, _KNOWN = np.linspace(0.1, 1.0, 13), (0, 2, 8, 128)
+# Tuning: the search tries these shares A, times 2 or the least A with A r^d above all
+# entries, whichever is smaller.
+_SHARES = np.linspace(0.1, 1.0, 13)
+# Tuning: where the chain exceeds the window, N takes a part of the surplus up to some
+# distance, and all of it beyond. These distances are tried, in units of half of the
+# largest distance that has an entry.
+_REACHES = (0, 2, 8, 128)
+# Tuning: a symbol is judged by its values at these frequencies.
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 32) ** 2
 # Tuning: in the refinement N is given by its values at this many distances, and costs
-# so many times what w does. The search moves r by these steps, and (r, A) in these
-# directions. The largest r limits the time, as the grid of states has a size in
-# proportion to 1 / √(1 − r²).
-_KNOTS, _PRICE, _MOST_CORRELATED = 32, 1e-6, 0.99
+# so many times what w does.
+_KNOTS, _PRICE = 32, 1e-6
+# Tuning: the refinement moves r by these steps, and (r, A) in these directions. The
+# largest r limits the time: grids of states have a size in proportion to 1 / √(1 − r²).
 _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
+_MOST_CORRELATED = 0.99
 # B is at most this share of the largest entry, so that what is left of the entries is
 # not all rounding error.
 _MOST_SHARED = 0.9
@@ -116,8 +119,8 @@ def with_excess(excess: float, correlation: float, length: int) -> tuple[float, 
         length: The number of steps.
     """
     places = np.arange(length)
-    more = excess * np.power(correlation, 2.0 * np.minimum(places, places[::-1]))
-    heights = 1 + np.maximum(more, min(excess, LEAST_EXCESS))
+    added = excess * np.power(correlation, 2.0 * np.minimum(places, places[::-1]))
+    heights = 1 + np.maximum(added, min(excess, LEAST_EXCESS))
     return tuple(heights.tolist())
 
 
@@ -220,13 +223,13 @@ def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
     """
     around, along = largest_by_distance(gram)
     largest = float(around[0])
-    # The least entry may be taken out of all entries as B.
-    common_entry = min(float(gram.min()), _MOST_SHARED * largest)
+    # All entries are at least the least one. The part B that all bins share is this, or
+    # nothing. It makes the mean a product of two independent ratios.
+    least_entry = min(float(gram.min()), _MOST_SHARED * largest)
     best: dict[float, tuple[float, Line, float]] = {}
-    for shared in sorted({0.0, common_entry}):
+    for shared in sorted({0.0, least_entry}):
         for window in _windows(around - shared, along - shared):
             for line in lines_above(window, orders, largest - shared):
-                # That of the product of two independent ratios.
                 moment_of_shared = math.expm1(min(line.order * shared, 300.0))
                 moment = line.cost + moment_of_shared * (1 + line.cost)
                 if line.order not in best or moment < best[line.order][0]:
@@ -268,11 +271,13 @@ def cut(chain: Chain) -> tuple[Chain, int]:
     order, places = ORDER * variance, np.arange(chain.length)
     powers = np.power(chain.correlation, places)
     ends = 1 + share * excess * powers**2
+    # What a step adds to the moment by itself, and with all others; and what the larger
+    # variances at both ends of a block add.
     alone = grown(order * np.ones(1))[0]
-    near = 2 * grown(order * share * powers[1:]).sum()
-    more = 2 * float((grown(order * ends) - alone).sum())
+    with_others = 2 * grown(order * share * powers[1:]).sum()
+    of_ends = 2 * float((grown(order * ends) - alone).sum())
     forgotten = int(np.count_nonzero(powers > _FORGOTTEN))
-    enough = math.ceil(more / (_RAISES * float(alone + near)))
+    enough = math.ceil(of_ends / (_RAISES * float(alone + with_others)))
     copies = chain.length // max(_SHORTEST, forgotten, enough)
     if copies < 2:
         return chain, 1
@@ -425,7 +430,7 @@ def lines_at(
     highest = float((window.entries / np.maximum(powers, 1e-300)).max(initial=0.0))
     shares = min(highest, 2.0) * _SHARES
     gaps = window.entries - shares[:, np.newaxis] * powers
-    reaches = sorted({window.furthest * number // 2 for number in _KNOWN})
+    reaches = sorted({window.furthest * number // 2 for number in _REACHES})
     fewer = np.array([without_surplus(gaps, reach) for reach in reaches])
     wholes = np.maximum(1 + (fewer @ window.cosines).max(axis=2), shares)
     lines = []

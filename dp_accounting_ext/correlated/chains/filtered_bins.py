@@ -34,15 +34,19 @@ from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the width of a cell of x, in standard deviations of the filter's innovation;
-# the number of values of S, the last of which stands for all larger ones; and the
-# share, and the nats, by which losses may exceed the ε that is known before, and still
-# be told apart.
-_CELL, _PLACES, _FURTHER, _NATS = 0.3, 800, 0.6, 0.8
-# Tuning: the lowest x; below 0, and so many deviations above the a by which a record
-# moves x, cells are twice as wide; and the highest x is as far above as this power of δ
-# requires. All that is further away is one cell.
-_LOWEST, _HIGH, _RARER = -2.0, 4.0, 5 / 3
+# Tuning: the width of a cell of x, in standard deviations of the filter's innovation.
+_CELL = 0.3
+_PLACES = 800  # Tuning: values of S, the last of which stands for all larger ones.
+# Tuning: losses are told apart if they exceed the ε that is known before by at most
+# this share and these nats.
+_FURTHER, _NATS = 0.6, 0.8
+# Tuning: the lowest x. All that is below is one cell.
+_LOWEST = -2.0
+# Tuning: below 0, and so many deviations above the a by which a record moves x, cells
+# are twice as wide.
+_HIGH = 4.0
+# Tuning: the highest x is as far above as this power of δ requires.
+_RARER = 5 / 3
 # A limit of time: the number of products, which take a few seconds. Beyond it, the last
 # entries of columns are left out.
 _MOST_WORK = 8e10

@@ -24,16 +24,21 @@ from dp_accounting_ext.pairs import gaussian
 SMALLEST_MASS = 1e-220
 # The number of states whose moves, or additions, are computed as one product.
 ROWS = 32
-# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.3 %: the
-# width of a cell of states, in standard deviations of the innovation; that of a cell of
-# a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
-# steps, and its largest width, over the root of 1 plus the exponent's variance; how
-# fast cells of sums grow beyond the mean; and the width of those below it, over the
-# root of what a step adds to the variance of the sum. In recursions of more than _STEPS
-# steps, which take longer, cells are wider by this power of the number of steps. If
-# moves are short, states are as wide as for moves _MOST_MOVES as long, at most.
-_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
-_STEPS, _POWER, _MOST_MOVES = 32, 0.2, 2.0
+# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.3 %.
+_CELL = 0.095  # The width of a cell of states, in deviations of the innovation.
+# The width of a cell of a factor's logarithm, in standard deviations of the exponent of
+# a sum of as correlated steps; and its largest width, over the root of 1 plus the
+# exponent's variance.
+_FACTOR_CELL, _WIDEST_FACTOR = 0.085, 0.075
+_GROWTH = 0.005  # How fast cells of sums grow beyond the mean.
+# The width of cells of sums below the mean, over the root of what a step adds to the
+# variance of the sum.
+_PLACE = 0.09
+# In recursions of more than _STEPS steps, which take longer, cells are wider by this
+# power of the number of steps.
+_STEPS, _POWER = 32, 0.2
+# If moves are short, states are as wide as for moves _MOST_MOVES as long, at most.
+_MOST_MOVES = 2.0
 # Certified: no cell of states is wider than so many standard deviations of a move, so
 # that moves in it can be integrated (`chain_steps.hats`).
 LARGEST_CELL = 0.5
