@@ -99,18 +99,18 @@ def upper_sum(grids: Grids) -> SumLaw:
         most Σ masses · (k − places)₊ plus k times the lost and lifted masses.
     """
     length = grids.chain.length
-    half = (length + 1) // 2
+    half, is_odd = (length + 1) // 2, length % 2 == 1
     variances = grids.chain.variances()[:half]
-    if length == 2 * half:
-        # The other side ends beside the middle step, which is as variable.
+    if not is_odd:
+        # Of two middle steps, one is in either side. They are equally variable.
         variances = np.append(variances, variances[-1])
-    before: _Side | None = None
-    side: _Side | None = None
-    for without, found in _sides(grids, variances, 1.0):
-        before, side, other = side, found, without
-    first = before if length == 2 * half else side
-    assert first is not None
-    return _joined(grids, float(variances[-1]), first, other)
+    previous: _Side | None = None
+    last: _Side | None = None
+    for without, side in _sides(grids, variances, 1.0):
+        previous, last, other = last, side, without
+    with_middle = last if is_odd else previous
+    assert with_middle is not None
+    return _joined(grids, float(variances[-1]), with_middle, other)
 
 
 def upper_sums(grids: Grids, decay: float) -> list[SumLaw]:
@@ -199,14 +199,16 @@ def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLa
     lost_mean = length * float(start.ratio_above[0])
     lifted = float(start.below[0])
     computed = side.masses.sum(axis=1)
-    gone = computed * without.lost_mass + side.lost_mass * without.whole()
-    lost_mass += float(middle @ gone)
+    lost = computed * without.lost_mass + side.lost_mass * without.whole()
+    lost_mass += float(middle @ lost)
     for one, other in ((side, without), (without, side)):
-        totals = one.masses @ grids.places
-        gone = one.lost_mean * other.whole() + totals * other.lost_mass
-        lost_mean += float(middle @ gone)
+        means = one.masses @ grids.places
+        lost = one.lost_mean * other.whole() + means * other.lost_mass
+        lost_mean += float(middle @ lost)
         lifted += float(middle @ (one.lifted * other.whole()))
-    masses, most_terms = _both(grids.places, middle, side.masses, without.masses)
+    masses, most_terms = _sum_of_sides(
+        grids.places, middle, side.masses, without.masses
+    )
     return _law(
         grids,
         2 * grids.places,
@@ -245,7 +247,7 @@ def _law(
     return law
 
 
-def _both(
+def _sum_of_sides(
     places: FloatArray, middle: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, int]:
     """Returns the law of the sum of two sides, split between twice the places.
@@ -264,22 +266,21 @@ def _both(
     roots = np.sqrt(middle)[:, np.newaxis] * _SCALE
     joint = (first * roots).T @ (second * roots)
     split, terms = np.zeros(places.size), np.zeros(places.size, np.int64)
-    goals = 2 * places
+    doubled = 2 * places
     for start in range(0, places.size, markov_chain.ROWS):
         rows = slice(start, start + markov_chain.ROWS)
         sums = places[rows, np.newaxis] + places
-        low = np.searchsorted(goals, sums.ravel(), side="right") - 1
+        low = np.searchsorted(doubled, sums.ravel(), side="right") - 1
         np.minimum(low, places.size - 2, out=low)
-        share = (sums.ravel() - goals[low]) / (goals[low + 1] - goals[low])
+        share = (sums.ravel() - doubled[low]) / (doubled[low + 1] - doubled[low])
         np.clip(share, 0.0, 1.0, out=share)
         masses = joint[rows].ravel()
         upper = masses * share
         split += np.bincount(low, masses - upper, places.size)
         split[1:] += np.bincount(low, upper, places.size)[:-1]
         terms += np.bincount(low, minlength=places.size)
-    return split / _SCALE**2, 2 * int(
-        terms.max()
-    ) + places.size // markov_chain.ROWS + 8
+    most_terms = 2 * int(terms.max()) + places.size // markov_chain.ROWS + 8
+    return split / _SCALE**2, most_terms
 
 
 def _added(grids: Grids, addition: chain_steps.Addition, side: _Side) -> _Side:
@@ -359,13 +360,13 @@ def times(
     terms = int(np.bincount(moved.indices).max()) + 16
     products = []
     for law in laws:
-        gone = float(law.masses @ (above + lost * places))
+        lost_mean = float(law.masses @ (above + lost * places))
         masses = moved @ np.outer(probabilities, law.masses).ravel()
         products.append(
             dataclasses.replace(
                 law,
                 masses=masses,
-                lost_mean=law.lost_mean + floats.raised(gone),
+                lost_mean=law.lost_mean + floats.raised(lost_mean),
                 mass_error=law.mass_error + terms * floats.UNIT_ROUNDOFF,
             )
         )
