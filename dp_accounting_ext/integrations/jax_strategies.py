@@ -239,9 +239,9 @@ def _bands(column: Sequence[float]) -> int:
 def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
     """Returns one allocation for all cycles, as records draw their bins only once."""
     bins = fields.positive_integer("cycle_length", strategy.cycle_length)
-    cycles, further = divmod(_iterations(strategy), bins)
+    cycles, left_over = divmod(_iterations(strategy), bins)
     if setting.matrix is not None:
-        if further:
+        if left_over:
             raise ValueError(
                 f"iterations must be a multiple of cycle_length for correlated noise. "
                 f"Found {strategy.iterations} and {bins}."
@@ -255,12 +255,12 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
     of_cycles, of_one_more = (
         stock.SelfComposedDpEvent(setting.step, count) for count in (cycles, cycles + 1)
     )
-    if not further:
+    if not left_over:
         return dp_event.RandomAllocationEvent(of_cycles, 1, bins)
-    # In a run of less than one cycle, the later bins have no step.
-    parts = slice(None if cycles else 1)
+    if not cycles:  # The later bins have no step.
+        return dp_event.ScheduledAllocationEvent([of_one_more], [left_over], bins)
     return dp_event.ScheduledAllocationEvent(
-        [of_one_more, of_cycles][parts], [further, bins - further][parts], bins
+        [of_one_more, of_cycles], [left_over, bins - left_over], bins
     )
 
 

@@ -146,13 +146,14 @@ def in_a_row(*links: Link) -> Mechanism:
     counts: collections.Counter[Mechanism] = collections.Counter()
     for part, number, _ in links:
         counts[part] += number
-    mean = math.fsum(
+    # In a chain of Gaussians their shifts over σ are added, not their precisions.
+    shift = math.fsum(
         number * math.sqrt(part.claims().gaussian_precision)
         for part, number in counts.items()
     )
     claims = interface.Claims(
         interface.claims_of(counts).largest_loss,
-        gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
+        gaussian_precision=floats.raised(shift, by=1e-14) ** 2,
     )
     by_links = dict.fromkeys(part.basis(Bound.UPPER) for part in counts)
     upper = f"a chain of datasets, by {' and '.join(by_links)}"

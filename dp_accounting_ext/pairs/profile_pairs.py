@@ -277,7 +277,8 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
     """
-    # What is taken from one direction for the other holds without errors of its own.
+    # The profiles have different errors, and one pair has one bound on them: so errors
+    # are added to masses and ratios first.
     profiles = [
         Hinges.of(pair).exact() for pair in (above, dominating_pair.dual(below))
     ]

@@ -36,7 +36,7 @@ _REACHES = (0, 2, 8, 128)
 # Tuning: a symbol is judged by its values at these frequencies.
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 32) ** 2
 # Tuning: in the refinement N is given by its values at this many distances, and costs
-# so many times what w does.
+# so many times what w does, the variance of a bin's own part in `Line`.
 _KNOTS, _PRICE = 32, 1e-6
 # Tuning: the refinement moves r by these steps, and (r, A) in these directions. The
 # largest r limits the time: grids of states have a size in proportion to 1 / √(1 − r²).
@@ -399,7 +399,7 @@ def lines_above(window: Window, orders: Sequence[float], variance: float) -> lis
     """
     best: dict[float, tuple[float, Line]] = {}
 
-    def look(index: int) -> None:
+    def try_correlation(index: int) -> None:
         correlation = float(CORRELATIONS[index])
         for cost, line in lines_at(window, orders, variance, correlation):
             if cost < best.get(line.order, (math.inf, line))[0]:
@@ -408,13 +408,13 @@ def lines_above(window: Window, orders: Sequence[float], variance: float) -> lis
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
     for index in sorted(seen):
-        look(index)
+        try_correlation(index)
     centres = [line.correlation for _, line in best.values()]
     places = np.searchsorted(CORRELATIONS, centres)
     around = np.add.outer(places, np.arange(1 - _STRIDE, _STRIDE)).ravel().tolist()
     for index in sorted(set(around) - seen):
         if 0 <= index < CORRELATIONS.size:
-            look(index)
+            try_correlation(index)
     return [line for _, line in best.values()]
 
 
@@ -460,7 +460,7 @@ def refined(line: Line) -> Line:
     matrix = np.hstack([cosines @ basis, -np.ones((frequencies.size, 1))])
     prices = np.append(np.full(count, _PRICE), 1.0)
 
-    def look(correlation: float, share: float) -> Line | None:
+    def line_with(correlation: float, share: float) -> Line | None:
         if not (0 < correlation <= _MOST_CORRELATED and share > 0):
             return None
         gap = near - share * correlation**distances
@@ -473,30 +473,31 @@ def refined(line: Line) -> Line:
 
     best = line
     for step in _REFINEMENTS:
-        looking = True
-        while looking:
-            looking = False
-            for first, second in _DIRECTIONS:
-                candidate = look(
-                    best.correlation + first * step, best.share + 5 * second * step
+        has_improved = True
+        while has_improved:
+            has_improved = False
+            for of_correlation, of_share in _DIRECTIONS:
+                candidate = line_with(
+                    best.correlation + of_correlation * step,
+                    best.share + 5 * of_share * step,
                 )
                 if candidate is not None and candidate.cost < best.cost:
-                    best, looking = candidate, True
+                    best, has_improved = candidate, True
     return best
 
 
-def without_surplus(gaps: FloatArray, known: int) -> FloatArray:
+def without_surplus(gaps: FloatArray, reach: int) -> FloatArray:
     """Returns gaps ρ_d − A r^d to which N_d is added where they are negative.
 
     The part of the surplus A r^d − ρ_d that N takes grows linearly with the distance,
-    and is all of it beyond `known`. With a sudden change ε is up to 2 % higher.
+    and is all of it beyond `reach`. With a sudden change ε is up to 2 % higher.
 
     Args:
         gaps: (…, n) The gaps at the distances 1, 2, …
-        known: The largest distance at which N takes only a part of the surplus.
+        reach: The largest distance at which N takes only a part of the surplus.
     """
     distances = np.arange(1, gaps.shape[-1] + 1)
-    return np.where(gaps < 0, gaps * np.maximum(1 - distances / (known + 1), 0.0), gaps)
+    return np.where(gaps < 0, gaps * np.maximum(1 - distances / (reach + 1), 0.0), gaps)
 
 
 def highest_of_symbol(gaps: FloatArray) -> FloatArray:
@@ -541,8 +542,8 @@ def _moments(
     """
     column = power * shares[:, np.newaxis]
     # Powers of r below e^-40 add nothing.
-    known = min(window.length, 2 + int(40 / -math.log(correlation)))
-    distances = np.arange(1, known)
+    limit = min(window.length, 2 + int(40 / -math.log(correlation)))
+    distances = np.arange(1, limit)
     powers, weights = correlation**distances, 1 - distances / window.length
     alone = grown(power * wholes)
     total = alone + 2 * grown(column * powers) @ weights
@@ -550,12 +551,12 @@ def _moments(
     if excess.any():
         places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
         rows, columns = (index.ravel() for index in np.indices((places.size,) * 2))
-        more = grown(power * excess[:, np.newaxis] * correlation ** (rows + columns))
-        more *= 2 / window.length
+        by_excess = power * excess[:, np.newaxis] * correlation ** (rows + columns)
+        added = grown(by_excess) * (2 / window.length)
         is_diagonal = rows == columns
-        total += more[:, is_diagonal].sum(axis=1) * (1 + alone)
+        total += added[:, is_diagonal].sum(axis=1) * (1 + alone)
         powers = correlation ** np.abs(rows - columns)[~is_diagonal]
-        total += (more[:, ~is_diagonal] * (1 + grown(column * powers))).sum(axis=1)
+        total += (added[:, ~is_diagonal] * (1 + grown(column * powers))).sum(axis=1)
     return np.where(excess <= shares, total, math.inf)
 
 

@@ -80,12 +80,12 @@ def moves_of(
     rare = weights[:, np.newaxis] * unpruned.matrix * ratios
     left_out = rare < grids.smallest_mass * grids.places.size
     left_out[:, : reached.start] = left_out[:, reached.stop :] = True
-    gone = np.where(left_out, unpruned.matrix, 0.0)
+    lost = np.where(left_out, unpruned.matrix, 0.0)
     return dataclasses.replace(
         unpruned,
         matrix=np.where(left_out, 0.0, unpruned.matrix),
-        above=unpruned.above + gone.sum(axis=1),
-        ratio_above=unpruned.ratio_above + floats.raised(1.0) * (gone @ to_come),
+        above=unpruned.above + lost.sum(axis=1),
+        ratio_above=unpruned.ratio_above + floats.raised(1.0) * (lost @ to_come),
     )
 
 

@@ -123,19 +123,18 @@ def upper_sums(grids: Grids, decay: float) -> list[SumLaw]:
     """
     variances, laws = grids.chain.variances(), []
     for steps, (_, side) in enumerate(_sides(grids, variances, decay), 1):
-        variance = float(variances[steps - 1])
-        start = chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
-        middle = start.matrix[0]
-        lost_mass = float(start.above[0] + middle @ side.lost_mass)
-        lost_mean = steps * float(start.ratio_above[0])
-        lost_mean += float(middle @ side.lost_mean)
+        state = _law_of_state(grids, float(variances[steps - 1]), side.rows)
+        masses = state.matrix[0]
+        lost_mass = float(state.above[0] + masses @ side.lost_mass)
+        lost_mean = steps * float(state.ratio_above[0])
+        lost_mean += float(masses @ side.lost_mean)
         law = _law(
             grids,
             grids.places,
-            middle @ side.masses,
+            masses @ side.masses,
             lost_mean=lost_mean,
             lost_mass=lost_mass,
-            lifted_mass=float(start.below[0] + middle @ side.lifted),
+            lifted_mass=float(state.below[0] + masses @ side.lifted),
             mass_error=(grids.chain.length + 2) * side.error,
             mean=float(np.power(decay, np.arange(steps)).sum()),
         )
@@ -183,6 +182,11 @@ def _sides(
         yield without, side
 
 
+def _law_of_state(grids: Grids, variance: float, rows: slice) -> chain_steps.Moves:
+    """Returns the law of a state of this variance, as moves from no state."""
+    return chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, rows)
+
+
 def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLaw:
     """Returns the law of the sum of both sides of the middle.
 
@@ -193,11 +197,11 @@ def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLa
         without: The other side.
     """
     length = grids.chain.length
-    start = chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
-    middle = start.matrix[0]
-    lost_mass = float(start.above[0])
-    lost_mean = length * float(start.ratio_above[0])
-    lifted = float(start.below[0])
+    state = _law_of_state(grids, variance, side.rows)
+    middle = state.matrix[0]
+    lost_mass = float(state.above[0])
+    lost_mean = length * float(state.ratio_above[0])
+    lifted = float(state.below[0])
     computed = side.masses.sum(axis=1)
     lost = computed * without.lost_mass + side.lost_mass * without.whole()
     lost_mass += float(middle @ lost)
