@@ -246,23 +246,22 @@ class _Numbers:
 
     def draw(self, count: int, generator: np.random.Generator) -> FloatArray:
         """Returns (n, k) numbers of copies in each step, for k draws."""
-        steps, states = self.probabilities.shape
-        following = _following(states, self.moment)
+        steps, num_states = self.probabilities.shape
+        following = _following(num_states, self.moment)
         state = np.zeros(count, dtype=np.int64)
         numbers = np.zeros((steps, count))
         for step in range(steps):
             goals = generator.random(count)
-            some = np.flatnonzero(goals >= self.probabilities[step][state])
             number = np.zeros(count, dtype=np.int64)
-            if some.size:
-                rows = state[some]
-                shares = (
-                    self.weights[step][rows] * self.values[step + 1][following[rows]]
-                )
-                cumulative = np.cumsum(shares, axis=1)
-                goal = goals[some] * cumulative[:, -1]
+            # In most draws no copy takes part. Only in others a number is looked up.
+            others = np.flatnonzero(goals >= self.probabilities[step][state])
+            if others.size:
+                states = state[others]
+                later = self.values[step + 1][following[states]]
+                cumulative = np.cumsum(self.weights[step][states] * later, axis=1)
+                goal = goals[others] * cumulative[:, -1]
                 drawn = (cumulative <= goal[:, np.newaxis]).sum(axis=1)
-                number[some] = np.minimum(drawn, self.moment)
+                number[others] = np.minimum(drawn, self.moment)
             numbers[step] = number
             state = following[state, number]
         return numbers
