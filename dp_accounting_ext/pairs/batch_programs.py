@@ -88,7 +88,7 @@ def start(
         a: (k, m) weights c_i.
         b: (k, n) weights −c_j.
         distances: (m, n) distances.
-        curves: What is known by distance.
+        curves: The trade-off curves by distance.
 
     Returns:
         (k, n) u_j, and the (k,) values of the programs. A value that is not positive,
@@ -168,12 +168,12 @@ class _Barrier:
         beyond = tangents[0] - above[..., np.newaxis, np.newaxis]
         # At the best u_i the sum of 1 / slack is a_i / μ. Its inverse is concave in the
         # smallest slack, so that Newton's steps increase to the solution.
-        wanted = mu[:, np.newaxis] / a
-        slack = wanted
+        goal = mu[:, np.newaxis] / a  # Of the inverse.
+        slack = goal
         for _ in range(5):
             inverse = 1 / (beyond + slack[..., np.newaxis, np.newaxis])
             total = inverse.sum(axis=(2, 3))
-            slack = slack + (wanted * total - 1) * total / (inverse**2).sum(axis=(2, 3))
+            slack = slack + (goal * total - 1) * total / (inverse**2).sum(axis=(2, 3))
         slacks = beyond + slack[..., np.newaxis, np.newaxis]
         worth = (a * above).sum(axis=1) - (b * levels).sum(axis=1)
         logs = np.log(slacks).sum(axis=(1, 2, 3))
@@ -304,6 +304,7 @@ def solved(
 def _at_once(
     weights: _Weights, distances: FloatArray, curves: trade_off_curves.Curves
 ) -> Solved:
+    """Solves k programs by following the barrier, with all their numbers in memory."""
     levels, values = start(*weights, distances, curves)
     lines = curves.lines(distances, None)
     if lines is None or lines.slopes.shape[3] <= trade_off_curves.MOST_LINES:
@@ -333,25 +334,26 @@ def _path(
     scale = np.where(is_zero, weights.a.sum(axis=1), values)
     enough = np.where(is_zero, ZERO * scale, 0.0)
     k, n = levels.shape
-    more = levels + scale[:, np.newaxis] / n / weights.b
-    levels = np.minimum(more, 0.5 + levels / 2)
+    # The maximum of a large barrier is at larger u_j.
+    raised = levels + scale[:, np.newaxis] / n / weights.b
+    levels = np.minimum(raised, 0.5 + levels / 2)
     gains, costs = np.empty((2, k, *barrier.distances.shape))
     mu = scale / barrier.number
     point = barrier.at(weights, levels, mu)
     multipliers = _at_barrier(point, mu)
-    left, length, last = np.arange(k), np.ones(k), np.ones(k)
+    unsolved, length, last_length = np.arange(k), np.ones(k), np.ones(k)
     is_rising = np.ones(k, dtype=np.bool_)
     for step in range(_STEPS + 1):
         rounding = _ROUNDED * (weights.a * np.abs(point.above)).sum(axis=1)
-        allowed = np.maximum(gap * point.worth, np.maximum(rounding, enough[left]))
+        allowed = np.maximum(gap * point.worth, np.maximum(rounding, enough[unsolved]))
         products = multipliers.products(point)
         unbalanced = multipliers.unbalanced(weights, point)
         ended = (products.sum(axis=1) <= 2 * allowed) & (
             unbalanced <= _SOLVED * allowed
         )
-        ended |= (np.maximum(length, last) == 0) | (step == _STEPS)
+        ended |= (np.maximum(length, last_length) == 0) | (step == _STEPS)
         if ended.any():
-            rows = left[ended]
+            rows = unsolved[ended]
             gains[rows] = multipliers.pairs.sum(axis=3)[ended]
             costs[rows] = (multipliers.pairs * point.rises).sum(axis=3)[ended]
             levels[rows] = point.levels[ended]
@@ -360,24 +362,24 @@ def _path(
             on = ~ended
             barrier, weights = barrier.of(on), _chosen(weights, on)
             point, multipliers = _chosen(point, on), _chosen(multipliers, on)
-            left, mu, length, is_rising = left[on], mu[on], length[on], is_rising[on]
+            unsolved, mu, length = unsolved[on], mu[on], length[on]
             products, unbalanced = products[on], unbalanced[on]
-            rounding, allowed = rounding[on], allowed[on]
+            rounding, allowed, is_rising = rounding[on], allowed[on], is_rising[on]
         error = np.abs(products - mu[:, np.newaxis]).max(axis=1)
         end = _END * allowed / barrier.number
         is_close = (np.maximum(error, unbalanced) <= _CLOSE * mu) & (mu > end)
         is_rising &= ~is_close
         first = np.maximum(mu, _FIRST * point.worth / barrier.number)
-        before = mu
+        last_mu = mu
         mu = np.where(is_close, np.maximum(_SHRINK * mu, end), mu)
         mu = np.where(is_rising, first, mu)
-        if (mu != before).any():
+        if (mu != last_mu).any():
             point = barrier.resized(weights, point, mu)
         is_short = length < _SHORT
         if is_short.any():
             multipliers = _where(is_short, _at_barrier(point, mu), multipliers)
         change, rise, changes = _newton(weights, point, multipliers, mu)
-        last = length
+        last_length = length
         moved, length = _better(
             barrier, weights, point, mu, change, rise, rounding, 4 * length
         )
@@ -424,9 +426,9 @@ def _shifted(
         for change, multiplier in zip(changes, multipliers, strict=True)
     ]
     length = 1 / np.maximum(np.maximum.reduce(falls) / _WITHIN, 1.0)
-    along = length[:, np.newaxis]
-    low = (multipliers.low + along * changes.low) * moved.levels / point.levels
-    high = multipliers.high + along * changes.high
+    lengths = length[:, np.newaxis]
+    low = (multipliers.low + lengths * changes.low) * moved.levels / point.levels
+    high = multipliers.high + lengths * changes.high
     high *= (1 - moved.levels) / (1 - point.levels)
     pairs = multipliers.pairs + _outer(length) * changes.pairs
     return _Multipliers(pairs, low, high)
@@ -448,23 +450,23 @@ def _better(
     falls = np.maximum(-change.min(axis=1), (change * u / (1 - u)).max(axis=1))
     length = np.minimum(1.0, np.maximum(longest, _LEAST_LENGTH))
     length = np.minimum(length, _WITHIN / np.maximum(falls, _WITHIN))
-    wanted = -1e-13 * np.abs(point.barrier) - lost
+    rounding = 1e-13 * np.abs(point.barrier) + lost
     best = _Point(*(values.copy() for values in point))
-    left = np.arange(mu.size)
+    rows = np.arange(mu.size)
     for _ in range(_HALVINGS):
-        lengths = length[left, np.newaxis]
-        moved = barrier.of(left).at(
-            _chosen(weights, left), u[left] * (1 + lengths * change[left]), mu[left]
+        lengths = length[rows, np.newaxis]
+        moved = barrier.of(rows).at(
+            _chosen(weights, rows), u[rows] * (1 + lengths * change[rows]), mu[rows]
         )
-        goal = point.barrier[left] + 0.01 * lengths[:, 0] * rise[left] + wanted[left]
-        is_good = (moved.barrier >= goal) | (rise[left] <= _CONVERGED * mu[left])
+        goal = point.barrier[rows] + 0.01 * lengths[:, 0] * rise[rows] - rounding[rows]
+        is_good = (moved.barrier >= goal) | (rise[rows] <= _CONVERGED * mu[rows])
         for values, new in zip(best, moved, strict=True):
-            values[left[is_good]] = new[is_good]
-        left = left[~is_good]
-        if not left.size:
+            values[rows[is_good]] = new[is_good]
+        rows = rows[~is_good]
+        if not rows.size:
             break
-        length[left] /= 2
-    length[left] = 0.0
+        length[rows] /= 2
+    length[rows] = 0.0
     return best, length
 
 
@@ -475,12 +477,12 @@ def normalized(gains: FloatArray, costs: FloatArray) -> tuple[FloatArray, FloatA
     which are as valid.
     """
     shares = []
-    for given, axis in ((gains, 2), (costs, 1)):
-        total = given.sum(axis=axis, keepdims=True)
+    for values, axis in ((gains, 2), (costs, 1)):
+        total = values.sum(axis=axis, keepdims=True)
         with np.errstate(all="ignore"):
-            share = given / total
+            share = values / total
         is_number = np.isfinite(share).all(axis=axis, keepdims=True)
-        shares.append(np.where(is_number, share, 1 / max(given.shape[axis], 1)))
+        shares.append(np.where(is_number, share, 1 / max(values.shape[axis], 1)))
     return shares[0], shares[1]
 
 
@@ -498,7 +500,7 @@ def certified(
         a: (k, m) c_i.
         b: (k, n) −c_j.
         distances: (m, n) distances.
-        curves: What is known by distance.
+        curves: The trade-off curves by distance.
         gains: (k, m, n) shares of c_i, which sum to one but for rounding.
         costs: (k, m, n) shares of −c_j, which sum to one but for rounding.
     """

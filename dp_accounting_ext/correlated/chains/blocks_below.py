@@ -136,17 +136,18 @@ def _block_of(gram: FloatArray) -> Block:
     gram = gram / (1 + _BLOCK_SLACK)
     variances = gram.diagonal()
     rows, columns = np.triu_indices(size, 1)
-    whole = variances[rows] + variances[columns]
-    apart = variances[rows] - variances[columns]
+    total_variances = variances[rows] + variances[columns]
+    differences = variances[rows] - variances[columns]
     best, largest = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
     for correlation in chain_fits.CORRELATIONS[::4].tolist():
-        across = 2 * gram[rows, columns] * correlation ** (rows - columns)
-        roots = (whole - np.hypot(apart, across)) / 2
+        # The w at which a pair's two sides are equal, the smaller root of a quadratic.
+        limits = 2 * gram[rows, columns] * correlation ** (rows - columns)
+        roots = (total_variances - np.hypot(differences, limits)) / 2
         own = max(float(roots.max(initial=0.0)), 0.0)
         if own > variances.min():
             continue
-        left = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
-        block = Block(tuple(np.sqrt(left).tolist()), own, correlation)
+        squares = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
+        block = Block(tuple(np.sqrt(squares).tolist()), own, correlation)
         total = _total(block)
         if total > largest:
             best, largest = block, total
@@ -219,11 +220,11 @@ def pair_below(
     if not reached.any():
         return None
     first = int(np.argmax(reached))
-    rest, missing = 1 - mass_above[first], 1 - mean_above[first]
+    lost_mass, lost_mean = 1 - mass_above[first], 1 - mean_above[first]
     error += masses.size * floats.UNIT_ROUNDOFF
     return dominating_pair.DominatingPair(
-        np.append(missing / rest, ratios[first:]),
-        np.append(rest, masses[first:]),
+        np.append(lost_mean / lost_mass, ratios[first:]),
+        np.append(lost_mass, masses[first:]),
         infinity_mass=0.0,
         zero_mass=0.0,
         bound=Bound.LOWER,

@@ -195,11 +195,11 @@ class Window:
         entrywise = np.full(shares.size, float(needed.max(initial=0.0)))
         # Twice as far as symbols are looked at, on either side, the chain is to forget.
         bins = self.length + self.skipped
-        left = bins - 4 * self.furthest
-        if self.link > 1 or left < 3:
+        remaining = bins - 4 * self.furthest
+        if self.link > 1 or remaining < 3:
             return entrywise
         closed = self.link * correlation ** (self.skipped + 1) / (1 - correlation**bins)
-        if 3 * correlation**left > min(closed, LEAST_EXCESS):
+        if 3 * correlation**remaining > min(closed, LEAST_EXCESS):
             return entrywise
         smaller: FloatArray = np.minimum(
             entrywise, shares * floats.raised(closed, 1e-9)

@@ -141,6 +141,7 @@ def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
     below = _ndtr((states[0] - means) / spread)
     matrix[:, 0] += below
     above = _ndtr((means - states[-1]) / spread)
+    # The mean of the next step's ratio, beyond the last state.
     moved = means + scale * spread**2
     growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
     ratio_above = growth * _ndtr((moved - states[-1]) / spread)
