@@ -474,8 +474,8 @@ def _refined(
         at_low, by_middle = laws[low].value(), laws[middle].value()
         gap = math.inf
         if min(at_low, by_ends, by_middle) > 0:
-            # If ε is e times as large, ln δ is lower by about `fall`. So this is about a
-            # relative gap of ε. Bounds of two sums may rise, as the profile does not.
+            # ln δ is lower by about `fall` at an ε that is e times as large. So this is
+            # about a relative gap of ε. Bounds may rise with κ, which a profile does not.
             fall = max(math.log(at_low / by_middle), 0.0) / (half - losses[low]) * half
             gap = abs(math.log(by_ends / by_middle)) / (1 + fall) / 2
             # Losses at which the profile is very small are rarely asked for.

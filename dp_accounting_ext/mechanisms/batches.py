@@ -401,7 +401,7 @@ class OnBatchLaws(Mechanism):
         return interface.NOTHING
 
     def claims(self) -> interface.Claims:
-        apart = max(
+        largest_distance = max(
             distance
             for row, weight in zip(self.distances, self.first, strict=True)
             for distance, other in zip(row, self.second, strict=True)
@@ -409,7 +409,7 @@ class OnBatchLaws(Mechanism):
         )
         weights = np.array(self.first), np.array(self.second)
         return dataclasses.replace(
-            self.base.on(((apart, 1.0),), NONE).claims(),
+            self.base.on(((largest_distance, 1.0),), NONE).claims(),
             is_symmetric=batch_laws.is_symmetric(*weights, np.array(self.distances)),
         )
 

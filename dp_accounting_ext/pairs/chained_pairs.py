@@ -181,10 +181,10 @@ def reduced(pair: DominatingPair, most_atoms: int = MOST_ATOMS) -> DominatingPai
     nodes = np.append(pair.ratios[starts], pair.ratios[-1])
     low, high = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(high > low, (pair.ratios - low) / (high - low), 0.0)
-        rest = np.where(high > low, (high - pair.ratios) / (high - low), 1.0)
-    masses = np.append(np.add.reduceat(rest * pair.masses, starts), 0.0)
-    masses[1:] += np.add.reduceat(shares * pair.masses, starts)
+        to_high = np.where(high > low, (pair.ratios - low) / (high - low), 0.0)
+        to_low = np.where(high > low, (high - pair.ratios) / (high - low), 1.0)
+    masses = np.append(np.add.reduceat(to_low * pair.masses, starts), 0.0)
+    masses[1:] += np.add.reduceat(to_high * pair.masses, starts)
     return dataclasses.replace(
         pair, ratios=nodes, masses=masses, mass_error=pair.mass_error + rounding
     )
