@@ -475,7 +475,7 @@ def _refined(
         gap = math.inf
         if min(at_low, by_ends, by_middle) > 0:
             # ln δ is lower by about `fall` at an ε that is e times as large. So this is
-            # about a relative gap of ε. Bounds may rise with κ, which a profile does not.
+            # about a relative gap of ε. Bounds may rise with κ, as profiles do not.
             fall = max(math.log(at_low / by_middle), 0.0) / (half - losses[low]) * half
             gap = abs(math.log(by_ends / by_middle)) / (1 + fall) / 2
             # Losses at which the profile is very small are rarely asked for.

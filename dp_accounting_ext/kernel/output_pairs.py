@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 

@@ -264,8 +264,8 @@ class GroupedAnswers(Grouped):
     def split(self, removed: int, inserted: int) -> Mechanism:
         joining = chained.chain(self.inner, 0, 1)
         reports = [self.inner] * removed + [joining] * inserted
-        every = compositions.compose(collections.Counter(reports))
-        return known_bounds.between(reports[0], every)
+        all_reports = compositions.compose(collections.Counter(reports))
+        return known_bounds.between(reports[0], all_reports)
 
 
 @functools.lru_cache(maxsize=256)

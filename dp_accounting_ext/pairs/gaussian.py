@@ -108,7 +108,7 @@ def of_mixtures(
     if not low < high:
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
-    # How much the exponents of densities may grow from one end of the grid to the other.
+    # How much the exponents of densities may grow from one end to the other.
     growth = (high - low) * size
     points = max(accuracy.OUTPUT_CELLS, min(24 * growth, _MANY_POINTS), 16 * growth)
     points *= min(cells / accuracy.CELLS, 1.0)

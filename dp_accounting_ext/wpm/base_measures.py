@@ -10,6 +10,7 @@ from collections.abc import Callable
 import dataclasses
 import math
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -113,6 +114,14 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     return MeasureResult(measure, value, min(lower, value), rounds, converged)
 
 
+class _Tangent(NamedTuple):
+    """A tangent of the worst-case cost as a function of y, at one y, the place."""
+
+    place: float
+    value: float
+    slope: float
+
+
 def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, int]:
     """Returns the best common upper bound y on the mass of every output.
 
@@ -129,29 +138,29 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
     sums = np.cumsum(ordered, axis=1)
     ratio, free = math.exp(-epsilon), -math.expm1(-epsilon)
 
-    def line(largest: float) -> tuple[float, float, float]:
-        """Returns y, the worst-case cost at y, and the slope of a tangent there."""
-        left = 1 - ratio * largest * size
-        full = min(max(int(left / (free * largest)), 0), size - 1)
+    def tangent(largest: float) -> _Tangent:
+        # Each output has its least mass. The rest fills the cheapest outputs in turn.
+        rest = 1 - ratio * largest * size
+        full = min(max(int(rest / (free * largest)), 0), size - 1)
         last = ordered[:, full]
         filled = ratio * sums[:, -1] + free * (sums[:, full] - last)
-        values = largest * filled + last * (left - full * free * largest)
+        values = largest * filled + last * (rest - full * free * largest)
         worst = int(np.argmax(values))
         slope = filled[worst] - last[worst] * (ratio * size + free * full)
-        return largest, float(values[worst]), float(slope)
+        return _Tangent(largest, float(values[worst]), float(slope))
 
-    left, right = line(1 / size), line(min(1.0, math.exp(epsilon) / size))
-    best, lower, rounds = min(left, right, key=lambda end: end[1]), -math.inf, 0
-    if left[2] >= 0 or right[2] <= 0:
-        lower = best[1]  # The optimum is at an end.
-    while best[1] - lower > _TOLERANCE * best[1] and rounds < _MOST_HALVINGS:
+    left, right = tangent(1 / size), tangent(min(1.0, math.exp(epsilon) / size))
+    best, lower, rounds = min(left, right, key=lambda end: end.value), -math.inf, 0
+    if left.slope >= 0 or right.slope <= 0:
+        lower = best.value  # The optimum is at an end.
+    while best.value - lower > _TOLERANCE * best.value and rounds < _MOST_HALVINGS:
         rounds += 1
-        middle = line((left[0] + right[0]) / 2)
-        best = min(best, middle, key=lambda end: end[1])
-        left, right = (middle, right) if middle[2] < 0 else (left, middle)
-        rise = left[1] - right[1] + right[2] * (right[0] - left[0])
-        lower = left[1] + left[2] * rise / (right[2] - left[2])
-    return best[0], best[1], min(lower, best[1]), rounds
+        middle = tangent((left.place + right.place) / 2)
+        best = min(best, middle, key=lambda end: end.value)
+        left, right = (middle, right) if middle.slope < 0 else (left, middle)
+        rise = left.value - right.value + right.slope * (right.place - left.place)
+        lower = left.value + left.slope * rise / (right.slope - left.slope)
+    return best.place, best.value, min(lower, best.value), rounds
 
 
 def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:

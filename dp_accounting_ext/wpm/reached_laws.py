@@ -182,9 +182,10 @@ def _response(rare: Fraction, ratio: Fraction) -> Outcomes:
     return _symmetric(rare * ratio, rare)
 
 
-def _symmetric(truth: Fraction, lie: Fraction) -> Outcomes:
-    nothing = 1 - truth - lie
-    return _as_floats([(truth, lie), (nothing, nothing), (lie, truth)])
+def _symmetric(p: Fraction, q: Fraction) -> Outcomes:
+    """Returns outcomes with the probabilities (p, q) and (q, p); the rest is common."""
+    common = 1 - p - q
+    return _as_floats([(p, q), (common, common), (q, p)])
 
 
 def _as_floats(outcomes: list[tuple[Fraction, Fraction]]) -> Outcomes:
@@ -231,13 +232,13 @@ def _sets_next_to(
     The second set has the smallest output that is left, too.
     """
     below: list[int] = []
-    left: list[int] = []
+    others: list[int] = []
     total = 0.0
     for place in places[np.argsort(-sizes[places], kind="stable")].tolist():
         is_inside = total + sizes[place] <= best * (1 + 1e-12)
-        (below if is_inside else left).append(place)
+        (below if is_inside else others).append(place)
         total += sizes[place] * is_inside
-    return [np.array(of, dtype=np.intp) for of in (below, below + left[-1:])]
+    return [np.array(s, dtype=np.intp) for s in (below, below + others[-1:])]
 
 
 def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:

@@ -222,12 +222,12 @@ def by_groups(
     size, rounding = cost.shape[1], _ROUNDING * (float(cost.max()) or 1.0)
     # All outputs of a group have bounds in the same proportion.
     capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
-    unlike = np.unique(capped, return_inverse=True)[1]
+    proportions = np.unique(capped, return_inverse=True)[1]
     # The first groups are rings around inputs.
     ranks = np.empty(size, dtype=np.intp)
     ranks[np.lexsort((cost.min(axis=0), cost.argmin(axis=0)))] = np.arange(size)
-    first = min(max(_GROUPS_OF_INPUT * masses.size, _FEWEST_GROUPS), size)
-    numbers = unlike * size + ranks * first // size
+    num_rings = min(max(_GROUPS_OF_INPUT * masses.size, _FEWEST_GROUPS), size)
+    numbers = proportions * size + ranks * num_rings // size
     best, bound, guess, rounds = np.inf, -np.inf, np.zeros(masses.size), 0
     gap = np.inf
     while True:
@@ -245,12 +245,12 @@ def by_groups(
         proven = float(masses @ guess + dual @ cheapest)
         if proven > bound:
             bound, prices = proven, dual
-        before, gap = gap, best - bound
+        last_gap, gap = gap, best - bound
         if inner.upper.size == size or gap <= relative_gap * best + rounding:
             break
         is_above = dual > ldp_polytope.level(dual, cheapest, polytope)
         numbers = 2 * (groups * masses.size + owners) + is_above
-        if gap > before / 2 or np.unique(numbers).size == inner.upper.size:
+        if gap > last_gap / 2 or np.unique(numbers).size == inner.upper.size:
             numbers = np.arange(size)
     law = ldp_polytope.nearest(law, polytope)
     return ldp_polytope.Solution(law, prices, best, rounds)
@@ -301,15 +301,15 @@ def by_columns(
         if plan.value - bound <= relative_gap * plan.value + rounding:
             break
         reduced -= potentials[:, np.newaxis]
-        grown = np.union1d(arcs, _wanted(reduced.ravel(), limit))
-        if grown.size == arcs.size:
+        more_arcs = np.union1d(arcs, _arcs_to_add(reduced.ravel(), limit))
+        if more_arcs.size == arcs.size:
             break
-        arcs = grown
+        arcs = more_arcs
     law = ldp_polytope.nearest(plan.distribution, polytope)
     return ldp_polytope.Solution(law, prices, plan.value, rounds)
 
 
-def _wanted(reduced: FloatArray, limit: int) -> IndexArray:
+def _arcs_to_add(reduced: FloatArray, limit: int) -> IndexArray:
     """Returns arcs whose reduced cost is below the absolute value of the least one."""
     arcs = np.flatnonzero(reduced < -float(reduced.min()))
     if arcs.size <= limit:
