@@ -174,8 +174,8 @@ class PrivacyBounds:
         if math.isinf(mean) or not mean:
             return np.minimum(epsilons, mean)
         # A comparison of δ shows where the search for ε would find a smaller ε.
-        less = np.isinf(epsilons) | (self._dominating.deltas(epsilons) <= deltas)
-        epsilons[less] = self._dominating.epsilons(deltas[less])
+        is_less = np.isinf(epsilons) | (self._dominating.deltas(epsilons) <= deltas)
+        epsilons[is_less] = self._dominating.epsilons(deltas[is_less])
         return epsilons
 
 

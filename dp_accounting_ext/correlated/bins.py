@@ -101,9 +101,9 @@ class Bins(interface.Mechanism):
         entry = self.strategy.only_entry
         if entry is not None:
             # No two bins are correlated: this is an allocation of the epochs' outputs.
-            one = additive_noise.Gaussian(self.noise_multiplier / entry)
-            whole = compositions.compose({one: self.num_epochs})
-            return allocated.allocate(whole, 1, self.num_bins)
+            step = additive_noise.Gaussian(self.noise_multiplier / entry)
+            steps_of_bin = compositions.compose({step: self.num_epochs})
+            return allocated.allocate(steps_of_bin, 1, self.num_bins)
         gram = self.gram(bound)
         if np.count_nonzero(gram) > self.num_bins:
             return self
@@ -136,23 +136,24 @@ class Bins(interface.Mechanism):
         """
         delta = accuracy.frequent_delta
         bins = independent_bins(gram, Bound.LOWER)
-        alone = interface.pairs_of_part(bins, Bound.LOWER, accuracy)
+        uncorrelated = interface.pairs_of_part(bins, Bound.LOWER, accuracy)
         _, error = self.products()
         # These entries were rounded down by one error, so they may be too small by two.
         pairs = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
-        known = _largest_epsilon([alone.remove, *pairs], delta)
-        filtered = functools.partial(self._filtered, gram, accuracy, delta, known)
+        epsilon = _largest_epsilon([uncorrelated.remove, *pairs], delta)
+        filtered = functools.partial(self._filtered, gram, accuracy, delta, epsilon)
         rough = filtered(wider=_ROUGH)
         pairs += [] if rough is None else [rough]
-        best = _largest_epsilon([alone.remove, *pairs], delta)
-        share = alone.remove.epsilon(delta, Direction.REMOVE) / best if best else 0.0
+        largest = _largest_epsilon([uncorrelated.remove, *pairs], delta)
+        of_uncorrelated = uncorrelated.remove.epsilon(delta, Direction.REMOVE)
+        share = of_uncorrelated / largest if largest else 0.0
         blocks = None
         if share >= _FROM and _LEAST_VARIANCE <= gram.max() <= _LARGEST_VARIANCE:
             blocks = _blocks_below(gram, accuracy.tail_mass)
         is_needless = blocks is not None or gram.max() > _LARGEST_VARIANCE
         fine = None if share >= _BELOW and is_needless else filtered()
         pairs += [pair for pair in (blocks, fine) if pair is not None]
-        return projected.largest([alone, *map(DirectedPairs.same, pairs)])
+        return projected.largest([uncorrelated, *map(DirectedPairs.same, pairs)])
 
     def _filtered(
         self,
@@ -171,12 +172,12 @@ class Bins(interface.Mechanism):
         beyond a block's length: with fewer bands inner products are smaller.
         """
         copies = max(self.num_bins // _BINS_OF_FILTER, 1)
-        length, left = divmod(self.num_bins, copies)
+        length, left_over = divmod(self.num_bins, copies)
         shifts = self.shifts()
-        moved = np.cumsum(shifts.sum(axis=0))
-        bands = min(int(np.argmax(moved >= (1 - _HARDLY) * moved[-1])) + 1, length)
+        moves = np.cumsum(shifts.sum(axis=0))
+        bands = min(int(np.argmax(moves >= (1 - _HARDLY) * moves[-1])) + 1, length)
         rows = np.arange(length + bands - 1)
-        starts = left + length * np.arange(copies)[:, np.newaxis]
+        starts = left_over + length * np.arange(copies)[:, np.newaxis]
         _, error = self.products()
         pair = filtered_bins.lower_pair(
             shifts[starts + rows, :bands].min(axis=0) * (1 - error),
@@ -188,10 +189,11 @@ class Bins(interface.Mechanism):
         if pair is None or copies == 1:
             return pair
         steps = [random_allocation.Steps(pair, copies, length)]
-        if left:
-            alone = gaussian(float(gram.diagonal()[:left].min()), Bound.LOWER)
-            one = interface.pairs_of_part(alone, Bound.LOWER, accuracy).remove
-            steps.append(random_allocation.Steps(one, left))
+        if left_over:
+            smallest = float(gram.diagonal()[:left_over].min())
+            bin_alone = gaussian(smallest, Bound.LOWER)
+            pairs = interface.pairs_of_part(bin_alone, Bound.LOWER, accuracy)
+            steps.append(random_allocation.Steps(pairs.remove, left_over))
         return random_allocation.uneven_allocation(steps, accuracy)
 
     def shifts(self) -> FloatArray:
