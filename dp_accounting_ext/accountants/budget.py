@@ -99,12 +99,12 @@ def remaining(
             f"event must cost something: any number of runs of this one fits. Found "
             f"{event!r:.80}."
         )
-    least, more = 1, 2
-    while excess(more) <= 0:
-        if more == MOST_RUNS:
+    fits, too_many = 1, 2
+    while excess(too_many) <= 0:
+        if too_many == MOST_RUNS:
             return MOST_RUNS
-        least, more = more, min(2 * more, MOST_RUNS)
-    runs = math.floor(optimize.brentq(excess, least, more, xtol=0.5))
+        fits, too_many = too_many, min(2 * too_many, MOST_RUNS)
+    runs = math.floor(optimize.brentq(excess, fits, too_many, xtol=0.5))
     while excess(runs) > 0:
         runs -= 1
     while excess(runs + 1) <= 0:

@@ -72,7 +72,7 @@ _MERGED, _FEW_KAPPAS = 4, 512
 def upper_pair(
     allocation: replaced_allocation.Allocation,
     members: int,
-    known: DominatingPair,
+    upper_bound: DominatingPair,
     accuracy: Accuracy,
     *,
     is_rough: bool = False,
@@ -82,7 +82,7 @@ def upper_pair(
     Args:
         allocation: Equal steps, none of which has infinite losses.
         members: The size g ≥ 2 of the group.
-        known: An upper bound on H(P‖Q).
+        upper_bound: An upper pair of H(P‖Q).
         accuracy: The accuracy of the result. Losses that matter only for a much smaller
             δ may count as infinite.
         is_rough: Whether a bound that is about 1 % above suffices, in a third of the
@@ -102,7 +102,7 @@ def upper_pair(
     rarest = 1e-6 * accuracy.frequent_delta
     exponents = step_laws.exponents_up_to(rarest, _EXPONENTS)
     merged, most = (_MERGED, _FEW_KAPPAS) if is_rough else (1, None)
-    bounds: list[Hinges] = [Hinges.of(known)]
+    bounds: list[Hinges] = [Hinges.of(upper_bound)]
     for exponent in exponents[1::2] if is_rough else exponents:
         noise = _Noise.of(steps, allocation.null_probability, members, exponent)
         for bound in (

@@ -356,8 +356,8 @@ def _by_column(
     rows, numbers = table.rows(wide, users)
     labels = _labels(rows, users)
     if len(set(where)) < len(where) or len(set(labels)) < len(labels):
-        what = "two rows of one user" if labels else "two columns of one name"
-        raise rows.error(what, remedy="add them up")
+        words = "two rows of one user" if labels else "two columns of one name"
+        raise rows.error(words, remedy="add them up")
     matrix = np.zeros((len(numbers), len(index)))
     matrix[:, where] = numbers
     return (matrix if users or len(matrix) > 1 else matrix[0]), labels

@@ -342,8 +342,8 @@ class MinSep(runs.RandomSteps):
         products *= (1 + error) / noise_multiplier**2
         length = self.block_length(products.size)
         if math.pow(1 - self.sampling_probability, length) < _LEAST_ABSENCE:
-            every = self.precision(strategy, noise_multiplier)
-            return {bins.gaussian(every, Bound.UPPER): 1}
+            of_all_steps = self.precision(strategy, noise_multiplier)
+            return {bins.gaussian(of_all_steps, Bound.UPPER): 1}
         block = Block(
             tuple(products.tolist()[:length]),
             self.sampling_probability,

@@ -329,8 +329,8 @@ class SeveralOfSteps(Mechanism):
             if 0 <= last <= counts[-1]:
                 numbers = (*firsts, last)
                 sets = math.prod(map(math.comb, counts, numbers))
-                every = math.comb(sum(counts), self.num_selected)
-                ways.append((numbers, max(sets / every, floats.SMALLEST_MASS)))
+                all_sets = math.comb(sum(counts), self.num_selected)
+                ways.append((numbers, max(sets / all_sets, floats.SMALLEST_MASS)))
         return ways
 
     def _by_blocks(self, step: DirectedPairs, accuracy: Accuracy) -> DirectedPairs:
@@ -401,13 +401,14 @@ class SeveralOfSteps(Mechanism):
         of blocks of one draw. The steps must be of one kind.
         """
         ((inner, _),) = self.items
-        number, rest = divmod(self.num_selected, 2)
-        taken = round(rest * self.num_steps / self.num_selected)
-        even = self.num_steps - number * round((self.num_steps - taken) / number)
-        if abs(even - taken) <= _UNEVEN * taken:
-            taken = even
-        size, longer = divmod(self.num_steps - taken, number)
-        blocks = [(2, size, number - longer), (2, size + 1, longer), (1, taken, rest)]
+        number, is_odd = divmod(self.num_selected, 2)
+        # The steps of a last block of one draw, if k is odd.
+        last = round(is_odd * self.num_steps / self.num_selected)
+        even = self.num_steps - number * round((self.num_steps - last) / number)
+        if abs(even - last) <= _UNEVEN * last:
+            last = even
+        size, longer = divmod(self.num_steps - last, number)
+        blocks = [(2, size, number - longer), (2, size + 1, longer), (1, last, is_odd)]
         return compositions.Composition(
             tuple(
                 (

@@ -121,8 +121,8 @@ class WithoutNoise(batches.Base):
 
 def _probabilities(distances: Distances) -> interface.Probabilities:
     """Returns the probabilities that a batch holds a member, and that it holds none."""
-    some = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
-    return some, math.fsum(weight for distance, weight in distances if not distance)
+    member = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
+    return member, math.fsum(weight for distance, weight in distances if not distance)
 
 
 @dataclasses.dataclass(frozen=True)

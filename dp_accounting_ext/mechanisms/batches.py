@@ -263,8 +263,8 @@ def on_batch_laws(
     if np.array_equal(*weights):
         return compositions.NO_OP
     rows = tuple(tuple(row) for row in matrix.tolist())
-    one, other = (tuple(row) for row in weights.tolist())
-    return OnBatchLaws(base, one, other, rows, is_attained)
+    p, q = (tuple(row) for row in weights.tolist())
+    return OnBatchLaws(base, p, q, rows, is_attained)
 
 
 def _weights_by_class(name: str, law: Weights) -> dict[Hashable, float]:

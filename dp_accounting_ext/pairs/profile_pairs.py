@@ -406,8 +406,8 @@ def pair_below(
     The test that always decides for P is one of them. So the masses of either law sum
     to one, which matters where the mechanism runs on a sample.
     """
-    always = np.array([[floats.lowered(1 - infinity_mass, 1e-15)], [1.0]])
-    gains, costs = _most_powerful(np.append(tests, always, axis=1))
+    always_for_p = np.array([[floats.lowered(1 - infinity_mass, 1e-15)], [1.0]])
+    gains, costs = _most_powerful(np.append(tests, always_for_p, axis=1))
     order = np.argsort(gains / costs, kind="stable")
     rounding = 4 * (order.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(

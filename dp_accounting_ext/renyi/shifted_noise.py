@@ -69,11 +69,11 @@ class Mixture:
         exponents = np.multiply.outer(points, self.shifts) - self.shifts**2 / 2
         terms = self.log_weights + exponents
         largest = terms.max(axis=1)
-        far = largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))
-        near = np.expm1(np.minimum(exponents, _LARGEST_EXPONENT)) @ self.weights
-        small = exponents.max(axis=1) <= _LARGEST_EXPONENT
-        small &= np.abs(near) <= 0.5
-        return np.where(small, np.log1p(np.where(small, near, 0.0)), far)
+        logs = largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))
+        excess = np.expm1(np.minimum(exponents, _LARGEST_EXPONENT)) @ self.weights
+        is_near = exponents.max(axis=1) <= _LARGEST_EXPONENT
+        is_near &= np.abs(excess) <= 0.5
+        return np.where(is_near, np.log1p(np.where(is_near, excess, 0.0)), logs)
 
     def last_transition(self, log_share: float, place: int) -> float:
         """Returns a point x beyond which one component dominates the mixture.

@@ -183,10 +183,10 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
     transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    every = np.arange(transport_cost.shape[0])
+    inputs = np.arange(transport_cost.shape[0])
 
     def tangents(upper: FloatArray) -> Tangents:
-        worst = worst_cases.point_costs(upper, transport_cost, privacy, every)
+        worst = worst_cases.point_costs(upper, transport_cost, privacy, inputs)
         rows = np.argsort(-worst, kind="stable")[:_TANGENTS]
         planes = worst_cases.tangents(transport_cost.rows(rows), upper, privacy)
         return float(worst.max()), *planes, np.zeros(rows.size, dtype=np.intp)
@@ -244,8 +244,8 @@ def learn_base_measure(
             reduced = transport_cost.rows(inputs) - solved.prices
             nearest.append(masses @ reduced.min(axis=1))
         thresholds, slopes = worst_cases.tangents(np.array(prices), upper, privacy)
-        intercepts, every = np.array(nearest) + thresholds, np.arange(len(users))
-        return float(np.mean(values)), intercepts, slopes, every
+        intercepts, owners = np.array(nearest) + thresholds, np.arange(len(users))
+        return float(np.mean(values)), intercepts, slopes, owners
 
     weights = np.full(len(users), 1 / len(users))
     return _cutting_planes(

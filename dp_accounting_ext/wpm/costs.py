@@ -266,13 +266,13 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             f"longitudes, in degrees. Found {places.shape[1]}."
         )
     limits = (("latitudes", MOST_LATITUDE), ("longitudes", MOST_LONGITUDE))
-    for column, (what, end) in enumerate(limits):
+    for column, (noun, end) in enumerate(limits):
         beyond = np.abs(places[:, column]) > end
         if beyond.any():
             # A trace is private, and so are the values in it.
             value = "one" if name == "trace" else f"{places[beyond][0, column]:g}"
             raise ValueError(
-                f'{name} must have {what} in [-{end}, {end}] for metric "haversine", '
+                f'{name} must have {noun} in [-{end}, {end}] for metric "haversine", '
                 f"in column {column + 1} of 2. Found {value} beyond."
             )
     latitudes, longitudes = np.radians(places).T

@@ -327,12 +327,12 @@ def _first_arcs(
     axis = int(reduced.shape[0] > reduced.shape[1])
     last = min(_EACH, np.size(reduced, axis)) - 1
     near = np.take(np.argpartition(reduced, last, axis), np.arange(last + 1), axis)
-    every = np.arange(reduced.size).reshape(reduced.shape)
+    all_arcs = np.arange(reduced.size).reshape(reduced.shape)
     middle = ldp_polytope.nearest(
         np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
     )
     return np.union1d(
-        np.take_along_axis(every, near, axis), _corner_arcs(masses, middle)
+        np.take_along_axis(all_arcs, near, axis), _corner_arcs(masses, middle)
     )
 
 
