@@ -131,12 +131,12 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
             "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
-    if (options.user is None) != (options.output is None):
-        given, other = ("output", "user")[:: -1 if options.output is None else 1]
-        raise ValueError(
-            f"{given} must come with --{other}: each user of the column has a draw, "
-            f"which is added to the file. Found no --{other}."
-        )
+    for name, other in (("output", "user"), ("user", "output")):
+        if getattr(options, name) is not None and getattr(options, other) is None:
+            raise ValueError(
+                f"{name} must come with --{other}: each user of the column has a draw, "
+                f"which is added to the file. Found no --{other}."
+            )
     if options.user is not None and options.show_law:
         raise ValueError("show_law must be left out with --user. Found both.")
     with text.Progress("finding the base measure"):

@@ -222,15 +222,15 @@ def _quadrature(orders: Sequence[float], p: Mixture, q: Mixture) -> list[float] 
     highest = max(orders)
     # The χ² divergence is at least the squared distance of the means, divided by the
     # variance of Q. It estimates the divergence at small orders.
-    apart = max(p.mean() + q.mean(), floats.SMALLEST_MASS)
+    distance = max(p.mean() + q.mean(), floats.SMALLEST_MASS)
     variance = 1 + max(q.mean(2) - q.mean() ** 2, 0.0)
-    log_error = _LOG_ERROR + min(0.0, 2 * math.log(apart) - math.log(variance))
+    log_error = _LOG_ERROR + min(0.0, 2 * math.log(distance) - math.log(variance))
     log_error += min(0.0, math.log(min(orders) - 1))
     step = _step(highest, log_error, p, q)
     reach = float(p.shifts[-1] + q.shifts[-1]) + _REACH
     first = math.floor(-reach / step)
-    # Beyond `end` all other components are at most a share 1e-13/α of one of p, and of
-    # one of q.
+    # The sum ends where nothing is left, or at `end`: beyond it all other components
+    # are at most a share 1e-13/α of one of p, and of one of q.
     log_share = -30 - math.log(highest)
     transitions = p.last_transition(log_share, -1), q.last_transition(log_share, 0)
     end = max(*transitions, reach)

@@ -22,10 +22,10 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import mechanism as mechanisms
 from dp_accounting_ext.wpm.projections import linear_programs
 
-# Certified: bounds are widened, those of distances by more than costs change where
-# laws are rounded to integer weights, and all by more than sums of floats may be off.
-_WEIGHTS, _ROUNDING = 1e-6, 1e-9
-_MOST_STEPS = 100
+# Certified: all bounds are raised by more than the rounding of sums of floats, and
+# bounds on distances by more than costs change where laws become integer weights.
+_ROUNDING, _WEIGHTS = 1e-9, 1e-6
+_MOST_STEPS = 100  # Of expectation maximization.
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
