@@ -18,6 +18,7 @@ from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import chained
@@ -215,7 +216,7 @@ def _one_way(
 
     def chain_of(fine: Accuracy) -> tuple[DominatingPair, float, float]:
         one = interface.pairs_of_part(inner, Bound.UPPER, fine).add
-        joining = chained_pairs.repeated(dominating_pair.dual(one), join, link)
+        joining = sums.repeated(dominating_pair.dual(one), join, link)
         chain = link(first, joining)
         return chain, one.zero_mass, chain.infinity_mass - first.infinity_mass
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -198,7 +199,7 @@ def _pairs_in_a_row(
         chained: DirectedPairs | None = None
         for each, number, is_swapped in pairs:
             link = each.swapped() if is_swapped else each
-            chained = chained_pairs.repeated(link, number, chained_pairs.chain, chained)
+            chained = sums.repeated(link, number, chained_pairs.chain, chained)
         assert chained is not None
         sink_of_chain, *sinks = (
             max(link.remove.infinity_mass, link.add.zero_mass)
