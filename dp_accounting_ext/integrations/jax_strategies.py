@@ -271,20 +271,20 @@ def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
             "No theorem covers BMinSepSampling with truncated_batch_size: a record's "
             "steps depend on the others then. Leave it out."
         )
-    apart = fields.positive_integer("min_sep", strategy.min_sep)
+    separation = fields.positive_integer("min_sep", strategy.min_sep)
     steps = _iterations(strategy)
     column = coefficients(setting.matrix, steps)
     bands = _bands(column)
-    if bands > apart:
+    if bands > separation:
         raise privacy_accountant.UnsupportedEventError(
             f"No theorem covers BMinSepSampling with more bands than min_sep. "
-            f"Found {bands} and {apart}."
+            f"Found {bands} and {separation}."
         )
     return events.MinSepSamplingEvent(
         column,
         setting.noise_multiplier,
         strategy.sampling_prob,
-        apart,
+        separation,
         steps,
         strategy.warm_start,
     )
@@ -390,9 +390,9 @@ def refuse_other_noise(
     allowed = _DEVIATIONS * deviation**2 * np.sqrt(2 / multiplied.size)
     if abs(variance - deviation**2) > allowed:
         _refuse(f"{np.sqrt(variance):.4g}", deviation)
-    away = np.abs(variances - deviation**2)
-    if away.max() > allowed * np.sqrt(steps):
-        step = int(away.argmax())
+    errors = np.abs(variances - deviation**2)
+    if errors.max() > allowed * np.sqrt(steps):
+        step = int(errors.argmax())
         _refuse(f"{np.sqrt(variances[step]):.4g} in step {step + 1}", deviation)
 
 
