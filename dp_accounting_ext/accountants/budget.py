@@ -99,12 +99,12 @@ def remaining(
             f"event must cost something: any number of runs of this one fits. Found "
             f"{event!r:.80}."
         )
-    least, more = 1, 2
-    while excess(more) <= 0:
-        if more == MOST_RUNS:
+    fits, too_many = 1, 2
+    while excess(too_many) <= 0:
+        if too_many == MOST_RUNS:
             return MOST_RUNS
-        least, more = more, min(2 * more, MOST_RUNS)
-    runs = math.floor(optimize.brentq(excess, least, more, xtol=0.5))
+        fits, too_many = too_many, min(2 * too_many, MOST_RUNS)
+    runs = math.floor(optimize.brentq(excess, fits, too_many, xtol=0.5))
     while excess(runs) > 0:
         runs -= 1
     while excess(runs + 1) <= 0:
@@ -126,7 +126,7 @@ class _Filter(displays.Displayed):
         self._promise = epsilon, delta
 
     def _display(self) -> displays.Table:
-        epsilon, delta = (f"{each:.12g}" for each in self._promise)
+        epsilon, delta = (f"{value:.12g}" for value in self._promise)
         title = f"{type(self).__name__}, ε = {epsilon} at δ = {delta}"
         share = f"{decimals.rounded_up(100 * self.spent, 4)} %"
         return displays.Table(title, ("", "spent"), [("of the budget", share)])
@@ -433,9 +433,9 @@ def _divergence(epsilon: float, delta: float, order: float) -> float:
 
 def _best_order(epsilon: float, delta: float) -> float:
     """Returns approximately the order that allows most Gaussian noise."""
-    found = optimize.minimize_scalar(
+    optimum = optimize.minimize_scalar(
         lambda x: -_divergence(epsilon, delta, 1 + math.exp(x)) / (1 + math.exp(x)),
         bounds=(-4.0, 12.0),
         method="bounded",
     )
-    return 1 + math.exp(float(found.x))
+    return 1 + math.exp(float(optimum.x))

@@ -61,9 +61,9 @@ class ComposedRuns:
         Raises:
             ValueError: If there are too many runs, or too many mechanisms.
         """
-        now = {part: self.counts.get(part, 0) + n * count for part, n in parts.items()}
-        distinct = event_reader.check_counts(now, self.counts, self.num_distinct)
-        return ComposedRuns({**self.counts, **now}, self.group, distinct)
+        sums = {part: self.counts.get(part, 0) + n * count for part, n in parts.items()}
+        distinct = event_reader.check_counts(sums, self.counts, self.num_distinct)
+        return ComposedRuns({**self.counts, **sums}, self.group, distinct)
 
     def is_non_private(self) -> bool:
         """Returns whether some mechanism reveals everything."""

@@ -15,10 +15,12 @@ from dp_accounting_ext.validation import fields
 NeighborRel = privacy_accountant.NeighboringRelation
 Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
 MakeEvent = Callable[[float], stock.DpEvent]
-# Tuning: the factor between two noises of a search, and the most noise; the smallest
-# logarithm of a ratio that a search for a root is told of; and the share by which more
-# noise has a larger bound if the quantity grows.
-_WIDENING, _MOST_NOISE, _LEAST, _GROWTH = 3.0, 1e9, 1e-9, 0.1
+# Tuning: the factor between two noises of a search, and the most noise.
+_WIDENING, _MOST_NOISE = 3.0, 1e9
+# Tuning: a search for a root is told of no logarithm of a ratio nearer to zero.
+_LEAST = 1e-9
+# Tuning: a bound that more noise raises by more than this share grows with the noise.
+_GROWTH = 0.1
 # With less noise, a step with the record in it has a loss of 50,000 nats: only a record
 # that is hardly ever sampled is then private, and it is so at any noise.
 LEAST_NOISE = 0.003
@@ -100,19 +102,19 @@ def least_noise(
 
     @functools.cache
     def measured(noise: float) -> float:
-        found = bound(noise)
-        upper = found[1] if isinstance(found, tuple) and len(found) == 2 else found
+        bounds = bound(noise)
+        upper = bounds[1] if isinstance(bounds, tuple) and len(bounds) == 2 else bounds
         return fields.real_number("measure", upper)
 
     def excess(noise: float) -> float:
         return log_excess(measured(noise), limit)
 
-    def require_decrease(less: float, more: float) -> None:
-        above, below = measured(less), measured(more)
+    def require_decrease(less_noise: float, more_noise: float) -> None:
+        above, below = measured(less_noise), measured(more_noise)
         if below - above > _GROWTH * abs(above):
             raise ValueError(
                 f"measure must decrease with the noise. Found {above:g} at a noise of "
-                f"{less:g}, and {below:g} at {more:g}."
+                f"{less_noise:g}, and {below:g} at {more_noise:g}."
             )
 
     # Few bounds reach 0: whether this one does is asked first.
@@ -143,12 +145,13 @@ def least_noise(
     return float(noise)
 
 
-def log_excess(found: float, limit: float) -> float:
-    """Returns log(found / limit), which is negative if and only if found is not above.
+def log_excess(value: float, limit: float) -> float:
+    """Returns log(value / limit), negative if and only if value ≤ limit.
 
     It is never 0: where many arguments reach the limit exactly, a search for a root
     would end at any of them.
     """
     small, large = 1e-300, 1e300
-    one, other = (math.log(min(max(x, small), large)) for x in (found, limit))
-    return max(one - other, _LEAST) if found > limit else min(one - other, -_LEAST)
+    log_value, log_limit = (math.log(min(max(x, small), large)) for x in (value, limit))
+    excess = log_value - log_limit
+    return max(excess, _LEAST) if value > limit else min(excess, -_LEAST)

@@ -144,10 +144,10 @@ def poisson_subsample(
         https://arxiv.org/abs/2602.17284, Theorem 3.3.
     """
     rate = fields.sampling_probability(sampling_probability)
-    given, interval = _given(privacy_loss_distribution)
-    sampled = subsampled.on_poisson_sample(rate, given)
+    mechanism, interval = _given(privacy_loss_distribution)
+    sampled = subsampled.on_poisson_sample(rate, mechanism)
     return stock_pld.write(
-        interface.pairs_of(sampled, given.bound, _ACCURACY), interval
+        interface.pairs_of(sampled, mechanism.bound, _ACCURACY), interval
     )
 
 
@@ -174,10 +174,10 @@ def random_allocation(
         https://arxiv.org/abs/2602.17284, Theorem 4.6.
     """
     selected, steps = fields.steps(num_selected, num_steps)
-    given, interval = _given(privacy_loss_distribution)
-    allocation = allocated.allocate(given, selected, steps)
+    mechanism, interval = _given(privacy_loss_distribution)
+    allocation = allocated.allocate(mechanism, selected, steps)
     return stock_pld.write(
-        interface.pairs_of(allocation, given.bound, _ACCURACY), interval
+        interface.pairs_of(allocation, mechanism.bound, _ACCURACY), interval
     )
 
 

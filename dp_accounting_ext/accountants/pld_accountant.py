@@ -149,11 +149,11 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is not in [0, 1].
         """
-        (found,) = self._answers().epsilons(
+        (epsilon,) = self._answers().epsilons(
             fields.target_deltas(target_delta),
             lambda bounds, deltas: [bounds.upper_epsilons(deltas)],
         )
-        return found
+        return epsilon
 
     @overload
     def get_delta(self, target_epsilon: float) -> float: ...
@@ -174,10 +174,10 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        (found,) = self._answers().deltas(
+        (delta,) = self._answers().deltas(
             target_epsilon, lambda bounds, epsilons: [bounds.upper_deltas(epsilons)]
         )
-        return found
+        return delta
 
     @overload
     def get_epsilon_bounds(

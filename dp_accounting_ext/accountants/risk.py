@@ -129,11 +129,12 @@ def _parameter(
     if value == 0:
         return compositions.NO_OP
     noise = 1 / value if is_mu else math.sqrt(0.5 / value)
-    less, more = (noise * (1 + sign * 4 * floats.UNIT_ROUNDOFF) for sign in (-1, 1))
-    above = (
-        additive_noise.Gaussian(less) if is_mu else renyi_bounded.concentrated(value)
-    )
-    return known_bounds.between(additive_noise.Gaussian(more), above)
+    rounding = 4 * floats.UNIT_ROUNDOFF
+    below = additive_noise.Gaussian(noise * (1 + rounding))
+    if is_mu:
+        above = additive_noise.Gaussian(noise * (1 - rounding))
+        return known_bounds.between(below, above)
+    return known_bounds.between(below, renyi_bounded.concentrated(value))
 
 
 for _event, _reading in (
@@ -174,8 +175,8 @@ def published(
         Upper bounds hold for every mechanism with the guarantee. Lower bounds hold for
         the worst of these mechanisms, or are 0.
     """
-    known = {"epsilon": epsilon, "rho": rho, "mu": mu}
-    names = [name for name, value in known.items() if value is not None]
+    parameters = {"epsilon": epsilon, "rho": rho, "mu": mu}
+    names = [name for name, value in parameters.items() if value is not None]
     if len(names) != 1:
         raise ValueError(
             f"epsilon must be given, or rho or mu in its place. Found "
@@ -240,8 +241,8 @@ def _largest(
     target = fields.inner_probability("delta", delta)
 
     def bounds(noise: float) -> Bounds:
-        known: dict[str, Any] = {name: parameter(noise)}
-        return published(**known).get_epsilon_bounds(target)
+        guarantee: dict[str, Any] = {name: parameter(noise)}
+        return published(**guarantee).get_epsilon_bounds(target)
 
     enough = math.inf  # Of the smallest δ nothing is known by ρ, however small it is.
     if not math.isinf(bounds(_QUIETEST)[1]):
@@ -330,7 +331,8 @@ def positive_predictive_value(
             "members alone. Found 0."
         )
     lower, upper = (
-        1 / (1 + odds * (rate / found)) for found in attack_success(accountant, rate)
+        1 / (1 + odds * (rate / success))
+        for success in attack_success(accountant, rate)
     )
     return lower * (1 - _ROUNDING), min(upper * (1 + _ROUNDING), 1.0)
 

@@ -175,7 +175,7 @@ def by_counts(
 def upper_pair(
     kinds: Sequence[step_laws.Kind],
     num_selected: int,
-    known: Sequence[DominatingPair],
+    upper_bounds: Sequence[DominatingPair],
     *,
     mean: DominatingPair | None = None,
     tail_mass: float,
@@ -188,7 +188,8 @@ def upper_pair(
     Args:
         kinds: The t steps, by upper pairs.
         num_selected: Number of steps with the record, 1 < k < t.
-        known: Upper bounds of the allocation, when a record is removed; at least one.
+        upper_bounds: Upper bounds of the allocation, when a record is removed; at least
+            one.
         mean: An upper pair of one out of t of the steps, when a record is removed.
         tail_mass: Probability of the rarest losses that are not counted as infinite.
 
@@ -200,7 +201,7 @@ def upper_pair(
         docs/mathematics.md, "k out of t: the theorem" and "Steps that differ".
     """
     steps = step_laws.Steps.of(kinds, num_selected)
-    bounds = [Hinges.of(each) for each in known]
+    bounds = [Hinges.of(pair) for pair in upper_bounds]
     if steps.is_informative(1e-6):
         infinity_mass = _infinity_mass(kinds, num_selected)
         for exponent in step_laws.exponents_up_to(tail_mass):
@@ -241,7 +242,7 @@ def _bound(
     rate = steps.rate(tilt)
     steps, lost = steps.without_largest(math.exp(-exponent - step_laws.RARE))
     few, total, drawn = steps.few, steps.num_steps, [steps.num_selected]
-    terms, few_terms = (step_laws.scores(each.ratios, rate) for each in (steps, few))
+    terms, few_terms = (step_laws.scores(s.ratios, rate) for s in (steps, few))
     is_of_p = len(steps.absent) == 1
     if is_of_p:
         laws, few_laws = steps.with_record(drawn), few.with_record(drawn)
@@ -270,7 +271,7 @@ def _bound(
 
 
 def _by_mean(
-    mean: DominatingPair, num_selected: int, known: DominatingPair
+    mean: DominatingPair, num_selected: int, upper_bound: DominatingPair
 ) -> Hinges | None:
     """Returns the bound by Z ≤ Y^k, where Y is the mean of all ratios.
 
@@ -281,7 +282,7 @@ def _by_mean(
     Args:
         mean: An upper pair, of which Y is the ratio.
         num_selected: k.
-        known: An upper pair of Z.
+        upper_bound: An upper pair of Z.
     """
     largest = float(mean.ratios[-1])
     if num_selected * math.log(max(largest, 1.0)) > floats.LARGEST_LOSS / 2:
@@ -289,8 +290,8 @@ def _by_mean(
     below = mean.ratios[mean.ratios < largest * (1 - _GAP)]
     beyond = Hinges.of(mean).values(below) / (largest * (1 - _GAP / 2) - below)
     of_q = float(beyond.min(initial=1.0))
-    kappas = np.append(1.0, known.ratios[known.ratios > 1])
-    of_p = float((Hinges.of(known).values(kappas) + kappas * of_q).min())
+    kappas = np.append(1.0, upper_bound.ratios[upper_bound.ratios > 1])
+    of_p = float((Hinges.of(upper_bound).values(kappas) + kappas * of_q).min())
     steepest = num_selected * largest ** (num_selected - 1)
     rounding = 4 * num_selected * floats.UNIT_ROUNDOFF
     return Hinges(

@@ -61,18 +61,18 @@ _TERMS = 64
 # Values of −ln δ at which bounds are accurate. Smaller δ are not considered.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 _RARE = 7.0  # Noise is left out whose probability is below e^−7 of δ.
-# The number of nodes of the noise by which λ is chosen. The λ for a given −ln δ is the
-# best one for a value that is smaller by the second number.
-_PLACES, _EARLIER = 160, 1.5
-# The number of columns that are merged, and that of places of each bound, if a bound
-# may be rough.
-_MERGED, _FEW_PLACES = 4, 512
+_PLACES = 160  # Values of the noise by which λ is chosen.
+# The λ for a given −ln δ is the best one for a value that is smaller by this number.
+_EARLIER = 1.5
+# If a bound may be rough: the number of columns that are merged into one, and that of κ
+# at which a bound is compared with others.
+_MERGED, _FEW_KAPPAS = 4, 512
 
 
 def upper_pair(
     allocation: replaced_allocation.Allocation,
     members: int,
-    known: DominatingPair,
+    upper_bound: DominatingPair,
     accuracy: Accuracy,
     *,
     is_rough: bool = False,
@@ -82,7 +82,7 @@ def upper_pair(
     Args:
         allocation: Equal steps, none of which has infinite losses.
         members: The size g ≥ 2 of the group.
-        known: An upper bound on H(P‖Q).
+        upper_bound: An upper pair of H(P‖Q).
         accuracy: The accuracy of the result. Losses that matter only for a much smaller
             δ may count as infinite.
         is_rough: Whether a bound that is about 1 % above suffices, in a third of the
@@ -101,8 +101,8 @@ def upper_pair(
     # Bounds are computed for δ down to a millionth of the least δ that is often asked.
     rarest = 1e-6 * accuracy.frequent_delta
     exponents = step_laws.exponents_up_to(rarest, _EXPONENTS)
-    merged, most = (_MERGED, _FEW_PLACES) if is_rough else (1, None)
-    bounds: list[Hinges] = [Hinges.of(known)]
+    merged, most = (_MERGED, _FEW_KAPPAS) if is_rough else (1, None)
+    bounds: list[Hinges] = [Hinges.of(upper_bound)]
     for exponent in exponents[1::2] if is_rough else exponents:
         noise = _Noise.of(steps, allocation.null_probability, members, exponent)
         for bound in (
@@ -182,51 +182,32 @@ def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
         merged: The number of columns of the lattice that are merged into one.
     """
     steps, g = noise.steps, noise.members
-    exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
-    if steps.probability * math.exp(min(exponents[-1], _LARGEST_LOG)) > _LARGEST_LOG:
+    terms = _terms_of_moments(noise)
+    if terms is None:
         return None
-    off = replaced_allocation.EXPONENTIAL + 2 * 4 * (np.abs(exponents) + steps.shift**2)
-    first = steps.probability * np.exp(exponents) * (1 + off * floats.UNIT_ROUNDOFF)
-    # The chord of a square over a cell is above the square by at most a quarter of the
-    # squared width. If the values at the ends are lowered by `bits`, the chord is below
-    # the square.
-    curved = -math.expm1(-(steps.shift**2))
-    widths = np.pad(np.diff(first), 1, mode="edge")
-    bits = np.maximum(widths[1:], widths[:-1]) ** 2 / 4
-    second = curved * np.maximum(
-        first**2 * (1 - 8 * off * floats.UNIT_ROUNDOFF) - bits, 0.0
-    )
-    # The first end stands for all noise below the cells, where the value may be zero.
-    second[0] = 0.0
-    base, moved = noise.cells.masses
-    mean = (
-        steps.probability
-        * moved
-        / base
-        * (1 + 4 * noise.cells.mass_error + 16 * floats.UNIT_ROUNDOFF)
-    )
-    share = (mean - first[:-1]) / np.diff(first)
-    usual = steps.count * steps.probability**2 * math.expm1(steps.shift**2)
+    first, second, share = terms
+    mean_of_second = steps.count * steps.probability**2 * math.expm1(steps.shift**2)
     laws: step_laws.Laws = [(noise.at_ends(share), steps.count)]
     grid = plane_sums.Grid.of(
         (first, second),
         laws,
         _tilt_of_moments(noise, first, exponent),
-        most=curved * float(first[-1]) ** 2 + usual,
+        largest_second=-math.expm1(-(steps.shift**2)) * float(first[-1]) ** 2
+        + mean_of_second,
         merged=merged,
     )
     window = plane_sums.Window.of(grid, (first, second), laws)
     if window is None or noise.null_probability + window.rows[-1] <= 0:
         return None
-    total = (noise.null_probability + window.rows)[:, np.newaxis] * (
-        1 + 8 * floats.UNIT_ROUNDOFF
-    )
-    root = np.sqrt(window.columns) * (1 - 8 * floats.UNIT_ROUNDOFF)
-    apart = total - root
-    inside = apart > 0
-    apart = apart + 8 * floats.UNIT_ROUNDOFF * np.abs(total)
+    # S, rounded up, and A, rounded down: the bound increases in S and decreases in A.
+    rounding = 8 * floats.UNIT_ROUNDOFF
+    total = (noise.null_probability + window.rows)[:, np.newaxis] * (1 + rounding)
+    root = np.sqrt(window.columns) * (1 - rounding)
+    difference = total - root
+    inside = difference > 0
+    difference = difference + rounding * np.abs(total)
     with np.errstate(divide="ignore", invalid="ignore"):
-        losses = (g - 1) * np.log(apart) + np.log(total + (g - 1) * root)
+        losses = (g - 1) * np.log(difference) + np.log(total + (g - 1) * root)
     losses = losses[inside]
     with np.errstate(over="ignore"):
         masses = window.masses[inside] * np.exp(losses)
@@ -245,18 +226,49 @@ def _by_moments(noise: _Noise, exponent: float, merged: int) -> Hinges | None:
     )
 
 
+def _terms_of_moments(
+    noise: _Noise,
+) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    """Returns a step's terms of S and A² at the ends of its n cells of noise.
+
+    Returns:
+        (n + 1,) terms w X of S, rounded up; (n + 1,) terms w² (1 − e^{−s²}) X² of A²,
+        rounded down; and (n,) shares of the cells' masses that go to their upper ends,
+        which keep the mean of w X in a cell. None if a term is too large for a float.
+    """
+    steps = noise.steps
+    exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
+    if steps.probability * math.exp(min(exponents[-1], _LARGEST_LOG)) > _LARGEST_LOG:
+        return None
+    off = replaced_allocation.EXPONENTIAL + 2 * 4 * (np.abs(exponents) + steps.shift**2)
+    first = steps.probability * np.exp(exponents) * (1 + off * floats.UNIT_ROUNDOFF)
+    # The chord of a square over a cell is above the square by at most a quarter of the
+    # squared width. If the values at the ends are lowered by this, the chord is below
+    # the square.
+    widths = np.pad(np.diff(first), 1, mode="edge")
+    sags = np.maximum(widths[1:], widths[:-1]) ** 2 / 4
+    squares = first**2 * (1 - 8 * off * floats.UNIT_ROUNDOFF)
+    second = -math.expm1(-(steps.shift**2)) * np.maximum(squares - sags, 0.0)
+    # The first end stands for all noise below the cells, where the value may be zero.
+    second[0] = 0.0
+    base, moved = noise.cells.masses
+    rounding = 1 + 4 * noise.cells.mass_error + 16 * floats.UNIT_ROUNDOFF
+    mean = steps.probability * moved / base * rounding
+    return first, second, (mean - first[:-1]) / np.diff(first)
+
+
 def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float:
     """Returns the tilt of S for some −ln δ, from (n,) terms of S at ends of cells."""
-    some = slice(None, None, len(first) // _PLACES)
-    weights = np.exp(-(noise.cells.ends[some] ** 2) / 2)
+    few = slice(None, None, len(first) // _PLACES)
+    weights = np.exp(-(noise.cells.ends[few] ** 2) / 2)
     laws: step_laws.Laws = [(weights / weights.sum(), noise.steps.count)]
-    places = first[some] - step_laws.mean(laws, first[some]) / noise.steps.count
+    terms = first[few] - step_laws.mean(laws, first[few]) / noise.steps.count
     best = 0.0
-    deviation = math.sqrt(step_laws.variance(laws, places))
+    deviation = math.sqrt(step_laws.variance(laws, terms))
     for tilt in (np.geomspace(0.05, 40.0, 48) / deviation).tolist():
-        cumulant, tilted = step_laws.tilted_laws(laws, tilt * places)
-        mean = step_laws.mean(tilted, places)
-        spread = math.sqrt(step_laws.variance(tilted, places))
+        cumulant, tilted = step_laws.tilted_laws(laws, tilt * terms)
+        mean = step_laws.mean(tilted, terms)
+        spread = math.sqrt(step_laws.variance(tilted, terms))
         # About −ln δ at the mean of the tilted law, by a saddle point approximation.
         attained = tilt * mean - cumulant + math.log1p(2.5 * tilt * spread)
         if attained - noise.members * math.log1p(mean) > exponent:

@@ -80,10 +80,10 @@ def lower_pairs(
         )
     parts = [
         (
-            functools.partial(_atoms, each, members, together, rate, tail_mass),
-            each.count,
+            functools.partial(_atoms, step, members, together, rate, tail_mass),
+            step.count,
         )
-        for each in allocation.steps
+        for step in allocation.steps
     ]
     # At most `tail_mass` is left out for each number of members.
     share = dataclasses.replace(accuracy.shared(8 * (members + 1)), cells=_CELLS)
@@ -137,12 +137,12 @@ def counted_members(
         allocation: The steps.
         members: The size of the group.
     """
-    furthest = max(each.shift for each in allocation.steps)
+    furthest = max(step.shift for step in allocation.steps)
     together = int(2 * replaced_allocation.LARGEST_SHIFT / furthest)
     numbers = np.arange(1, min(members, MOST_MEMBERS) + 1)
     crowded = sum(
-        each.count * special.bdtrc(together, numbers, min(each.probability, 1.0))
-        for each in allocation.steps
+        step.count * special.bdtrc(together, numbers, min(step.probability, 1.0))
+        for step in allocation.steps
     )
     fits = (crowded <= _CROWDED) | (numbers <= together)
     return int(numbers[fits][-1]), min(together, int(numbers[fits][-1]))

@@ -17,13 +17,13 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 
 # Tuning, all of these constants.
-# Numbers of fine rows, coarse rows and columns. Rounding to the lattice grows with the
-# root of t. With these numbers it costs about 5e-4 of ε, up to 4000 steps.
-_ROWS_PER_ROOT, _MOST_ROWS = 400.0, 1 << 14
-_COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 192, 1 << 21
-# A window leaves out e^−16 of a tilted law at either end; and the second sum is rarely
-# more than this many deviations above its mean.
-_OUTSIDE, _DEVIATIONS = 16.0, 9.0
+# Rounding to the lattice grows with the root of t. With these numbers it costs about
+# 5e-4 of ε, up to 4000 steps.
+_ROWS_PER_ROOT, _MOST_ROWS = 400.0, 1 << 14  # Of fine rows, over the root of t.
+_COARSE_ROWS = 1024
+_MOST_COLUMNS, _MOST_CELLS = 192, 1 << 21
+_OUTSIDE = 16.0  # A window leaves out e^−16 of a tilted law at either end.
+_DEVIATIONS = 9.0  # The second sum is rarely so many above its mean.
 # The width of a column of V, times the root of t, that is narrow enough.
 _WIDTH = 0.1
 
@@ -71,7 +71,7 @@ class Grid:
         laws: step_laws.Laws,
         tilt: float,
         *,
-        most: float = 0.0,
+        largest_second: float = 0.0,
         merged: int = 1,
     ) -> "Grid":
         """Returns a grid for a law, tilted a little less than to its saddle point.
@@ -80,8 +80,8 @@ class Grid:
             sums_of_step: (n,) terms of a step's outputs in either sum.
             laws: (n,) masses of steps, with counts.
             tilt: The tilt of the saddle point.
-            most: If positive, splits keep the mean of the first sum, and this is the
-                largest value of the second sum that has a column.
+            largest_second: If positive, splits keep the mean of the first sum, and this
+                is the largest value of the second sum that has a column.
             merged: The number of columns that are merged into one.
         """
         tilt *= step_laws.EASED
@@ -91,15 +91,15 @@ class Grid:
         height = math.ceil(_ROWS_PER_ROOT * math.sqrt(count) / _COARSE_ROWS)
         rows = min(height * _COARSE_ROWS, _MOST_ROWS)
         columns = min(_MOST_COLUMNS, _MOST_CELLS // rows) // merged
-        width = most
-        if not most:
-            _, here = step_laws.tilted_laws(laws, tilt * first)
-            middle = step_laws.mean(here, second)
+        width = largest_second
+        if not width:
+            _, tilted = step_laws.tilted_laws(laws, tilt * first)
+            middle = step_laws.mean(tilted, second)
             # This is the variance of V, with what rounding to columns adds to it.
-            spread = step_laws.mean(here, second**2) + 2 * middle**2 / columns
-            width = middle + _DEVIATIONS * math.sqrt(spread)
-            wanted = math.ceil(width * math.sqrt(count) / _WIDTH)
-            columns = min(max(wanted, 1), columns)
+            variance = step_laws.mean(tilted, second**2) + 2 * middle**2 / columns
+            width = middle + _DEVIATIONS * math.sqrt(variance)
+            enough = math.ceil(width * math.sqrt(count) / _WIDTH)
+            columns = min(max(enough, 1), columns)
         return cls(
             tilt=tilt,
             changes=changes,
@@ -111,7 +111,7 @@ class Grid:
             rows=rows,
             columns=columns,
             height=rows // _COARSE_ROWS,
-            is_even=most > 0,
+            is_even=largest_second > 0,
         )
 
     @property
@@ -125,8 +125,8 @@ class Grid:
         if not min(steps) > 0 or self.tilt * self.coarse_step > _STEEPEST_ROW:
             return False
         indices = (
-            float(np.abs(each).max()) / step
-            for each, step in zip(sums_of_step, steps, strict=True)
+            float(np.abs(terms).max()) / step
+            for terms, step in zip(sums_of_step, steps, strict=True)
         )
         return count * max(indices) < _LARGEST_INDEX
 
@@ -246,7 +246,7 @@ class Window:
         self.columns: FloatArray = grid.column_step * columns
         self.mass_error = self._law.mass_error
         self.is_tilted = grid.tilt != 0
-        self._last = int(rows[-1]) * grid.height
+        self._last_fine_row = int(rows[-1]) * grid.height
 
     @classmethod
     def of(
@@ -276,4 +276,4 @@ class Window:
         """
         tilts = self._grid.tilt + np.append(0.0, self._grid.changes)
         tilts = tilts[tilts >= least_tilt] * self._grid.row_step
-        return self._law.mass_above(self._last, tilts.tolist())
+        return self._law.mass_above(self._last_fine_row, tilts.tolist())

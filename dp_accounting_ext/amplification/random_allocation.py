@@ -67,11 +67,11 @@ def uneven_allocation(steps: Sequence[Steps], accuracy: Accuracy) -> DominatingP
         https://arxiv.org/abs/2602.17284, Theorem 4.4, whose proof also holds for steps
         that differ, as long as they are the same with the record and without it.
     """
-    total = sum(each.count * each.weight for each in steps)
+    total = sum(step.count * step.weight for step in steps)
     if len(steps) == 1 and steps[0].count == 1:
         return steps[0].pair
     summed = law_sums.sum_of(
-        [(functools.partial(_weighted, each), each.count) for each in steps],
+        [(functools.partial(_weighted, step), step.count) for step in steps],
         steps[0].pair.bound,
         accuracy,
     )

@@ -52,9 +52,10 @@ DominatingPair = dominating_pair.DominatingPair
 
 # A limit: with larger shifts there are outputs whose densities do not fit a float.
 LARGEST_SHIFT = 12.0
-# Certified, in units of rounding: the error of an exponential, besides that of its
-# exponent; of a threshold, a sum of a few products; of a shift; and of a probability.
-EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
+# Certified: errors in units of rounding.
+EXPONENTIAL = 24  # Of an exponential, besides that of its exponent.
+_THRESHOLD = 64  # Of a threshold, which is a sum of a few products.
+SHIFT, _CHANCE = 8, 16  # Of a shift, and of a probability.
 # Certified: the relative error of sums of thousands of masses and of rounded
 # probabilities; and more than the mass that `_BELOW` adds.
 _CHECKED, _MOST_RAISED = 1e-12, 1e-7
@@ -66,9 +67,9 @@ _BELOW = 1 + 1e-9
 RARE = 1e-6
 # The values of m that are tried, relative to the mean of S′.
 _MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]]).T
-# The number of κ at which the profile is computed; the gap between bounds there,
-# relative to ε; and the largest number of κ_j.
-_PLACES, _APART, _MOST = 2048, 4e-4, 48
+_PLACES = 2048  # The number of κ at which the profile is computed.
+_LARGEST_GAP = 4e-4  # The gap between bounds at these κ, relative to ε.
+_MOST = 48  # The largest number of κ_j.
 _USUAL = -14.0  # Where ln δ is lower, bounds may be further apart.
 _LEAST_LOSS = 1e-14  # The smallest loss at which the profile is computed.
 
@@ -147,7 +148,7 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
         _largest_bound,
         tail_mass,
     )
-    tests = np.concatenate([each.tests for each in laws], axis=1)
+    tests = np.concatenate([law.tests for law in laws], axis=1)
     return _with_errors(profile_pairs.symmetric_below(tests, allocation.infinity_mass))
 
 
@@ -186,7 +187,7 @@ class _Above:
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
-        unit = max(each.probability for each in allocation.steps)
+        unit = max(step.probability for step in allocation.steps)
         self._null_probability = allocation.null_probability / unit
         self._mean = (1 - allocation.infinity_mass) / unit
         summed = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
@@ -233,14 +234,16 @@ def _smallest_bound(laws: Sequence[_Above], kappas: FloatArray) -> FloatArray:
         kappas: (n,) κ, increasing.
     """
     bounds = np.ones(kappas.size)
-    for one, two in itertools.pairwise(laws):
-        inside = (kappas >= one.kappa) & (kappas <= two.kappa)
-        width = two.kappa - one.kappa
-        mean = (two.kappa - kappas[inside]) / width * one.values(kappas[inside])
-        mean += (kappas[inside] - one.kappa) / width * two.values(kappas[inside])
+    for low, high in itertools.pairwise(laws):
+        is_between = (kappas >= low.kappa) & (kappas <= high.kappa)
+        between = kappas[is_between]
+        width = high.kappa - low.kappa
+        # A row for each m.
+        means = (high.kappa - between) / width * low.values(between)
+        means += (between - low.kappa) / width * high.values(between)
         # Either share, and its product with a bound, has a few roundings.
-        bounds[inside] = np.minimum(
-            bounds[inside], mean.min(axis=0) * (1 + 32 * floats.UNIT_ROUNDOFF)
+        bounds[is_between] = np.minimum(
+            bounds[is_between], means.min(axis=0) * (1 + 32 * floats.UNIT_ROUNDOFF)
         )
     decreasing: FloatArray = np.minimum.accumulate(bounds)
     return decreasing
@@ -261,7 +264,7 @@ class _Below:
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
-        unit = max(each.probability for each in allocation.steps)
+        unit = max(step.probability for step in allocation.steps)
         summed = _sum_of(allocation, kappa, tail_mass, Bound.LOWER)
         masses, q, p = summed.masses
         p = unit * p + allocation.null_probability * masses
@@ -275,7 +278,7 @@ class _Below:
 
 def _largest_bound(laws: Sequence[_Below], kappa: float) -> float:
     """Returns the largest lower bound on the divergence at κ."""
-    return max(float((each.tests[0] - kappa * each.tests[1]).max()) for each in laws)
+    return max(float((law.tests[0] - kappa * law.tests[1]).max()) for law in laws)
 
 
 def _atoms(
@@ -338,8 +341,8 @@ def _sum_of(
     allocation: Allocation, kappa: float, tail_mass: float, bound: Bound
 ) -> lattice_law.Atoms:
     """Returns the law of Σ r_i (X_i / κ − X′_i)."""
-    number = sum(each.count for each in allocation.steps)
-    unit = max(each.probability for each in allocation.steps)
+    number = sum(step.count for step in allocation.steps)
+    unit = max(step.probability for step in allocation.steps)
     parts, means = [], []
     for steps in allocation.steps:
         sign = 1 if bound is Bound.UPPER else -1
@@ -406,8 +409,8 @@ def _deviation(allocation: Allocation) -> float:
     """Returns the standard deviation of S, computed so that no square underflows."""
     return math.hypot(
         *(
-            each.probability * math.sqrt(each.count * math.expm1(each.shift**2))
-            for each in allocation.steps
+            step.probability * math.sqrt(step.count * math.expm1(step.shift**2))
+            for step in allocation.steps
         )
     )
 
@@ -420,10 +423,12 @@ def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
     deviations = -float(special.ndtri(tail_mass))
     highest = 0.0
     for steps in allocation.steps:
-        one = steps.shift * (deviations + steps.shift / 2) + math.log(steps.probability)
-        alone = float(np.logaddexp(0.0, one)) + 2
-        furthest = 2 * steps.shift * (deviations + steps.shift)
-        highest = max(highest, min(alone, furthest))
+        # The loss if the outputs of one step are large, and the loss if that step is
+        # known to be drawn.
+        large = steps.shift * (deviations + steps.shift / 2)
+        of_large = float(np.logaddexp(0.0, large + math.log(steps.probability))) + 2
+        of_known_step = 2 * steps.shift * (deviations + steps.shift)
+        highest = max(highest, min(of_large, of_known_step))
     highest = min(max(highest, 100 * _LEAST_LOSS), floats.LARGEST_LOSS)
     # If the standard deviation of S is small, it is about that of the loss. Losses far
     # below it need no places of their own.
@@ -452,28 +457,30 @@ def _refined(
     first = losses[-1] * np.array([0.0, 1 / 16, 1 / 4, 1.0])
     places = np.searchsorted(losses, first).tolist()
     laws = {place: sum_at(math.exp(losses[place])) for place in places}
+    # Intervals by the indices of their ends, with the gaps between bounds inside.
     waiting = [(math.inf, x, y) for x, y in itertools.pairwise(places)]
     while waiting and len(laws) < _MOST:
         waiting.sort()
-        apart, low, high = waiting.pop()
+        gap, low, high = waiting.pop()
         half = (losses[low] + losses[high]) / 2
         middle = int(np.searchsorted(losses, half))
-        if apart <= _APART:
+        if gap <= _LARGEST_GAP:
             break
         if middle in (low, high):
             continue
         kappa = math.exp(losses[middle])
-        before = bound([laws[low], laws[high]], kappa)
+        by_ends = bound([laws[low], laws[high]], kappa)
         laws[middle] = sum_at(kappa)
-        start, after = laws[low].value(), laws[middle].value()
-        rest = math.inf
-        if min(start, before, after) > 0:
-            # The bounds of two sums may rise with κ, although the profile decreases.
-            fall = max(math.log(start / after), 0.0) / (half - losses[low]) * half
-            rest = abs(math.log(before / after)) / (1 + fall) / 2
-            # Places at which the profile is very small are rarely asked for.
-            rest /= max(1.0, math.log(after) / _USUAL) ** 2
-        waiting.append((rest, low, middle))
-        if after > tail_mass:
-            waiting.append((rest, middle, high))
+        at_low, by_middle = laws[low].value(), laws[middle].value()
+        gap = math.inf
+        if min(at_low, by_ends, by_middle) > 0:
+            # ln δ is lower by about `fall` at an ε that is e times as large. So this is
+            # about a relative gap of ε. Bounds may rise with κ, as profiles do not.
+            fall = max(math.log(at_low / by_middle), 0.0) / (half - losses[low]) * half
+            gap = abs(math.log(by_ends / by_middle)) / (1 + fall) / 2
+            # Losses at which the profile is very small are rarely asked for.
+            gap /= max(1.0, math.log(by_middle) / _USUAL) ** 2
+        waiting.append((gap, low, middle))
+        if by_middle > tail_mass:
+            waiting.append((gap, middle, high))
     return [laws[place] for place in sorted(laws)]

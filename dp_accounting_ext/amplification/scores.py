@@ -115,15 +115,13 @@ def _tests_of_sum(
     low, high, changes = step_laws.window(few_scores, laws, tilt, _OUTSIDE)
     _, tilted_few = step_laws.tilted_laws(laws, tilt * few_scores)
     count = sum(count for _, count in typical)
-    for of_steps, _ in [*gained, *spent]:
-        terms = sum(number for _, number in of_steps)
+    for steps, _ in [*gained, *spent]:
+        terms = sum(copies for _, copies in steps)
         conservation.check_total("terms of a law", terms, count, 0.0)
     if second is None:
         deviation = math.sqrt(step_laws.variance(tilted_few, few_scores))
-        wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low)
-        wanted = min(max(wanted / max(deviation, 1e-300), _FEWEST_ROWS), _MOST_ROWS)
-        number = 1 << math.ceil(math.log2(wanted))
-        shape, height = (number, 1), number // _BLOCKS
+        num_rows = _num_rows((high - low) / max(deviation, 1e-300), count)
+        shape, height = (num_rows, 1), num_rows // _BLOCKS
         columns = np.zeros(scores.size, dtype=np.int64)
     else:
         shape, height = (_ROWS_OF_TWO, _COLUMNS), 1
@@ -135,11 +133,11 @@ def _tests_of_sum(
     rows = np.rint(scores / step).astype(np.int64)
     if rows[0] == rows[-1]:
         return np.zeros((2, 0))
-    # The window was found with a few scores, without rounding. Both move the mean.
+    # The window is that of a few scores, without rounding. Both move the mean.
     _, tilted = step_laws.tilted_laws(typical, tilt * scores)
     offset = step_laws.mean(tilted, step * rows.astype(np.float64))
     offset -= step_laws.mean(tilted_few, few_scores)
-    first = math.floor((low + offset) / step / height)
+    first_block = math.floor((low + offset) / step / height)
 
     def sum_of(laws: Laws, tilt: float, smallest: float) -> tilted_sums.TiltedSum:
         """Returns the law of the sum, without masses that are below `smallest`."""
@@ -158,16 +156,29 @@ def _tests_of_sum(
     ]
     changes_of_row = (changes * step).tolist()
     p = sum(
-        weight * law.masses_below(first, height=height, changes=changes_of_row)
+        weight * law.masses_below(first_block, height=height, changes=changes_of_row)
         for law, weight in gains
     )
     block = tilted_sums.block(height)
-    q = sum(weight * law.masses(block, first, height=height) for law, weight in costs)
+    q = sum(
+        weight * law.masses(block, first_block, height=height) for law, weight in costs
+    )
     # A larger bound on a probability is useless and would cost digits in sums.
     q = np.minimum(q, 2.0)
     error += sum(max(law.mass_error for law, _ in side) for side in (gains, costs))
     error += 4 * (len(gains) + len(costs)) * floats.UNIT_ROUNDOFF
     return tests_of(np.ravel(p), np.ravel(q), error)
+
+
+def _num_rows(width: float, count: int) -> int:
+    """Returns how many fine rows a window has, for a sum over so many steps.
+
+    Args:
+        width: The width of the window, in standard deviations of the sum.
+        count: The number of steps.
+    """
+    rows = _ROWS_PER_ROOT * math.sqrt(count) * width
+    return 1 << math.ceil(math.log2(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)))
 
 
 def _columns(
@@ -390,7 +401,7 @@ def _more(scores: FloatArray, gained: Laws, spent: Laws, tilt: float) -> float:
 
 
 def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[float]:
-    """Returns tilts, per nat, at whose means of a sum Chernoff's bounds are given.
+    """Returns `step_laws.tilt_of_bound` of a sum of scores for each of some bounds.
 
     Args:
         scores: (n,) terms of a step's outputs in the sum.
@@ -400,19 +411,11 @@ def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[f
     scores, laws = _few(scores, laws)
     deviation = math.sqrt(step_laws.variance(laws, scores))
 
-    def tilt_of(exponent: float) -> float:
-        if not exponent or not deviation:
-            return 0.0
+    def moments(tilt: float) -> tuple[float, float]:
+        cumulant, tilted = step_laws.tilted_laws(laws, tilt * scores)
+        return step_laws.mean(tilted, scores), cumulant
 
-        def excess(log_tilt: float) -> float:
-            tilt = math.exp(log_tilt)
-            cumulant, tilted = step_laws.tilted_laws(laws, tilt * scores)
-            return tilt * step_laws.mean(tilted, scores) - cumulant - exponent
-
-        centre = math.log(math.sqrt(2 * exponent) / deviation)
-        return math.exp(step_laws.root(excess, centre - 4, centre + 4))
-
-    return [tilt_of(exponent) for exponent in exponents]
+    return [step_laws.tilt_of_bound(moments, bound, deviation) for bound in exponents]
 
 
 def replaced_pair(

@@ -121,8 +121,8 @@ class Steps:
                 ratios = np.append(0.0, ratios)
                 masses = np.append(kind.pair.zero_mass, masses)
             atoms.append((ratios, masses))
-        kind_of = np.repeat(np.arange(len(atoms)), [each.size for each, _ in atoms])
-        ratios, masses = (np.concatenate(each) for each in zip(*atoms, strict=True))
+        kind_of = np.repeat(np.arange(len(atoms)), [ratios.size for ratios, _ in atoms])
+        ratios, masses = (np.concatenate(column) for column in zip(*atoms, strict=True))
         order = np.argsort(ratios, kind="stable")
         kind_of, masses = kind_of[order], masses[order]
         ratio_error = max(kind.pair.ratio_error for kind in kinds)
@@ -239,17 +239,12 @@ class Steps:
         Args:
             exponent: −ln of the bound.
         """
-        if not exponent:
-            return 0.0
-        few = self.few
-        centre = math.log(math.sqrt(2 * exponent) / self._deviation())
 
-        def excess(log_tilt: float) -> float:
-            tilt = math.exp(log_tilt)
-            terms, cumulant, laws = few._at(self.rate(tilt), tilt)
-            return tilt * mean(laws, terms.losses) - cumulant - exponent
+        def moments(tilt: float) -> tuple[float, float]:
+            terms, cumulant, laws = self.few._at(self.rate(tilt), tilt)
+            return mean(laws, terms.losses), cumulant
 
-        return math.exp(root(excess, centre - 4, centre + 4))
+        return tilt_of_bound(moments, exponent, self._deviation())
 
     def is_informative(self, least: float) -> bool:
         """Returns whether the standard deviation of L under P is above `least`."""
@@ -320,6 +315,32 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(optimize.brentq(function, low, high, xtol=0.01))
 
 
+def tilt_of_bound(
+    moments: Callable[[float], tuple[float, float]], exponent: float, deviation: float
+) -> float:
+    """Returns the tilt at whose mean of a sum Chernoff's bound has a given value.
+
+    If the law that is tilted by θ has the mean m, and K(θ) is the cumulant, the sum is
+    at least m with a probability of at most e^{K(θ) − θ m}.
+
+    Args:
+        moments: The function from θ to m and K(θ).
+        exponent: −ln of the bound.
+        deviation: The standard deviation of the sum.
+    """
+    if not exponent or not deviation:
+        return 0.0
+
+    def excess(log_tilt: float) -> float:
+        tilt = math.exp(log_tilt)
+        mean_of_sum, cumulant = moments(tilt)
+        return tilt * mean_of_sum - cumulant - exponent
+
+    # The tilt of a normal sum: the search is between this over e^4, and times e^4.
+    centre = math.log(math.sqrt(2 * exponent) / deviation)
+    return math.exp(root(excess, centre - 4, centre + 4))
+
+
 def window(
     first: FloatArray, laws: Laws, tilt: float, outside: float
 ) -> tuple[float, float, FloatArray]:
@@ -335,15 +356,16 @@ def window(
         The lower and upper end, and the (2,) changes of the tilt that give the best
         bounds above and below.
     """
-    here, now = tilted_laws(laws, tilt * first)
-    deviation = math.sqrt(variance(now, first))
+    cumulant, tilted = tilted_laws(laws, tilt * first)
+    deviation = math.sqrt(variance(tilted, first))
+    # The best change for a normal sum is √(2 · outside) over the deviation, about 10.
     changes = np.geomspace(0.1, 100.0, 24) / max(deviation, 1e-12)
 
     def cumulants(tilts: FloatArray) -> FloatArray:
-        return np.array([tilted_laws(laws, each * first)[0] for each in tilts])
+        return np.array([tilted_laws(laws, theta * first)[0] for theta in tilts])
 
-    highs = (cumulants(tilt + changes) - here + outside) / changes
-    lows = (here - cumulants(tilt - changes) - outside) / changes
+    highs = (cumulants(tilt + changes) - cumulant + outside) / changes
+    lows = (cumulant - cumulants(tilt - changes) - outside) / changes
     best = changes[[int(np.argmin(highs)), int(np.argmax(lows))]]
     return float(lows.max()), float(highs.min()), best
 

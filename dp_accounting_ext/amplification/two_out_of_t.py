@@ -37,12 +37,13 @@ _LARGEST_LOSS, _UNDERFLOW = 200.0, 1e-290
 # error of a vector or of a share.
 _ROUNDING = 64.0
 
-# Tuning: the number of groups, which are combined from two laws of half as many; the
-# numbers of values of H, and of E / H², in a law; the number of ratios of the result;
-# and that of the bins of the histogram by which values of H are chosen. (ε of 2 of 10
-# steps, σ = 1, δ = 1e-6: 4.170; with 48 values of E / H² 4.158, in up to twice the
-# time.)
-_GROUPS, _NODES, _SHARES, _FINAL_NODES, _BINS = 6, 256, 24, 4096, 4095
+# Tuning: the number of groups, which are combined from two laws of half as many.
+_GROUPS = 6
+# Tuning: the numbers of values of H, and of E / H², in a law. (ε of 2 of 10 steps,
+# σ = 1, δ = 1e-6: 4.170; with 48 values of E / H² 4.158, in up to twice the time.)
+_NODES, _SHARES = 256, 24
+_FINAL_NODES = 4096  # Tuning: the number of ratios of the result.
+_BINS = 4095  # Tuning: bins of the histogram by which values of H are chosen.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,11 +226,12 @@ class _Sum:
     def __init__(self, first: GroupLaw, second: GroupLaw) -> None:
         self._laws = first, second
         self.sizes = first.sizes + second.sizes
-        one, other = sum(first.sizes), sum(second.sizes)
-        self._of_means = one / (one + other), other / (one + other)
-        pairs = first.pairs + one * other + second.pairs
-        # The weight of H₁ H₂, and those of E₁ and E₂.
-        self._of_both = one * other / pairs
+        steps = sum(first.sizes), sum(second.sizes)
+        across = steps[0] * steps[1]
+        pairs = first.pairs + across + second.pairs
+        # H is a weighted mean of H₁ and H₂, and E one of E₁, E₂ and H₁ H₂.
+        self._of_means = steps[0] / sum(steps), steps[1] / sum(steps)
+        self._of_both = across / pairs
         self._of_products = first.pairs / pairs, second.pairs / pairs
         # A mass is a sum over all cells of a row, and over all rows.
         widest = int(np.bincount(first.rows).max())
@@ -250,15 +252,15 @@ class _Sum:
         masses = (np.bincount(law.rows, law.masses) for law in self._laws)
         return values, np.multiply.outer(*masses)
 
-    def _ratios(
+    def _products(
         self,
         means: tuple[FloatArray | float, FloatArray],
         products: tuple[FloatArray, FloatArray],
     ) -> FloatArray:
         """Returns E of the union from H and E of both sets."""
         of_first, of_second = self._of_products
-        others = self._of_both * means[0] * means[1] + of_second * products[1]
-        return of_first * products[0] + others
+        added = self._of_both * means[0] * means[1] + of_second * products[1]
+        return of_first * products[0] + added
 
     def ends(self) -> tuple[float, float]:
         """Returns about the smallest positive E, and an upper bound on the largest."""
@@ -266,7 +268,7 @@ class _Sum:
         smallest = (
             float(law.means[law.means > 0].min(initial=math.inf)) for law in self._laws
         )
-        largest = self._ratios(
+        largest = self._products(
             (first.means[-1:], second.means[-1:]),
             (first.products.max(keepdims=True), second.products.max(keepdims=True)),
         )
@@ -310,11 +312,11 @@ class _Sum:
             rows, masses = second.rows[others], second.masses[others]
             if first is second:
                 masses = np.where(rows > index, 2 * masses, masses)
-            ratios = self._ratios(
+            products = self._products(
                 (mean, second.means[rows]),
                 (first.products[own, np.newaxis], second.products[others]),
             )
-            yield index, rows, ratios, first.masses[own, np.newaxis] * masses
+            yield index, rows, products, first.masses[own, np.newaxis] * masses
 
 
 def _split_sum(halves: _Sum) -> GroupLaw:
@@ -325,6 +327,7 @@ def _split_sum(halves: _Sum) -> GroupLaw:
     means, weights = halves.means()
     nodes = _nodes_for(means.ravel(), weights.ravel())
     cells, lower, upper = _split_between(nodes, means)
+    # The mean of H² after H is split: E is this times a value of E / H², also split.
     squares = lower * nodes[cells] ** 2 + upper * nodes[cells + 1] ** 2
     squares = np.maximum(squares, floats.SMALLEST_MASS)
     limit, top = halves.tops()

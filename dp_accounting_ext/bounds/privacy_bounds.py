@@ -174,8 +174,8 @@ class PrivacyBounds:
         if math.isinf(mean) or not mean:
             return np.minimum(epsilons, mean)
         # A comparison of δ shows where the search for ε would find a smaller ε.
-        less = np.isinf(epsilons) | (self._dominating.deltas(epsilons) <= deltas)
-        epsilons[less] = self._dominating.epsilons(deltas[less])
+        is_less = np.isinf(epsilons) | (self._dominating.deltas(epsilons) <= deltas)
+        epsilons[is_less] = self._dominating.epsilons(deltas[is_less])
         return epsilons
 
 
@@ -267,7 +267,7 @@ class _Composed:
     def _made(self, level: int) -> tuple[profile.Profile, ...]:
         accurate = accuracy.Accuracy.of_level(level, self.cells)
         composed = compositions.losses(self.parts, self.bound, accurate)
-        return tuple(composed.losses(each).profile(each) for each in self.directions)
+        return tuple(composed.losses(way).profile(way) for way in self.directions)
 
 
 _PROFILES: memory.Memory[tuple[profile.Profile, ...]] = memory.Memory(MOST_KEPT)
@@ -303,14 +303,14 @@ class WorstPrivacyBounds:
         """Returns (n,) lower and upper bounds on ε at (n,) δ in [0, 1), in nats."""
         return self._bounds(
             self._uppers(PrivacyBounds.upper_epsilons, deltas),
-            lambda each, chosen: each.lower_epsilons(deltas[chosen]),
+            lambda bounds, chosen: bounds.lower_epsilons(deltas[chosen]),
         )
 
     def delta_bounds(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on δ at (n,) ε."""
         lower, upper = self._bounds(
             self._upper_deltas(epsilons),
-            lambda each, chosen: each.lower_deltas(epsilons[chosen]),
+            lambda bounds, chosen: bounds.lower_deltas(epsilons[chosen]),
         )
         return np.where(lower < floats.SMALLEST_MASS, 0.0, lower), upper
 
@@ -349,7 +349,7 @@ class WorstPrivacyBounds:
                 gives lower bounds.
         """
         lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
-        with_lower = [n for n, each in enumerate(self.scenarios) if each.has_lower]
+        with_lower = [n for n, bounds in enumerate(self.scenarios) if bounds.has_lower]
         order = np.argsort(-uppers[with_lower], axis=0, kind="stable")[:_MOST_LOWERS]
         for numbers in np.array(with_lower, dtype=int)[order]:
             for number in with_lower:

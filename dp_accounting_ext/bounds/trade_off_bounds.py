@@ -329,7 +329,7 @@ class WorstTradeOffBounds:
     def rates(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and (n,) upper bounds on the true positive rates."""
         lower, upper = (
-            np.max([each.rates(rates, bound) for each in self.scenarios], axis=0)
+            np.max([curve.rates(rates, bound) for curve in self.scenarios], axis=0)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         return privacy_bounds.in_order(lower, upper), upper
@@ -337,7 +337,7 @@ class WorstTradeOffBounds:
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""
         lower, upper = (
-            max(each.gaussian_parameter(least, bound) for each in self.scenarios)
+            max(curve.gaussian_parameter(least, bound) for curve in self.scenarios)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
         ordered = privacy_bounds.in_order(np.array([lower]), np.array([upper]))

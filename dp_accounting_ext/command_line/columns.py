@@ -207,28 +207,31 @@ def _coordinates(
 
     If there are points `like` these, coordinates are the same.
     """
-    need_degrees = is_haversine or (like is not None and like.are_degrees)
-    may_be_degrees, are_degrees = need_degrees or like is None, True
-    option, width = "columns" if like is None else "data_columns", len(table.header)
+    option = "columns" if like is None else "data_columns"
     if typed is not None:
-        chosen, are_degrees = _named(table, option, typed, width), is_haversine
+        chosen = _named(table, option, typed, len(table.header))
+        are_degrees = is_haversine
     else:
+        must_be_degrees = is_haversine or (like is not None and like.are_degrees)
+        may_be_degrees = must_be_degrees or like is None
         pair = _pair(table)
-        chosen = pair if may_be_degrees and len(pair) < 3 else []
-        if not chosen and not need_degrees and len(pair) < 3:
+        is_clear = len(pair) < 3
+        chosen, are_degrees = pair if may_be_degrees and is_clear else [], True
+        if is_clear and not chosen and not must_be_degrees:
             chosen, are_degrees = _alike(table, like), False
+        if not chosen:
+            words = "no columns that are named as those of the points are"
+            if not is_clear:
+                words = "several columns of latitudes or longitudes"
+            elif may_be_degrees:
+                words = "no columns that are named latitude and longitude"
+            option = f"--{option.replace('_', '-')}"
+            remedy = f"name the coordinates, as by {option} lat,lon or {option} 3,4"
+            remedy += ", the latitude first" * is_haversine
+            raise table.error(words, remedy=remedy)
     if len(chosen) == 1 and _is_shape(table, chosen[0]):
         return *_split(table, chosen[0], is_haversine), are_degrees
-    if chosen:
-        return table, chosen, are_degrees
-    words = "no columns that are named as those of the points are"
-    if may_be_degrees:
-        words = "no columns that are named latitude and longitude"
-    if len(pair) > 2:
-        words = "several columns of latitudes or longitudes"
-    option = f"--{option.replace('_', '-')}"
-    remedy = f"name the coordinates, as by {option} lat,lon or {option} 3,4"
-    raise table.error(words, remedy=remedy + ", the latitude first" * is_haversine)
+    return table, chosen, are_degrees
 
 
 def _pair(table: tables.Table) -> list[int]:
@@ -241,9 +244,12 @@ def _pair(table: tables.Table) -> list[int]:
     words = [set(re.findall("[a-z]+", name.casefold())) for name in parts]
     coordinates = []
     for kind, other in ((_LATITUDES, _LONGITUDES), (_LONGITUDES, _LATITUDES)):
-        of = [at for at, said in enumerate(words) if said & kind and not said & other]
+        named = [
+            at for at, said in enumerate(words) if said & kind and not said & other
+        ]
         # Such words are in names of texts, too.
-        coordinates.append([at for at in of if len(of) < 2 or table.has_number(at)])
+        numbers = [at for at in named if table.has_number(at)]
+        coordinates.append(named if len(named) < 2 else numbers)
     if all(coordinates):
         return [*coordinates[0], *coordinates[1]]
     shapes = [at for at in range(len(words)) if _is_shape(table, at)]
@@ -350,8 +356,8 @@ def _by_column(
     rows, numbers = table.rows(wide, users)
     labels = _labels(rows, users)
     if len(set(where)) < len(where) or len(set(labels)) < len(labels):
-        what = "two rows of one user" if labels else "two columns of one name"
-        raise rows.error(what, remedy="add them up")
+        words = "two rows of one user" if labels else "two columns of one name"
+        raise rows.error(words, remedy="add them up")
     matrix = np.zeros((len(numbers), len(index)))
     matrix[:, where] = numbers
     return (matrix if users or len(matrix) > 1 else matrix[0]), labels

@@ -27,31 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         second opinion, and 4 if it only refutes nothing; and 130 if the command was
         interrupted.
     """
-    whole = parser.Parser(
-        prog=_PROG,
-        usage="%(prog)s [-h] COMMAND ...",
-        description="Certified privacy accounting, and private draws.",
-        epilog="With --version alone, the version is printed.",
-        allow_abbrev=False,
-    )
-    whole.set_defaults(run=lambda options: ({}, whole.format_help()), json=False)
-    commands = whole.add_subparsers(
-        dest="command",
-        # As argparse does not count by how much commands are indented, the longest of
-        # their names would not be on the lines of what they do.
-        metavar="COMMAND    ",
-        prog=_PROG,
-        title="commands",
-        parser_class=parser.Parser,
-    )
-    for module in (
-        training,
-        risks,
-        sweep_command,
-        wpm_command,
-        explore_command,
-    ):
-        module.add_to(commands)
+    whole = _whole_parser()
     options = argparse.Namespace(prog=whole.prog)
     try:
         # Printing the help can fail, as printing any other output can.
@@ -81,6 +57,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if results.get("without_bounds"):
         return _INCOMPLETE
     return _OF_VERDICTS.get(results.get("verdict", ""), 0)
+
+
+def _whole_parser() -> parser.Parser:
+    """Returns the parser of all subcommands. Without one, the help is printed."""
+    whole = parser.Parser(
+        prog=_PROG,
+        usage="%(prog)s [-h] COMMAND ...",
+        description="Certified privacy accounting, and private draws.",
+        epilog="With --version alone, the version is printed.",
+        allow_abbrev=False,
+    )
+    whole.set_defaults(run=lambda options: ({}, whole.format_help()), json=False)
+    commands = whole.add_subparsers(
+        dest="command",
+        # As argparse does not count by how much commands are indented, the longest of
+        # their names would not be on the lines of what they do.
+        metavar="COMMAND    ",
+        prog=_PROG,
+        title="commands",
+        parser_class=parser.Parser,
+    )
+    for module in (training, risks, sweep_command, wpm_command, explore_command):
+        module.add_to(commands)
+    return whole
 
 
 def _reason(error: Exception, options: argparse.Namespace) -> str:

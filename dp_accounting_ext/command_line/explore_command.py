@@ -28,10 +28,10 @@ def add_to(commands: Any) -> None:
     command = parser.add_command(commands, "explore", _explore, words, _EPILOG, "")
     others = "sampling_rate", "steps_per_epoch", "batches_per_record", "num_steps"
     parser.add_run(command, *others, "strategy", "noise_multiplier")
-    given = command.add_mutually_exclusive_group()
+    noise = command.add_mutually_exclusive_group()
     words = "standard deviation of the noise, over the clip"
-    parser.add(given, "noise_multiplier", float, words, default=1.1)
-    parser.add(given, "epsilon", float, "ε to be met, in place of a noise multiplier")
+    parser.add(noise, "noise_multiplier", float, words, default=1.1)
+    parser.add(noise, "epsilon", float, "ε to be met, in place of a noise multiplier")
     parser.add(command, "port", int, "of the page; 0 for any", default=0)
     parser.add(command, "quiet", bool, "open no browser")
     command.set_defaults(**_BEGIN)

@@ -298,19 +298,23 @@ class Page:
         panel.state.on_session_destroyed(lambda _: self._answers.end())
         panel.state.onload(self._changed)
 
-    def _changed(self, *_: Any) -> None:
-        """Asks for all answers for the sliders, and drops the earlier questions."""
-        self._answers.forget()
+    def _settings(self) -> tuple[dict[str, Any], float | None]:
+        """Returns the fields of the sliders' run, and the target ε, if it is given."""
         values = {
             name: self._stops[name][slider.place]
             for name, slider in self._sliders.items()
         }
         target = values.pop("epsilon")
-        is_target = self._given.value == _GIVEN[1]
-        values |= {"noise_multiplier": None} if is_target else {}
-        target = target if is_target else None
-        self._sliders["epsilon"].visible = is_target
-        self._sliders["noise_multiplier"].visible = not is_target
+        if self._given.value == _GIVEN[1]:
+            return {**values, "noise_multiplier": None}, target
+        return values, None
+
+    def _changed(self, *_: Any) -> None:
+        """Asks for all answers for the sliders, and drops the earlier questions."""
+        self._answers.forget()
+        values, target = self._settings()
+        self._sliders["epsilon"].visible = target is not None
+        self._sliders["noise_multiplier"].visible = target is None
         self._sentence.object = self._code.object = ""
         for scheme in training_run.SCHEMES:
             self._draw(scheme, "")

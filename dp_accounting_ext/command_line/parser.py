@@ -58,20 +58,23 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        chosen = re.search(
+        """Ends the command with a message of argparse, in this package's words."""
+        wrong_choice = re.search(
             r"argument (\S+) *: invalid choice: '(.*)' \((.*)\)", message
         )
-        if chosen:
-            name, typed, choices = chosen.groups()
-            possible = re.findall(r"[\w-]+", choices.removeprefix("choose from"))
-            message = f"{name} must be one of {', '.join(possible)}. Found {typed!r}."
-            message += _meant(typed, possible)
+        if wrong_choice:
+            name, typed, list_of_choices = wrong_choice.groups()
+            choices = re.findall(r"[\w-]+", list_of_choices.removeprefix("choose from"))
+            message = f"{name} must be one of {', '.join(choices)}. Found {typed!r}."
+            message += _meant(typed, choices)
         required = re.match(r"(one of )?the (?:following )?arguments (.*)", message)
         if required:
             *others, last = re.findall(r"--[\w-]+", required[2])
-            one, none = ("One of ", "none of them") if required[1] else ("", "nothing")
             listed = f"{', '.join(others)}{' and ' * bool(others)}{last}"
-            message = f"{one}{listed} must be given. Found {none}."
+            if required[1]:
+                message = f"One of {listed} must be given. Found none of them."
+            else:
+                message = f"{listed} must be given. Found nothing."
         for pattern, sentence in _SENTENCES.items():
             message = re.sub(pattern, sentence, message, flags=re.DOTALL)
         text.complain(self.prog, message)

@@ -80,9 +80,9 @@ def add_to(commands: Any) -> None:
     """Adds the subcommands."""
     words = "what an attacker can do, of a run or of a published guarantee"
     command = parser.add_command(commands, "risk", _risk, words, _RISK, "")
-    given = command.add_mutually_exclusive_group()
+    published = command.add_mutually_exclusive_group()
     for name, meaning in _PUBLISHED.items():
-        parser.add(given, name, float, meaning)
+        parser.add(published, name, float, meaning)
     words = "share of members among those tested"
     parser.add(command, "prior", float, words, default=0.5)
     parser.add_run(command)
@@ -129,7 +129,7 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
 def _fields_of_run(options: argparse.Namespace) -> list[str]:
     """Returns the fields of a training run that are given."""
     fields = training_run.TrainingRun.__dataclass_fields__.items()
-    return [name for name, of in fields if getattr(options, name) != of.default]
+    return [name for name, field in fields if getattr(options, name) != field.default]
 
 
 def _risk_of_published(

@@ -99,8 +99,8 @@ class Table(NamedTuple):
             words = f"{lost.sum()} rows of {self.path} that lack a cell are left out."
             warnings.warn(words, stacklevel=1)
         rows = self._replace(frame=self.frame[~lost])
-        none = np.empty((len(rows.frame), 0))
-        return rows, np.column_stack([none, *map(rows._numbers, numbers)])
+        no_column = np.empty((len(rows.frame), 0))
+        return rows, np.column_stack([no_column, *map(rows._numbers, numbers)])
 
     def _numbers(self, column: int) -> FloatArray:
         cells = self.frame.iloc[:, column]

@@ -124,9 +124,9 @@ def _show(words: str) -> None:
     print(f"\r{words[: WIDTH - 1]:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
 
 
-def title(what: str, run: training_run.TrainingRun) -> str:
+def title(subject: str, run: training_run.TrainingRun) -> str:
     """Returns what is shown, and of which run."""
-    return f"{what}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
+    return f"{subject}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
@@ -137,9 +137,9 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
     return "\n".join([above, "", *lines, *[""] * bool(below), *below])
 
 
-def headed(of: str, words: str) -> str:
+def headed(name: str, words: str) -> str:
     """Returns words about a run below its name."""
-    return f"{textwrap.fill(f'With {of}:', WIDTH)}\n{words}"
+    return f"{textwrap.fill(f'With {name}:', WIDTH)}\n{words}"
 
 
 def as_json(value: Any) -> str:

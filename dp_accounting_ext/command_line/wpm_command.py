@@ -131,12 +131,12 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
             "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
-    if (options.user is None) != (options.output is None):
-        given, other = ("output", "user")[:: -1 if options.output is None else 1]
-        raise ValueError(
-            f"{given} must come with --{other}: each user of the column has a draw, "
-            f"which is added to the file. Found no --{other}."
-        )
+    for name, other in (("output", "user"), ("user", "output")):
+        if getattr(options, name) is not None and getattr(options, other) is None:
+            raise ValueError(
+                f"{name} must come with --{other}: each user of the column has a draw, "
+                f"which is added to the file. Found no --{other}."
+            )
     if options.user is not None and options.show_law:
         raise ValueError("show_law must be left out with --user. Found both.")
     with text.Progress("finding the base measure"):
@@ -241,14 +241,14 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
     parser.refuse(options, where, "distribution", "trace", "user", "output")
     with text.Progress("finding the base measure"):
         mechanism, places, _ = _mechanism(options)
-        apart = None
+        distance = None
         if options.public_trace is not None:
             trace, _ = _trace(options, "public_trace", places)
             metric = options.metric or "euclidean"
-            apart = wpm.check_public_trace(places.numbers, trace, metric=metric)
+            distance = wpm.check_public_trace(places.numbers, trace, metric=metric)
         expected = mechanism.expected_cost()
     inputs, outputs = mechanism.cost.shape
-    some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
+    sample = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
     numbers = {
         "places": outputs,
         "epsilon": options.epsilon,
@@ -259,7 +259,7 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
         "epsilon_for_half_to_stay": math.log(max(outputs - 1, 1)),
         "cost_of_average_user": expected.average,
         "cost_of_worst_user": expected.worst,
-        "cost_of_a_place_at_random": float(mechanism.cost.rows(some).mean()),
+        "cost_of_a_place_at_random": float(mechanism.cost.rows(sample).mean()),
     }
     unit = "cost of a draw"
     if options.num_places is not None:
@@ -269,10 +269,10 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
         if options.order not in (None, 1.0):
             unit += f", to the power {options.order:g}"
     printed = _PLAN.format(unit=unit, **numbers)
-    if apart is not None:
-        numbers["distance_of_public_trace"] = apart
+    if distance is not None:
+        numbers["distance_of_public_trace"] = distance
         printed += "\n  from half of the public trace to the nearest point, at least"
-        printed += f"   {apart:.4g}"
+        printed += f"   {distance:.4g}"
     return numbers, printed
 
 

@@ -31,12 +31,13 @@ DirectedPairs = dominating_pair.DirectedPairs
 Strategy = strategies.Strategy
 
 # Tuning: the orders of the moments by which chains are chosen: the first suits large δ,
-# and the last suits small δ. Other orders are used for δ below 1e-15. All chains are
-# computed with cells that are wider by _WIDE, and all but the last for frequent δ only.
-# That takes a fifth of the time, and ε is up to 3 % larger, or 7 % with 500 bins. The
-# chain that is best at a frequent δ is computed for all δ, with cells that are wider by
-# _NARROW. With a wrong order ε is up to 15 % larger.
+# and the last suits small δ. Other orders are used for δ below 1e-15. With a wrong
+# order ε is up to 15 % larger.
 _ORDERS, _RARE_ORDERS = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0)
+# Tuning: all chains are computed with cells that are wider by _WIDE, and all but the
+# last for frequent δ only. That takes a fifth of the time, and ε is up to 3 % larger,
+# or 7 % with 500 bins. The chain that is best at a frequent δ is computed for all δ,
+# with cells that are wider by _NARROW.
 _WIDE, _NARROW = 2.6, 1.25
 # Tuning: the largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
@@ -45,14 +46,17 @@ _MOST_CLASSES = 6
 # add at most this share to what a record moves (with 600 bins of a BLT ε is smaller by
 # a relative 5e-6 then, in a fifth of the time).
 _BINS_OF_FILTER, _HARDLY = 256, 1e-4
-# Tuning: what is tried from below. First, a filter whose cells are wider by _ROUGH
-# takes a fifth of the time of a fine one, and its ε is mostly up to 6 % smaller. The ε
-# of independent bins is compared with the largest ε that is known then. If it is at
-# least the share _FROM of that, blocks are tried, for variances between the two limits.
-# If it is below the share _BELOW, a fine filter is tried. (In 60 random runs what was
-# left out would have raised ε by at most 0.6 %. Blocks of larger variances raise it by
-# less than 0.5 % and take seconds, and those of smaller ones take gigabytes.)
-_ROUGH, _FROM, _BELOW, _LEAST_VARIANCE, _LARGEST_VARIANCE = 2.0, 0.9, 0.95, 0.5, 8.0
+# Tuning: the first filter that is tried from below has cells that are wider by this. It
+# takes a fifth of the time of a fine one, and its ε is mostly up to 6 % smaller.
+_ROUGH = 2.0
+# Tuning: then the ε of independent bins is compared with the largest ε that is known.
+# If it is at least the share _FROM of that, blocks are tried. If it is below the share
+# _BELOW, a fine filter is tried. (In 60 random runs what was left out would have raised
+# ε by at most 0.6 %.)
+_FROM, _BELOW = 0.9, 0.95
+# Tuning: blocks are tried for variances between these. Blocks of larger variances raise
+# ε by less than 0.5 % and take seconds, and those of smaller ones take gigabytes.
+_LEAST_VARIANCE, _LARGEST_VARIANCE = 0.5, 8.0
 
 
 def allocate(
@@ -97,9 +101,9 @@ class Bins(interface.Mechanism):
         entry = self.strategy.only_entry
         if entry is not None:
             # No two bins are correlated: this is an allocation of the epochs' outputs.
-            one = additive_noise.Gaussian(self.noise_multiplier / entry)
-            whole = compositions.compose({one: self.num_epochs})
-            return allocated.allocate(whole, 1, self.num_bins)
+            step = additive_noise.Gaussian(self.noise_multiplier / entry)
+            steps_of_bin = compositions.compose({step: self.num_epochs})
+            return allocated.allocate(steps_of_bin, 1, self.num_bins)
         gram = self.gram(bound)
         if np.count_nonzero(gram) > self.num_bins:
             return self
@@ -132,23 +136,24 @@ class Bins(interface.Mechanism):
         """
         delta = accuracy.frequent_delta
         bins = independent_bins(gram, Bound.LOWER)
-        alone = interface.pairs_of_part(bins, Bound.LOWER, accuracy)
+        uncorrelated = interface.pairs_of_part(bins, Bound.LOWER, accuracy)
         _, error = self.products()
         # These entries were rounded down by one error, so they may be too small by two.
         pairs = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
-        known = _largest_epsilon([alone.remove, *pairs], delta)
-        filtered = functools.partial(self._filtered, gram, accuracy, delta, known)
+        epsilon = _largest_epsilon([uncorrelated.remove, *pairs], delta)
+        filtered = functools.partial(self._filtered, gram, accuracy, delta, epsilon)
         rough = filtered(wider=_ROUGH)
         pairs += [] if rough is None else [rough]
-        best = _largest_epsilon([alone.remove, *pairs], delta)
-        share = alone.remove.epsilon(delta, Direction.REMOVE) / best if best else 0.0
+        largest = _largest_epsilon([uncorrelated.remove, *pairs], delta)
+        of_uncorrelated = uncorrelated.remove.epsilon(delta, Direction.REMOVE)
+        share = of_uncorrelated / largest if largest else 0.0
         blocks = None
         if share >= _FROM and _LEAST_VARIANCE <= gram.max() <= _LARGEST_VARIANCE:
             blocks = _blocks_below(gram, accuracy.tail_mass)
         is_needless = blocks is not None or gram.max() > _LARGEST_VARIANCE
         fine = None if share >= _BELOW and is_needless else filtered()
         pairs += [pair for pair in (blocks, fine) if pair is not None]
-        return projected.largest([alone, *map(DirectedPairs.same, pairs)])
+        return projected.largest([uncorrelated, *map(DirectedPairs.same, pairs)])
 
     def _filtered(
         self,
@@ -167,12 +172,12 @@ class Bins(interface.Mechanism):
         beyond a block's length: with fewer bands inner products are smaller.
         """
         copies = max(self.num_bins // _BINS_OF_FILTER, 1)
-        length, left = divmod(self.num_bins, copies)
+        length, left_over = divmod(self.num_bins, copies)
         shifts = self.shifts()
-        moved = np.cumsum(shifts.sum(axis=0))
-        bands = min(int(np.argmax(moved >= (1 - _HARDLY) * moved[-1])) + 1, length)
+        moves = np.cumsum(shifts.sum(axis=0))
+        bands = min(int(np.argmax(moves >= (1 - _HARDLY) * moves[-1])) + 1, length)
         rows = np.arange(length + bands - 1)
-        starts = left + length * np.arange(copies)[:, np.newaxis]
+        starts = left_over + length * np.arange(copies)[:, np.newaxis]
         _, error = self.products()
         pair = filtered_bins.lower_pair(
             shifts[starts + rows, :bands].min(axis=0) * (1 - error),
@@ -184,10 +189,11 @@ class Bins(interface.Mechanism):
         if pair is None or copies == 1:
             return pair
         steps = [random_allocation.Steps(pair, copies, length)]
-        if left:
-            alone = gaussian(float(gram.diagonal()[:left].min()), Bound.LOWER)
-            one = interface.pairs_of_part(alone, Bound.LOWER, accuracy).remove
-            steps.append(random_allocation.Steps(one, left))
+        if left_over:
+            smallest = float(gram.diagonal()[:left_over].min())
+            bin_alone = gaussian(smallest, Bound.LOWER)
+            pairs = interface.pairs_of_part(bin_alone, Bound.LOWER, accuracy)
+            steps.append(random_allocation.Steps(pairs.remove, left_over))
         return random_allocation.uneven_allocation(steps, accuracy)
 
     def shifts(self) -> FloatArray:

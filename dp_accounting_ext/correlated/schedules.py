@@ -144,8 +144,8 @@ class CyclicPoisson(runs.RandomSteps):
 
     def _groups(self, first: int) -> list[tuple[int, int]]:
         """Returns how many of the first steps a group has, with numbers of groups."""
-        cycles, further = divmod(first, self.cycle_length)
-        return [(cycles + 1, further), (cycles, self.cycle_length - further)]
+        cycles, left_over = divmod(first, self.cycle_length)
+        return [(cycles + 1, left_over), (cycles, self.cycle_length - left_over)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,19 +209,19 @@ class SelectedSteps(runs.RandomSteps):
     def above(
         self, strategy: Strategy, noise_multiplier: float
     ) -> Mapping[Mechanism, int]:
-        precision, every = self._precisions(strategy, noise_multiplier)
+        precision, of_all_steps = self._precisions(strategy, noise_multiplier)
         # The sum of k of t steps with independent noise moves by at least as much as
         # that Gaussian mechanism. So they reveal no less.
         share = self.num_selected / self.epoch_steps
-        if every <= precision * share * self.num_selected * self.num_epochs:
-            return {bins.gaussian(every, Bound.UPPER): 1}
+        if of_all_steps <= precision * share * self.num_selected * self.num_epochs:
+            return {bins.gaussian(of_all_steps, Bound.UPPER): 1}
         step = bins.gaussian(precision, Bound.UPPER)
         epoch = allocated.allocate(step, self.num_selected, self.epoch_steps)
         return {epoch: self.num_epochs}
 
     def precision(self, strategy: Strategy, noise_multiplier: float) -> float:
-        precision, every = self._precisions(strategy, noise_multiplier)
-        return min(self.num_selected * self.num_epochs * precision, every)
+        precision, of_all_steps = self._precisions(strategy, noise_multiplier)
+        return min(self.num_selected * self.num_epochs * precision, of_all_steps)
 
     def _precisions(
         self, strategy: Strategy, noise_multiplier: float
@@ -233,11 +233,11 @@ class SelectedSteps(runs.RandomSteps):
             strategy.precision_of_every_step(*arguments),
         )
 
-    def _among_first(self, rest: int) -> FloatArray:
+    def _among_first(self, number: int) -> FloatArray:
         """Returns the law of the number of a record's k steps among an epoch's first.
 
         Args:
-            rest: The number of first steps, at least 1 and below t.
+            number: The number of first steps, at least 1 and below t.
 
         Returns:
             (k + 1,) probabilities of 0, 1, …, k steps.
@@ -246,9 +246,10 @@ class SelectedSteps(runs.RandomSteps):
         among = np.arange(selected, dtype=np.float64)
         # The ratios of the hypergeometric probabilities of i + 1 and i steps.
         with np.errstate(divide="ignore"):
-            ratios = (selected - among) * np.maximum(rest - among, 0.0)
-            ratios /= (among + 1) * np.maximum(steps - selected - rest + among + 1, 0.0)
-        first = max(selected + rest - steps, 0)
+            ratios = (selected - among) * np.maximum(number - among, 0.0)
+            others = steps - selected - number + among + 1
+            ratios /= (among + 1) * np.maximum(others, 0.0)
+        first = max(selected + number - steps, 0)
         law = np.zeros(selected + 1)
         # The ratios are multiplied from the largest probability outwards.
         top = first + int(np.count_nonzero(ratios[first:] > 1))
@@ -341,8 +342,8 @@ class MinSep(runs.RandomSteps):
         products *= (1 + error) / noise_multiplier**2
         length = self.block_length(products.size)
         if math.pow(1 - self.sampling_probability, length) < _LEAST_ABSENCE:
-            every = self.precision(strategy, noise_multiplier)
-            return {bins.gaussian(every, Bound.UPPER): 1}
+            of_all_steps = self.precision(strategy, noise_multiplier)
+            return {bins.gaussian(of_all_steps, Bound.UPPER): 1}
         block = Block(
             tuple(products.tolist()[:length]),
             self.sampling_probability,

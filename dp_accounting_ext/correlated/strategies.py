@@ -327,14 +327,14 @@ def separated_column(value: Any, separation: Any) -> Strategy:
         TypeError: If a coefficient is not a number, or the separation not an integer.
         ValueError: If `strategy` raises, if rows are given, or if there are more bands.
     """
-    apart = fields.positive_integer("separation", separation)
+    distance = fields.positive_integer("separation", separation)
     column = fields.sequence("strategy", value)
     if any(isinstance(row, tuple | list | np.ndarray) for row in column):
         raise ValueError(
             "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
             "use a column that is no less than each of theirs, for an upper bound."
         )
-    return separated(column, apart, max(len(column), 1))
+    return separated(column, distance, max(len(column), 1))
 
 
 def strategy(value: Any, num_steps: int) -> Strategy:
@@ -431,7 +431,8 @@ def _row(value: Any, index: int, size: int) -> tuple[float, ...]:
     return tuple(row.tolist())
 
 
-def _numbers(values: list[Any], what: str) -> FloatArray:
+def _numbers(values: list[Any], noun: str) -> FloatArray:
+    """Returns the entries of a strategy, each of which errors call by the noun."""
     numbers = np.array([fields.real_number("strategy", value) for value in values])
     is_in_range = (numbers >= SMALLEST_ENTRY) & (numbers <= LARGEST_ENTRY)
     wrong = np.flatnonzero(~(is_in_range | (numbers == 0)))
@@ -439,11 +440,11 @@ def _numbers(values: list[Any], what: str) -> FloatArray:
         place = int(wrong[0])
         if numbers[place] < 0:
             raise ValueError(
-                f"strategy must have no negative {what}: no theorem covers it. "
+                f"strategy must have no negative {noun}: no theorem covers it. "
                 f"Found {values[place]} at {place}."
             )
         raise ValueError(
-            f"strategy must have each {what} 0 or from {SMALLEST_ENTRY:g} to "
+            f"strategy must have each {noun} 0 or from {SMALLEST_ENTRY:g} to "
             f"{LARGEST_ENTRY:g}: write 0 for what has died out, or {SMALLEST_ENTRY:g} "
             f"for an upper bound. Found {values[place]} at {place}."
         )

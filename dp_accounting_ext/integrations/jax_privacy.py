@@ -392,10 +392,10 @@ def from_plan(config: Any) -> StrategyAccountant:
     clip = _clip(plan)
     if not clip:
         raise ValueError("l2_clip_norm must be positive. Found 0.")
-    changed = plan.clipped_grad(lambda: None).sensitivity(relation) / clip
+    sensitivity = plan.clipped_grad(lambda: None).sensitivity(relation) / clip
     tracked = StrategyAccountant(
         plan.batch_selection_strategy,
-        float(step.noise_multiplier * changed * np.linalg.norm(config.strategy)),
+        float(step.noise_multiplier * sensitivity * np.linalg.norm(config.strategy)),
         matrix=config.strategy,
         num_examples=config.num_examples,
         neighboring_relation=relation,

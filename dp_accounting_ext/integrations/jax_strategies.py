@@ -32,11 +32,13 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 # Certified: a bound on the relative rounding error of a norm and a quotient.
 _ROUNDING = 1e-12
-# Tuning: the number of values of noise that are drawn, in two seconds; the most steps
-# that are run; the largest distance of two steps whose correlation is measured; and, in
-# standard deviations, how far the measures of right noise may be from their means. One
-# of 5,000 is further with a probability of 1e-8.
-_VALUES, _STEPS, _DISTANCE, _DEVIATIONS = 2**22, 4096, 64, 7.0
+# Tuning, all of these constants.
+_VALUES = 2**22  # Values of noise that are drawn, in two seconds.
+_STEPS = 4096  # The most steps that are run.
+_DISTANCE = 64  # The largest distance of two steps whose correlation is measured.
+# How far a measure of right noise may be from its mean, in standard deviations. Any of
+# 5,000 measures is further with a probability of 1e-8.
+_DEVIATIONS = 7.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,9 +239,9 @@ def _bands(column: Sequence[float]) -> int:
 def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
     """Returns one allocation for all cycles, as records draw their bins only once."""
     bins = fields.positive_integer("cycle_length", strategy.cycle_length)
-    cycles, further = divmod(_iterations(strategy), bins)
+    cycles, left_over = divmod(_iterations(strategy), bins)
     if setting.matrix is not None:
-        if further:
+        if left_over:
             raise ValueError(
                 f"iterations must be a multiple of cycle_length for correlated noise. "
                 f"Found {strategy.iterations} and {bins}."
@@ -253,12 +255,12 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
     of_cycles, of_one_more = (
         stock.SelfComposedDpEvent(setting.step, count) for count in (cycles, cycles + 1)
     )
-    if not further:
+    if not left_over:
         return dp_event.RandomAllocationEvent(of_cycles, 1, bins)
-    # In a run of less than one cycle, the later bins have no step.
-    parts = slice(None if cycles else 1)
+    if not cycles:  # The later bins have no step.
+        return dp_event.ScheduledAllocationEvent([of_one_more], [left_over], bins)
     return dp_event.ScheduledAllocationEvent(
-        [of_one_more, of_cycles][parts], [further, bins - further][parts], bins
+        [of_one_more, of_cycles], [left_over, bins - left_over], bins
     )
 
 
@@ -269,20 +271,20 @@ def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
             "No theorem covers BMinSepSampling with truncated_batch_size: a record's "
             "steps depend on the others then. Leave it out."
         )
-    apart = fields.positive_integer("min_sep", strategy.min_sep)
+    separation = fields.positive_integer("min_sep", strategy.min_sep)
     steps = _iterations(strategy)
     column = coefficients(setting.matrix, steps)
     bands = _bands(column)
-    if bands > apart:
+    if bands > separation:
         raise privacy_accountant.UnsupportedEventError(
             f"No theorem covers BMinSepSampling with more bands than min_sep. "
-            f"Found {bands} and {apart}."
+            f"Found {bands} and {separation}."
         )
     return events.MinSepSamplingEvent(
         column,
         setting.noise_multiplier,
         strategy.sampling_prob,
-        apart,
+        separation,
         steps,
         strategy.warm_start,
     )
@@ -388,9 +390,9 @@ def refuse_other_noise(
     allowed = _DEVIATIONS * deviation**2 * np.sqrt(2 / multiplied.size)
     if abs(variance - deviation**2) > allowed:
         _refuse(f"{np.sqrt(variance):.4g}", deviation)
-    away = np.abs(variances - deviation**2)
-    if away.max() > allowed * np.sqrt(steps):
-        step = int(away.argmax())
+    errors = np.abs(variances - deviation**2)
+    if errors.max() > allowed * np.sqrt(steps):
+        step = int(errors.argmax())
         _refuse(f"{np.sqrt(variances[step]):.4g} in step {step + 1}", deviation)
 
 

@@ -43,17 +43,7 @@ def kind(loader: Any) -> Kind:
         raise TypeError(
             f"data_loader must be a torch.utils.data.DataLoader. Found {loader!r:.60}."
         )
-    if isinstance(loader.dataset, data.IterableDataset):
-        raise RuntimeError(
-            f"No theorem covers the batches of an iterable dataset. Found "
-            f"{type(loader.dataset).__name__}: a dataset with a length and "
-            f"dataset[i] can be sampled."
-        )
-    if not hasattr(loader.dataset, "__len__"):
-        raise RuntimeError(
-            f"Records can be drawn from a dataset with a length. Found none: define "
-            f"{type(loader.dataset).__name__}.__len__."
-        )
+    _refuse_unsized(loader.dataset)
     _refuse_repeated_records(loader.dataset)
     sampler = opacus_draws.batch_sampler(loader)
     if sampler is None:
@@ -92,6 +82,21 @@ def kind(loader: Any) -> Kind:
     if is_refused(inner):
         raise RuntimeError(words)
     return Kind.SHUFFLED
+
+
+def _refuse_unsized(dataset: Any) -> None:
+    """Refuses a dataset without a length, from which no record can be drawn."""
+    name = type(dataset).__name__
+    if isinstance(dataset, data.IterableDataset):
+        raise RuntimeError(
+            f"No theorem covers the batches of an iterable dataset. Found {name}: a "
+            f"dataset with a length and dataset[i] can be sampled."
+        )
+    if not hasattr(dataset, "__len__"):
+        raise RuntimeError(
+            f"Records can be drawn from a dataset with a length. Found none: define "
+            f"{name}.__len__."
+        )
 
 
 def _refuse_repeated_records(dataset: Any) -> None:

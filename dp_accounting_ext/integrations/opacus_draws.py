@@ -382,6 +382,7 @@ def watch_sampler(
 ) -> None:
     """Makes a sampler report its batches to a watch, with the fields of `_Loader`."""
     rate = _rate(sampler)
+    # Two draws treat each record alike with the probability rate² + (1 − rate)².
     coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
     sampler._share = share or opacus_processes.Share()
     properties = _Loader(coincidence, is_ahead, is_ordered, sampler._share)
@@ -389,8 +390,9 @@ def watch_sampler(
     # it is made. The sampler keeps its length and attributes.
     if type(sampler) in _WATCHED:
         sampler.__class__ = _WATCHED[type(sampler)]
-    others = getattr(sampler, "_watches", [])
-    sampler._watches = [(w, of) for w, of in others if w is not by] + [(by, properties)]
+    watches = getattr(sampler, "_watches", [])
+    others = [(watch, loader) for watch, loader in watches if watch is not by]
+    sampler._watches = [*others, (by, properties)]
 
 
 def is_watched(loader: Any, by: Watch) -> bool:

@@ -226,17 +226,17 @@ class DirectedPairs:
     @classmethod
     def combined(
         cls,
-        each: Sequence["DirectedPairs"],
+        mechanisms: Sequence["DirectedPairs"],
         function: Callable[[Sequence[DominatingPair]], DominatingPair],
     ) -> "DirectedPairs":
         """Returns a function of several mechanisms' pairs, for each direction.
 
         It is computed once if every mechanism has one pair for both directions.
         """
-        remove = function([pairs.remove for pairs in each])
-        if all(pairs.is_one for pairs in each):
+        remove = function([pairs.remove for pairs in mechanisms])
+        if all(pairs.is_one for pairs in mechanisms):
             return cls.same(remove)
-        return cls(remove, function([pairs.add for pairs in each]))
+        return cls(remove, function([pairs.add for pairs in mechanisms]))
 
     def map(
         self, function: Callable[[DominatingPair], DominatingPair]
@@ -293,18 +293,18 @@ def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
     low = int(np.searchsorted(np.cumsum(pair.masses), tail_mass))
     high = int(np.searchsorted(-above, -tail_mass))
     low, high = min(low, pair.ratios.size - 1), max(high, 1)
-    kept = slice(low, max(high, low + 1))
+    middle = slice(low, max(high, low + 1))
     lost_p = lost_q = 0.0
     if pair.bound is Bound.UPPER:
         rounding = floats.raised(1 + pair.mass_error + pair.ratio_error)
         is_in_tail = np.ones(pair.ratios.size, dtype=np.bool_)
-        is_in_tail[kept] = False
+        is_in_tail[middle] = False
         lost_p = float(pair.p_masses[is_in_tail].sum()) * rounding
         lost_q = float(pair.masses[is_in_tail].sum()) * rounding
     return dataclasses.replace(
         pair,
-        ratios=pair.ratios[kept],
-        masses=pair.masses[kept],
+        ratios=pair.ratios[middle],
+        masses=pair.masses[middle],
         infinity_mass=pair.infinity_mass + lost_p,
         zero_mass=pair.zero_mass + lost_q,
     )

@@ -52,12 +52,12 @@ def exponential(x: float) -> float:
         return sys.float_info.max
 
 
-def normal_tail_error(away: Any) -> Any:
-    """Returns a bound on the relative error of scipy.special.ndtr at ±`away`.
+def normal_tail_error(argument: Any) -> Any:
+    """Returns a bound on the relative error of scipy.special.ndtr at ±`argument`.
 
     It is an assumption that a test checks (docs/rounding.md, "Assumptions").
 
     Args:
-        away: A number, or an array, of standard deviations, at most 37.
+        argument: A number, or an array, of standard deviations, at most 37.
     """
-    return (32 + 4 * away**2) * UNIT_ROUNDOFF
+    return (32 + 4 * argument**2) * UNIT_ROUNDOFF

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
@@ -44,18 +45,7 @@ def of_probabilities(
         )
     if not 0 <= error <= dominating_pair.LARGEST_ERROR / 3:
         raise ValueError(f"error must be in [0, 0.003]. Found {error}.")
-    lacking = []
-    for name, law in zip("pq", laws, strict=True):
-        # Comparisons with NaN are false.
-        wrong = ~((law >= 0) & (law <= 1 + error))
-        if wrong.any():
-            raise ValueError(
-                f"{name} must hold probabilities, in [0, 1]. Found {law[wrong][0]}."
-            )
-        total, allowed = math.fsum(law), error + 4 * floats.UNIT_ROUNDOFF
-        if total > 1 + allowed:
-            raise ValueError(f"{name} must sum to at most 1. Found {total}.")
-        lacking.append(1 - total if total < 1 - allowed else 0.0)
+    unknown = [_unknown(name, law, error) for name, law in zip("pq", laws, strict=True)]
     rare = (laws[0] < floats.RARE) | (laws[1] < floats.RARE)
     common, sinks = [law[~rare] for law in laws], [0.0, 0.0]
     for place, law in enumerate(laws):
@@ -63,10 +53,9 @@ def of_probabilities(
         exclusive = (laws[1 - place] == 0) & (law >= floats.RARE)
         sinks[place] = math.fsum(law[exclusive])
         if bound is Bound.UPPER:
-            rest = math.fsum(law[rare & ~exclusive]) + lacking[place]
-            sinks[place] = min(
-                (sinks[place] + rest) * (1 + 4 * floats.UNIT_ROUNDOFF), 1.0
-            )
+            added = math.fsum(law[rare & ~exclusive]) + unknown[place]
+            sink = (sinks[place] + added) * (1 + 4 * floats.UNIT_ROUNDOFF)
+            sinks[place] = min(sink, 1.0)
     ratios, masses = common[0] / common[1], common[1]
     if not ratios.size:
         ratios, masses = np.ones(1), np.zeros(1)
@@ -80,3 +69,17 @@ def of_probabilities(
         mass_error=error + 8 * floats.UNIT_ROUNDOFF,
         ratio_error=2.1 * error + 4 * floats.UNIT_ROUNDOFF,
     )
+
+
+def _unknown(name: str, law: FloatArray, error: float) -> float:
+    """Returns what probabilities lack to sum to one, by more than their error."""
+    # Comparisons with NaN are false.
+    wrong = ~((law >= 0) & (law <= 1 + error))
+    if wrong.any():
+        raise ValueError(
+            f"{name} must hold probabilities, in [0, 1]. Found {law[wrong][0]}."
+        )
+    total, allowed = math.fsum(law), error + 4 * floats.UNIT_ROUNDOFF
+    if total > 1 + allowed:
+        raise ValueError(f"{name} must sum to at most 1. Found {total}.")
+    return 1 - total if total < 1 - allowed else 0.0

@@ -1,15 +1,18 @@
-"""Sums of products of masses, and of probabilities."""
+"""Sums of products of masses, and of probabilities; and repeated doubling."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 import math
+from typing import TypeVar
 
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
+
+Item = TypeVar("Item")
 
 # Sums are made of blocks of this many terms, whose sums are then added up.
 _BLOCK = 256
@@ -93,6 +96,31 @@ def products(
             for degree in degrees
         ]
     )
+
+
+def repeated(
+    item: Item,
+    number: int,
+    joined: Callable[[Item, Item], Item],
+    before: Item | None = None,
+) -> Item:
+    """Returns a product, a sum or a chain of an item with itself, by doubling.
+
+    Args:
+        item: The item.
+        number: How often it comes, at least once.
+        joined: The function from two of them to both together.
+        before: What comes before, or None.
+    """
+    result = before
+    while number:
+        if number & 1:
+            result = item if result is None else joined(result, item)
+        number >>= 1
+        if number:
+            item = joined(item, item)
+    assert result is not None
+    return result
 
 
 def gather(cells: IntArray, weights: FloatArray, size: int = 0) -> FloatArray:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import math
+import operator
 
 import numpy as np
 from scipy import fft
@@ -211,7 +212,7 @@ class TiltedSum:
         for spectrum, count in zip(self._spectra, self._counts, strict=True):
             if not count:
                 continue
-            product *= _power(spectrum, count)
+            product *= sums.repeated(spectrum, count, operator.mul)
             magnitude = np.log(np.abs(spectrum) + self._error)
             log_bound += count * magnitude
             relative += count * self._error * np.exp(-magnitude)
@@ -373,16 +374,3 @@ class _Columns:
 def block(height: int) -> FloatArray:
     """Returns the weights with which a coarse row is the sum of its fine rows."""
     return np.concatenate([np.zeros(height - 1), np.ones(height)])
-
-
-def _power(base: ComplexArray, exponent: int) -> ComplexArray:
-    """Returns base ** exponent, exponent ≥ 1, by repeated squaring."""
-    result: ComplexArray | None = None
-    while exponent:
-        if exponent & 1:
-            result = base if result is None else result * base
-        exponent >>= 1
-        if exponent:
-            base = base * base
-    assert result is not None
-    return result

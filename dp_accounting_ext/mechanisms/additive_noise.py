@@ -258,10 +258,10 @@ def _densities_and_masses(
     # On an interval that begins at x₀ the density is a e^{x − x₀} + b e^{x₀ − x}.
     rising, falling = np.zeros(places.size), np.zeros(places.size)
     for shift, weight in law:
-        ahead = shift > places
+        is_ahead = shift > places
         terms = weight / 2 * np.exp(-np.abs(shift - places))
-        rising += np.where(ahead, terms, 0.0)
-        falling += np.where(ahead, 0.0, terms)
+        rising += np.where(is_ahead, terms, 0.0)
+        falling += np.where(is_ahead, 0.0, terms)
     widths = np.diff(places)
     masses = rising[:-1] * np.expm1(widths) - falling[:-1] * np.expm1(-widths)
     return rising + falling, masses

@@ -261,39 +261,52 @@ class SeveralOfSteps(Mechanism):
             _pairs_of_step(kind, bound, accuracy, self.num_steps)
             for kind, _ in self.items
         ]
-
-        def kinds(direction: Direction) -> list[step_laws.Kind]:
-            return [
-                step_laws.Kind(pairs.of(direction), count)
-                for pairs, (_, count) in zip(pairs_of_kinds, self.items, strict=True)
-            ]
-
-        if bound is Bound.UPPER and self.inner is not None:
-            return self._by_blocks(pairs_of_kinds[0], accuracy)
-        ways = self._ways()
         if bound is Bound.LOWER:
-            if not ways:
-                return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-            remove, add = (
-                scores.lower_pair(
-                    kinds(direction),
-                    self.num_selected,
-                    ways,
-                    direction,
-                    tail_mass=accuracy.tail_mass,
-                )
-                for direction in Direction
+            return self._lower_pairs(pairs_of_kinds, accuracy)
+        if self.inner is not None:
+            return self._by_blocks(pairs_of_kinds[0], accuracy)
+        return self._upper_pairs(pairs_of_kinds, accuracy)
+
+    def _kinds(
+        self, pairs_of_kinds: Sequence[DirectedPairs], direction: Direction
+    ) -> list[step_laws.Kind]:
+        return [
+            step_laws.Kind(pairs.of(direction), count)
+            for pairs, (_, count) in zip(pairs_of_kinds, self.items, strict=True)
+        ]
+
+    def _lower_pairs(
+        self, pairs_of_kinds: Sequence[DirectedPairs], accuracy: Accuracy
+    ) -> DirectedPairs:
+        ways = self._ways()
+        if not ways:
+            return DirectedPairs.same(dominating_pair.trivial_pair(Bound.LOWER))
+        remove, add = (
+            scores.lower_pair(
+                self._kinds(pairs_of_kinds, direction),
+                self.num_selected,
+                ways,
+                direction,
+                tail_mass=accuracy.tail_mass,
             )
-            return DirectedPairs(remove, add)
+            for direction in Direction
+        )
+        return DirectedPairs(remove, add)
+
+    def _upper_pairs(
+        self, pairs_of_kinds: Sequence[DirectedPairs], accuracy: Accuracy
+    ) -> DirectedPairs:
+        """Returns the smallest of several bounds for steps that differ."""
+        ways = self._ways()
         uppers = [self._shrunk().pairs(Bound.UPPER, accuracy)]
         if ways:
             uppers.append(self._released(ways, accuracy))
-        one = allocate_to_schedule(dict(self.items), self.num_steps)
+        one_of_steps = allocate_to_schedule(dict(self.items), self.num_steps)
         remove = counts.upper_pair(
-            kinds(Direction.REMOVE),
+            self._kinds(pairs_of_kinds, Direction.REMOVE),
             self.num_selected,
             [pairs.remove for pairs in uppers],
-            mean=one.pairs(Bound.UPPER, accuracy).remove,
+            mean=one_of_steps.pairs(Bound.UPPER, accuracy).remove,
             tail_mass=accuracy.tail_mass,
         )
         added = [Hinges.of(dominating_pair.dual(pairs.add)) for pairs in uppers]
@@ -316,8 +329,8 @@ class SeveralOfSteps(Mechanism):
             if 0 <= last <= counts[-1]:
                 numbers = (*firsts, last)
                 sets = math.prod(map(math.comb, counts, numbers))
-                every = math.comb(sum(counts), self.num_selected)
-                ways.append((numbers, max(sets / every, floats.SMALLEST_MASS)))
+                all_sets = math.comb(sum(counts), self.num_selected)
+                ways.append((numbers, max(sets / all_sets, floats.SMALLEST_MASS)))
         return ways
 
     def _by_blocks(self, step: DirectedPairs, accuracy: Accuracy) -> DirectedPairs:
@@ -388,13 +401,14 @@ class SeveralOfSteps(Mechanism):
         of blocks of one draw. The steps must be of one kind.
         """
         ((inner, _),) = self.items
-        number, rest = divmod(self.num_selected, 2)
-        taken = round(rest * self.num_steps / self.num_selected)
-        even = self.num_steps - number * round((self.num_steps - taken) / number)
-        if abs(even - taken) <= _UNEVEN * taken:
-            taken = even
-        size, longer = divmod(self.num_steps - taken, number)
-        blocks = [(2, size, number - longer), (2, size + 1, longer), (1, taken, rest)]
+        number, is_odd = divmod(self.num_selected, 2)
+        # The steps of a last block of one draw, if k is odd.
+        last = round(is_odd * self.num_steps / self.num_selected)
+        even = self.num_steps - number * round((self.num_steps - last) / number)
+        if abs(even - last) <= _UNEVEN * last:
+            last = even
+        size, longer = divmod(self.num_steps - last, number)
+        blocks = [(2, size, number - longer), (2, size + 1, longer), (1, last, is_odd)]
         return compositions.Composition(
             tuple(
                 (

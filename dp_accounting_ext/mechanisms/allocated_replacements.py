@@ -18,6 +18,7 @@ from dp_accounting_ext.amplification import scores
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import chained
@@ -76,7 +77,7 @@ def _replaced_draws(
             return chain
         blocks[replacement] = blocks.get(replacement, 0) + count
     step = _not_too_far(compositions.gaussian_steps(inner))
-    is_one = step is not None and sum(each.count for each in step.steps) == 1
+    is_one = step is not None and sum(kind.count for kind in step.steps) == 1
     below = chain
     if step is not None and is_one and not step.infinity_mass:
         below = ReplacedDraws(mechanism, step)
@@ -215,7 +216,7 @@ def _one_way(
 
     def chain_of(fine: Accuracy) -> tuple[DominatingPair, float, float]:
         one = interface.pairs_of_part(inner, Bound.UPPER, fine).add
-        joining = chained_pairs.repeated(dominating_pair.dual(one), join, link)
+        joining = sums.repeated(dominating_pair.dual(one), join, link)
         chain = link(first, joining)
         return chain, one.zero_mass, chain.infinity_mass - first.infinity_mass
 

@@ -121,8 +121,8 @@ class WithoutNoise(batches.Base):
 
 def _probabilities(distances: Distances) -> interface.Probabilities:
     """Returns the probabilities that a batch holds a member, and that it holds none."""
-    some = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
-    return some, math.fsum(weight for distance, weight in distances if not distance)
+    member = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
+    return member, math.fsum(weight for distance, weight in distances if not distance)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,17 +330,18 @@ class _AtDistance(Mechanism):
 
     def claims(self) -> interface.Claims:
         inner = self.base.at(1.0).claims()
-        bounded = self.base.is_bounded
-        # The number of steps between neighboring batches, to the furthest batch.
-        steps = 1.0 if bounded else batches.furthest(self.distances)
+        distances = self.distances
+        if self.base.is_bounded:
+            distances = tuple((min(d, 1.0), weight) for d, weight in distances)
+        # A batch at the distance d is d steps between neighboring batches away.
+        steps = batches.furthest(distances)
         largest = steps * inner.largest_loss
         if largest <= floats.LARGEST_EXPONENT:
-            grown = math.fsum(
-                weight
-                * math.expm1((min(d, 1.0) if bounded else d) * inner.largest_loss)
-                for d, weight in self.distances
+            # The ratio is 1 + Σ w_d (Z_d − 1), and Z_d is at most e^{d · largest loss}.
+            increase = math.fsum(
+                weight * math.expm1(d * inner.largest_loss) for d, weight in distances
             )
-            mixed = math.log1p(grown * (1 + batches.WEIGHT_ERROR))
+            mixed = math.log1p(increase * (1 + batches.WEIGHT_ERROR))
             largest = min(mixed, largest)
         return interface.Claims(
             largest * interface.LOSS_ROUNDED_UP,

@@ -258,13 +258,13 @@ def on_batch_laws(
         _check_probabilities(f"weights of {name}", list(law.values()), WEIGHT_ERROR)
     matrix = _checked_distances(distances, classes)
     base.check(matrix)
-    weights = np.array([[law.get(each, 0.0) for each in classes] for law in laws])
+    weights = np.array([[law.get(label, 0.0) for label in classes] for law in laws])
     matrix, weights = _merged(matrix, weights)
     if np.array_equal(*weights):
         return compositions.NO_OP
     rows = tuple(tuple(row) for row in matrix.tolist())
-    one, other = (tuple(row) for row in weights.tolist())
-    return OnBatchLaws(base, one, other, rows, is_attained)
+    p, q = (tuple(row) for row in weights.tolist())
+    return OnBatchLaws(base, p, q, rows, is_attained)
 
 
 def _weights_by_class(name: str, law: Weights) -> dict[Hashable, float]:
@@ -318,7 +318,7 @@ def _merged(matrix: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatA
     leaders = (matrix == 0).argmax(axis=1)
     distinct = np.unique(leaders)
     sums = np.array(
-        [[math.fsum(row[leaders == each]) for each in distinct] for row in weights]
+        [[math.fsum(row[leaders == leader]) for leader in distinct] for row in weights]
     )
     likely = sums.any(axis=0)
     distinct = distinct[likely]
@@ -401,7 +401,7 @@ class OnBatchLaws(Mechanism):
         return interface.NOTHING
 
     def claims(self) -> interface.Claims:
-        apart = max(
+        largest_distance = max(
             distance
             for row, weight in zip(self.distances, self.first, strict=True)
             for distance, other in zip(row, self.second, strict=True)
@@ -409,7 +409,7 @@ class OnBatchLaws(Mechanism):
         )
         weights = np.array(self.first), np.array(self.second)
         return dataclasses.replace(
-            self.base.on(((apart, 1.0),), NONE).claims(),
+            self.base.on(((largest_distance, 1.0),), NONE).claims(),
             is_symmetric=batch_laws.is_symmetric(*weights, np.array(self.distances)),
         )
 
@@ -513,7 +513,7 @@ def replaced_members(base: Base, members: Distances) -> Mechanism:
         return compositions.NO_OP
     weights: dict[float, float] = {}
     # The likeliest numbers count one by one. A larger number stands for each other one.
-    likeliest = sorted(members, key=lambda each: each[1], reverse=True)
+    likeliest = sorted(members, key=lambda case: case[1], reverse=True)
     alone = sorted(number for number, weight in likeliest[:MOST_NUMBERS] if weight)
     standing, step = [0.0, *alone], 1.0
     while standing[-1] < furthest(members):

@@ -11,6 +11,7 @@ from typing import TypeVar
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -146,13 +147,14 @@ def in_a_row(*links: Link) -> Mechanism:
     counts: collections.Counter[Mechanism] = collections.Counter()
     for part, number, _ in links:
         counts[part] += number
-    mean = math.fsum(
+    # In a chain of Gaussians their shifts over σ are added, not their precisions.
+    shift = math.fsum(
         number * math.sqrt(part.claims().gaussian_precision)
         for part, number in counts.items()
     )
     claims = interface.Claims(
         interface.claims_of(counts).largest_loss,
-        gaussian_precision=floats.raised(mean, by=1e-14) ** 2,
+        gaussian_precision=floats.raised(shift, by=1e-14) ** 2,
     )
     by_links = dict.fromkeys(part.basis(Bound.UPPER) for part in counts)
     upper = f"a chain of datasets, by {' and '.join(by_links)}"
@@ -197,7 +199,7 @@ def _pairs_in_a_row(
         chained: DirectedPairs | None = None
         for each, number, is_swapped in pairs:
             link = each.swapped() if is_swapped else each
-            chained = chained_pairs.repeated(link, number, chained_pairs.chain, chained)
+            chained = sums.repeated(link, number, chained_pairs.chain, chained)
         assert chained is not None
         sink_of_chain, *sinks = (
             max(link.remove.infinity_mass, link.add.zero_mass)

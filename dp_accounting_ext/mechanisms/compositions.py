@@ -73,7 +73,7 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
     while stack:
         part, count = stack.pop()
         if isinstance(part, Composition):
-            inner = [(each, number * count) for each, number in part.items]
+            inner = [(mechanism, number * count) for mechanism, number in part.items]
             stack += reversed(inner)
         else:
             parts[part] = parts.get(part, 0) + count
@@ -173,7 +173,7 @@ def sampled_from(mechanism: Mechanism) -> tuple[float, Mechanism] | None:
     drawn = mechanism.draws()
     if drawn is None or drawn.infinity_mass or not drawn.null_probability:
         return None
-    if [number for *_, number in drawn.parts] != [1]:
+    if len(drawn.parts) > 1 or drawn.parts[0][2] != 1:
         return None
     ((inner, rate, _),) = drawn.parts
     return min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0), inner
@@ -254,13 +254,13 @@ def drawn_steps(mechanism: Mechanism) -> Allocation | None:
         inner = gaussian_steps(part)
         if inner is None:
             return None
-        for each in inner.steps:
-            key = each.shift, probability * each.probability
-            counts[key] = counts.get(key, 0) + number * each.count
+        for steps in inner.steps:
+            key = steps.shift, probability * steps.probability
+            counts[key] = counts.get(key, 0) + number * steps.count
         null_probability += number * probability * inner.null_probability
         infinity_mass += number * probability * inner.infinity_mass
-    steps = tuple(replaced_allocation.Steps(*key, n) for key, n in counts.items())
-    return Allocation(steps, null_probability, infinity_mass)
+    all_steps = tuple(replaced_allocation.Steps(*key, n) for key, n in counts.items())
+    return Allocation(all_steps, null_probability, infinity_mass)
 
 
 def losses(
@@ -277,12 +277,12 @@ def losses(
     share = accuracy.tail_mass / max(sum(parts.values()), 1)
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
-    one = dataclasses.replace(Accuracy(tail), cells=max(accuracy.cells, _CELLS))
-    made = [
-        (functools.partial(interface.pairs_of, part, bound, one), count)
+    of_part = dataclasses.replace(Accuracy(tail), cells=max(accuracy.cells, _CELLS))
+    pairs = [
+        (functools.partial(interface.pairs_of, part, bound, of_part), count)
         for part, count in parts.items()
     ]
-    return law_sums.ComposedLosses(made, bound, accuracy)
+    return law_sums.ComposedLosses(pairs, bound, accuracy)
 
 
 def _in_small_steps(

@@ -126,8 +126,8 @@ class DiscreteGaussian(interface.OnePairMechanism):
             # The larger tail is P's at one end and Q's at the other: a geometric series
             # bounds either. A lower pair drops them.
             first = math.exp(-((reach + 1) ** 2) / (2 * sigma**2))
-            rest = -math.expm1(-(2 * reach + 3) / (2 * sigma**2))
-            sink = 2 * floats.raised(first / rest) / total
+            one_less_quotient = -math.expm1(-(2 * reach + 3) / (2 * sigma**2))
+            sink = 2 * floats.raised(first / one_less_quotient) / total
         error = (outputs.size + 8 * float(exponents.max())) * floats.UNIT_ROUNDOFF
         losses = sensitivity * (2 * outputs - sensitivity) / (2 * sigma**2)
         return _of_losses(losses, np.exp(-exponents) / total, sink, bound, error)
@@ -191,16 +191,16 @@ class RandomizedResponse(interface.OnePairMechanism):
     replace_one: bool
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        others = self.num_buckets - 1
-        other = self.noise_parameter / self.num_buckets
-        truth = 1 - self.noise_parameter + other
+        num_lies = self.num_buckets - 1
+        lie = self.noise_parameter / self.num_buckets
+        truth = 1 - self.noise_parameter + lie
         # Answers with one ratio are merged.
         if self.replace_one:
-            rest = [(others - 1) * other] if others > 1 else []
-            p, q = [truth, other, *rest], [other, truth, *rest]
+            common = [(num_lies - 1) * lie] if num_lies > 1 else []
+            p, q = [truth, lie, *common], [lie, truth, *common]
         else:
-            p = [truth, others * other]
-            q = [1 / self.num_buckets, others / self.num_buckets]
+            p = [truth, num_lies * lie]
+            q = [1 / self.num_buckets, num_lies / self.num_buckets]
         return output_pairs.of_probabilities(p, q, bound, error=FEW_ERROR)
 
     def rdp_on_a_batch(self, orders: Sequence[float], rate: float) -> FloatArray | None:

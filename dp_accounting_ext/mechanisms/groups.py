@@ -264,8 +264,8 @@ class GroupedAnswers(Grouped):
     def split(self, removed: int, inserted: int) -> Mechanism:
         joining = chained.chain(self.inner, 0, 1)
         reports = [self.inner] * removed + [joining] * inserted
-        every = compositions.compose(collections.Counter(reports))
-        return known_bounds.between(reports[0], every)
+        all_reports = compositions.compose(collections.Counter(reports))
+        return known_bounds.between(reports[0], all_reports)
 
 
 @functools.lru_cache(maxsize=256)
@@ -275,7 +275,7 @@ def _split(grouped: Grouped, removed: int, inserted: int) -> Mechanism:
 
 def have_one_split(parts: Iterable[Mechanism]) -> bool:
     """Returns whether `split(K, 0)` of each bounds all splits of its group."""
-    return all(each.has_one_split() for each in parts if isinstance(each, Grouped))
+    return all(part.has_one_split() for part in parts if isinstance(part, Grouped))
 
 
 def has_few_rows(part: Mechanism) -> bool:
@@ -312,12 +312,12 @@ def worst_pairs(
         accuracy: What the pairs are for.
     """
     pairs_of_splits = [
-        interface.pairs_of(compositions.compose(each), bound, accuracy)
-        for each in scenarios(counts)
+        interface.pairs_of(compositions.compose(scenario), bound, accuracy)
+        for scenario in scenarios(counts)
     ]
     if len(pairs_of_splits) == 1 or bound is Bound.LOWER:
         return pairs_of_splits[0]
-    reverse = [each.swapped() for each in pairs_of_splits]
+    reverse = [pairs.swapped() for pairs in pairs_of_splits]
     return profile_pairs.maximum([*pairs_of_splits, *reverse]).map(
         dominating_pair.certain
     )
@@ -340,10 +340,10 @@ def scenarios(counts: Mapping[Mechanism, int]) -> list[dict[Mechanism, int]]:
     families = [part for part in counts if isinstance(part, Grouped)]
     if not families:
         return [dict(counts)]
-    (size,) = {each.group_size for each in families}
+    (size,) = {family.group_size for family in families}
     # If all bounds are those of the split in which all leave, no other one matters.
     limit = 0 if have_one_split(families) else size // 2
-    leaving_is_worst = all(each.leaving_is_worst for each in families)
+    leaving_is_worst = all(family.leaving_is_worst for family in families)
     distinct = []
     for inserted in range(limit + 1):
         scenario: dict[Mechanism, int] = {}

@@ -23,16 +23,16 @@ DirectedPairs = dominating_pair.DirectedPairs
 class KnownPairs(interface.Mechanism):
     """A mechanism of which only the pairs of one side, upper or lower, are known."""
 
-    known: DirectedPairs
+    known_pairs: DirectedPairs
 
     @property
     def bound(self) -> Bound:
         """The side that is known."""
-        return self.known.remove.bound
+        return self.known_pairs.remove.bound
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is self.bound:
-            return self.known
+            return self.known_pairs
         return DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
     def basis(self, bound: Bound) -> str:
@@ -50,14 +50,14 @@ class ByFunction(interface.Mechanism):
     Attributes:
         pairs_of: The function, from `arguments`, a side and an accuracy to pairs.
         arguments: What the function is given. All of it is hashable.
-        known: What is claimed.
+        known_claims: What is claimed.
         bases: Short descriptions of the lower and of the upper bound.
         side: The one side that is known, or None if both are.
     """
 
     pairs_of: Callable[..., DirectedPairs]
     arguments: tuple[Hashable, ...]
-    known: interface.Claims = interface.NO_CLAIMS
+    known_claims: interface.Claims = interface.NO_CLAIMS
     bases: tuple[str, str] = (interface.OWN_PAIR, interface.OWN_PAIR)
     side: Bound | None = None
 
@@ -67,7 +67,7 @@ class ByFunction(interface.Mechanism):
         return self.pairs_of(*self.arguments, bound, accuracy)
 
     def claims(self) -> interface.Claims:
-        return self.known
+        return self.known_claims
 
     def basis(self, bound: Bound) -> str:
         if self.side not in (None, bound):
@@ -90,10 +90,11 @@ class Bracket(interface.Mechanism):
     above: tuple[interface.Mechanism, ...]
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        each = [interface.pairs_of(part, bound, accuracy) for part in self._side(bound)]
-        if not each:
+        mechanisms = self._side(bound)
+        if not mechanisms:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return each[0] if len(each) == 1 else profile_pairs.minimum(each)
+        pairs = [interface.pairs_of(inner, bound, accuracy) for inner in mechanisms]
+        return pairs[0] if len(pairs) == 1 else profile_pairs.minimum(pairs)
 
     def routes(self, bound: Bound) -> Sequence[Mapping[interface.Mechanism, int]]:
         return [{part: 1} for part in self._side(bound)] or super().routes(bound)

@@ -160,8 +160,8 @@ def dominating_pair_of(
         ]
     )
     epsilons = np.maximum.accumulate(epsilons)
-    # Where κ or masses of Q do not fit a float, δ may go to the sinks. Of several δ at
-    # κ = 1 the last is the smallest.
+    # Where κ fits no float, or Q's mass, about δ / κ, does not, δ may go to the sinks.
+    # Of several δ at κ = 1 only the last, the smallest, is used.
     fits = (epsilons <= floats.LARGEST_LOSS) & (np.log(deltas) - epsilons > -640)
     fits[: np.count_nonzero(epsilons == 0) - 1] = False
     return profile_pairs.symmetric(np.exp(epsilons[fits]), deltas[fits])

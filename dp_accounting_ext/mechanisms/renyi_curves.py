@@ -150,7 +150,7 @@ def both_ways(
     if failure_probability:
         return larger, larger, failure_probability
     both_directions = divergences(mechanism, _above_one(orders), Bound.UPPER)
-    removed, added = (np.minimum(larger, each) for each in both_directions)
+    removed, added = (np.minimum(larger, rdp) for rdp in both_directions)
     return removed, added, 0.0
 
 

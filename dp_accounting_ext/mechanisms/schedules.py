@@ -260,26 +260,26 @@ def _pairs_of_cell(
 ) -> DirectedPairs:
     """Returns the pairs of one of two sampled Gaussians, by a public coin.
 
-    From below, few outputs of either are told apart.
+    From below, these are T_a and T_b in place of G_a and G_b.
 
     Args:
-        low: The one with the smaller shift, a.
-        high: The one with the larger shift, b.
+        low: G_a, sampled, with the smaller shift.
+        high: G_b, sampled, with the larger shift.
         weight: The probability of the latter.
         bound: The side of the bound.
         accuracy: What the pairs are for.
     """
-    one, other = (
+    of_low, of_high = (
         interface.pairs_of_part(part, bound, accuracy).remove for part in (low, high)
     )
     if bound is Bound.LOWER:
         (a, _), (b, _) = low.p[-1], high.p[-1]
         end_of_high = b + _KEPT
-        loss = floats.lowered(b * end_of_high - b**2 / 2)
-        end_of_low = _lower_end(a, end_of_high, loss)
-        one = _with_ends_merged(one, low, end_of_low)
-        other = _with_ends_merged(other, high, end_of_high)
-    pair = dominating_pair.mixture([one, other], [1 - weight, weight])
+        loss_at_end = floats.lowered(b * end_of_high - b**2 / 2)
+        end_of_low = _lower_end(a, end_of_high, loss_at_end)
+        of_low = _with_ends_merged(of_low, low, end_of_low)
+        of_high = _with_ends_merged(of_high, high, end_of_high)
+    pair = dominating_pair.mixture([of_low, of_high], [1 - weight, weight])
     return DirectedPairs.same(pair)
 
 

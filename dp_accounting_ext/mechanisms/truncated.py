@@ -59,7 +59,8 @@ from dp_accounting_ext.pairs import shifts
 
 Coupled = batches.Coupled
 Mechanism = interface.Mechanism
-# Batches with so many others, and so many of one record.
+# The batches with the same number of others, and the same number, 0 or 1, of a record.
+# The number is −1 if another record is in its place.
 _Class = tuple[float, float]
 NeighborRel = privacy_accountant.NeighboringRelation
 Shifts = shifts.Shifts
@@ -70,9 +71,10 @@ _BINOMIAL_ERROR = 1e-9
 # Outcomes that are less likely are left out, as no δ is so small.
 _LEAST_PROBABILITY = 1e-290
 # Tuning: for the noisy number of others, the width of its cells, and how far the cells
-# extend beyond the sizes that matter, both in standard deviations of the noise; and the
-# least and the largest noise at which this number is used.
-_CELL, _BEYOND, _LEAST_NOISE, _MOST_NOISE = 0.5, 3.0, 1e-3, 20.0
+# extend beyond the sizes that matter, both in standard deviations of the noise.
+_CELL, _BEYOND = 0.5, 3.0
+# Tuning: the least and the largest noise at which the noisy number of others is used.
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 20.0
 # Tuning: for a group of more members than the first number, the number of members who
 # leave or join is rounded to a multiple of its size / `_PARTS`, and at most
 # `_MOST_INTERVALS` intervals of the number of others are distinguished. For batches of
@@ -283,23 +285,24 @@ class Truncated(sampling.Scheme):
         Args:
             base: The mechanism that runs on a batch.
             few: The mechanism if so few others are drawn that this is revealed.
-            second: What `_near_full` returns for the second dataset. A negative number
-                of records stands for another record in the place.
+            second: What `_near_full` returns for the second dataset.
         """
         first = self._near_full()
-        classes = np.array(list(dict.fromkeys([*first, *second])))
+        classes = list(dict.fromkeys([*first, *second]))
         laws = [
-            np.array([law.get(tuple(each), 0.0) for each in classes.tolist()])
+            np.array([law.get(label, 0.0) for label in classes])
             for law in (first, second)
         ]
         p, q = (tuple((law / law.sum()).tolist()) for law in laws)
-        apart = np.abs(classes[:, np.newaxis] - classes).sum(axis=2)
-        distances = tuple(tuple(row) for row in apart.tolist())
+        points = np.array(classes)
+        matrix = np.abs(points[:, np.newaxis] - points).sum(axis=2)
+        distances = tuple(tuple(row) for row in matrix.tolist())
+        # The errors of a probability, of the sum of all, and of their quotient.
         near = batches.OnBatchLaws(base, p, q, distances, error=3 * _BINOMIAL_ERROR)
         least = max(self.batch_size - _NEAR, 0)
-        fewer = math.fsum(chance for _, chance in self.fewer(1, least))
-        drawn = ((few, fewer), (near, math.fsum(first.values())))
-        possible = tuple(each for each in drawn if each[1])
+        probability_of_few = math.fsum(chance for _, chance in self.fewer(1, least))
+        cases = ((few, probability_of_few), (near, math.fsum(first.values())))
+        possible = tuple(case for case in cases if case[1])
         return batches.RandomChoice(possible, error=self.probability_error)
 
     def is_never_cut(self) -> bool:
@@ -347,11 +350,11 @@ def _others_released(
         by_number.append(
             tuple((i, c * rounded_up if i == room else c) for i, c in probabilities)
         )
-    number = max(-(-len(by_number) // _MOST_INTERVALS), 1)
-    several = [by_number[i : i + number] for i in range(0, len(by_number), number)]
-    by_number = [_stochastically_larger(laws, size) for laws in several]
-    more = (_few_sizes(size, part)[1] for part in (removed, inserted))
-    return _parts(by_number, size, *more)
+    width = max(math.ceil(len(by_number) / _MOST_INTERVALS), 1)
+    intervals = [by_number[i : i + width] for i in range(0, len(by_number), width)]
+    by_number = [_stochastically_larger(laws, size) for laws in intervals]
+    larger = (_few_sizes(size, number)[1] for number in (removed, inserted))
+    return _parts(by_number, size, *larger)
 
 
 @functools.lru_cache(maxsize=64)
@@ -378,15 +381,15 @@ def _noise_released(
     cells[:, 1:] *= 1 - 3 * _BINOMIAL_ERROR
     laws: list[list[float]] = cells.tolist()
     by_number = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
-    fewer = (_few_sizes(size, part)[0] for part in (removed, inserted))
-    return _parts(by_number, size, *fewer)
+    smaller = (_few_sizes(size, number)[0] for number in (removed, inserted))
+    return _parts(by_number, size, *smaller)
 
 
 def _parts(
     by_number: Sequence[Shifts], size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
     """Returns a part for each case that is not too rare, from its members' law."""
-    probabilities = [math.fsum(each for _, each in members) for members in by_number]
+    probabilities = [math.fsum(mass for _, mass in members) for members in by_number]
     return tuple(
         _coupled(members, size, removed, inserted, probability)
         for members, probability in zip(by_number, probabilities, strict=True)

@@ -45,10 +45,11 @@ WEIGHT_ERROR = 7e-13
 _SAME = 2e-13
 
 # Tuning, all of these constants.
-# The share of a value by which one that is interpolated may be larger, the number of
-# rounds in which programs are solved at further κ for this, and the logarithm of the
-# factor by which values may fall from one of them to the next.
-_INTERPOLATED, _ROUNDS, _STEEP = 1e-3, 10, 4.0
+# The share of a value by which one that is interpolated may be larger, and the number
+# of rounds in which programs are solved at further κ for this.
+_INTERPOLATED, _ROUNDS = 1e-3, 10
+# The logarithm of the factor by which values may fall from one κ to the next.
+_STEEP = 4.0
 # Programs are solved at no more values of κ than this number divided by the number of
 # pairs of classes.
 _MOST_SOLVED = 1 << 17
@@ -171,7 +172,7 @@ class Laws:
         second: (n,) probabilities in the second.
         distances: (n, n) least distances between batches of two classes. No detour is
             shorter.
-        curves: What is known of outputs by distance.
+        curves: The trade-off curves of outputs by distance.
         error: Bound on the relative error of each probability.
     """
 
@@ -264,7 +265,7 @@ class Laws:
 
     def _placed(self, curves: trade_off_curves.NoiseCurves) -> FloatArray:
         """Returns (n,) places, no further apart than the distances."""
-        best, largest = None, 0.0
+        worst_kappa, largest = None, 0.0
         for kappa in 1 + np.geomspace(1e-9, self._end(1e-6), 256):
             (sides,) = self.sides(np.array([kappa]))
             if not sides.distances.size:
@@ -273,20 +274,22 @@ class Laws:
             largest = max(largest, worth)
             if worth <= _PLACED * largest:
                 break
-            best = kappa
-        if best is None:
+            worst_kappa = kappa
+        if worst_kappa is None:
             return np.zeros(self.first.size)
-        (sides,) = self.sides(np.array([best]))
+        (sides,) = self.sides(np.array([worst_kappa]))
         gain, cost, distances = sides.gain, sides.cost, sides.distances
         solved = batch_programs.solved(*sides.program, curves)
         below = curves.places(solved.below[0])
         places = np.empty(self.first.size)
         places[gain] = (below + distances).min(axis=1)
         places[cost] = (places[gain][:, np.newaxis] - distances).max(axis=0)
+        # Classes with c = 0 may be anywhere that the distances allow.
         placed = np.concatenate([gain, cost])
         for other in np.setdiff1d(np.arange(places.size), placed):
             places[other] = (places[placed] + self.distances[other, placed]).min()
             placed = np.append(placed, other)
+        # By rounding, no two classes are further apart than their distance.
         middle = places.mean()
         shrunk: FloatArray = middle + (places - middle) * (1 - 1e-12)
         return shrunk
@@ -308,8 +311,9 @@ class Laws:
         """Returns a κ ≥ 2 at which no two batches are further apart than tail_mass."""
         kappas = np.exp(np.linspace(math.log(2), floats.LARGEST_LOSS, 4096))
         furthest = self.distances.max()
-        far = self.curves.profile(np.full(kappas.shape, furthest), kappas) <= tail_mass
-        return float(kappas[int(far.argmax())] if far.any() else kappas[-1])
+        values = self.curves.profile(np.full(kappas.shape, furthest), kappas)
+        is_in_tail = np.append(values[:-1] <= tail_mass, True)
+        return float(kappas[int(is_in_tail.argmax())])
 
     def sides(self, kappas: FloatArray) -> "list[_Sides]":
         """Returns (k,) κ, which increase, in runs that have the same classes in I."""
@@ -412,19 +416,22 @@ class _Nodes:
         number = 2 + math.ceil((math.log(width) - math.log(first)) / math.log(_RATIO))
         number = min(number, max(self._room() // 2, 8))
         gaps = np.unique(np.geomspace(first, width, number))
-        for some in np.array_split(gaps, math.ceil(gaps.size / _AT_ONCE)):
+        for few_gaps in np.array_split(gaps, math.ceil(gaps.size / _AT_ONCE)):
             if self.values[-1] > self.tail_mass:
-                self._solve(some)
+                self._solve(few_gaps)
         new = self.gaps
         smallest = max(self.tail_mass, batch_programs.ZERO * self.values[0])
         for _ in range(_ROUNDS):
+            # What would be interpolated at a new node tells how good the neighbors are.
             at = np.flatnonzero(np.isin(self.gaps[2:-1], new)) + 2
             between = self._interpolated(self.gaps[at], at - 1, at + 1)
-            bad = between > (1 + _INTERPOLATED) * np.maximum(self.values[at], smallest)
+            loose = between > (1 + _INTERPOLATED) * np.maximum(
+                self.values[at], smallest
+            )
             # Where values fall this fast, no node tells how good those in between are.
             falls = np.diff(np.maximum(self.logs[1:], math.log(smallest)))
             steep = np.flatnonzero(falls < -_STEEP) + 1
-            low = np.unique(np.concatenate([at[bad] - 1, at[bad], steep]))
+            low = np.unique(np.concatenate([at[loose] - 1, at[loose], steep]))
             # The values at the first ones are the largest.
             new = np.sqrt(self.gaps[low]) * np.sqrt(self.gaps[low + 1])
             new = new[: max(self._room(), 0)]
@@ -458,8 +465,8 @@ class _Nodes:
         is_above = np.append(in_order > self.tail_mass, False)
         order = order[: 1 + int(is_above.argmin())]
         self.gaps, self.values, self.logs, self.gains, self.costs = (
-            np.concatenate(both)[order]
-            for both in (
+            np.concatenate(old_and_new)[order]
+            for old_and_new in (
                 (self.gaps, gaps),
                 (self.values, values),
                 (self.logs, logs),
@@ -505,9 +512,9 @@ class _Nodes:
         step = _STEP * max(1.0, self.laws.first.size / 20)
         counts = np.maximum(np.ceil(-np.diff(logs) / step), 1).astype(np.int64)
         ends = zip(self.gaps[1:-1], self.gaps[2:], counts, strict=True)
-        more = [np.geomspace(low, high, n + 1)[1:-1] for low, high, n in ends]
-        between = np.concatenate([np.empty(0), *more])
-        low = np.repeat(1 + np.arange(counts.size), [each.size for each in more])
+        inner = [np.geomspace(low, high, n + 1)[1:-1] for low, high, n in ends]
+        between = np.concatenate([np.empty(0), *inner])
+        low = np.repeat(1 + np.arange(counts.size), [gaps.size for gaps in inner])
         kappas = 1 + np.append(self.gaps, between)
         values = np.append(self.values, self._interpolated(between, low, low + 1))
         order = np.argsort(kappas, kind="stable")

@@ -48,10 +48,11 @@ _ROUNDED = 4e-15
 # The size of the barrier at the end, times the number of constraints, as a share of
 # the gap.
 _END = 0.3
-# The share of the way to its end that a step may go; the most halvings of a step; the
-# least length at which the next one begins. After a step below `_SHORT` multipliers are
-# those of the barrier again. The last is a rise, in sizes, that may be rounding.
-_WITHIN, _HALVINGS, _LEAST_LENGTH, _SHORT, _CONVERGED = 0.99, 16, 1e-3, 0.1, 1e-4
+_WITHIN = 0.99  # The share of the way to its end that a step may go.
+# The most halvings of a step, and the least length at which the next one begins.
+_HALVINGS, _LEAST_LENGTH = 16, 1e-3
+_SHORT = 0.1  # After a shorter step multipliers are those of the barrier again.
+_CONVERGED = 1e-4  # A rise, in sizes of the barrier, that may be rounding.
 # The numbers of a block of programs that are solved at once.
 BLOCK = 1 << 19
 # A difference below this share of what it is the difference of is zero.
@@ -87,7 +88,7 @@ def start(
         a: (k, m) weights c_i.
         b: (k, n) weights −c_j.
         distances: (m, n) distances.
-        curves: What is known by distance.
+        curves: The trade-off curves by distance.
 
     Returns:
         (k, n) u_j, and the (k,) values of the programs. A value that is not positive,
@@ -167,12 +168,12 @@ class _Barrier:
         beyond = tangents[0] - above[..., np.newaxis, np.newaxis]
         # At the best u_i the sum of 1 / slack is a_i / μ. Its inverse is concave in the
         # smallest slack, so that Newton's steps increase to the solution.
-        wanted = mu[:, np.newaxis] / a
-        slack = wanted
+        goal = mu[:, np.newaxis] / a  # Of the inverse.
+        slack = goal
         for _ in range(5):
             inverse = 1 / (beyond + slack[..., np.newaxis, np.newaxis])
             total = inverse.sum(axis=(2, 3))
-            slack = slack + (wanted * total - 1) * total / (inverse**2).sum(axis=(2, 3))
+            slack = slack + (goal * total - 1) * total / (inverse**2).sum(axis=(2, 3))
         slacks = beyond + slack[..., np.newaxis, np.newaxis]
         worth = (a * above).sum(axis=1) - (b * levels).sum(axis=1)
         logs = np.log(slacks).sum(axis=(1, 2, 3))
@@ -277,34 +278,33 @@ def solved(
         a: (k, m) weights c_i ≥ 0.
         b: (k, n) weights −c_j ≥ 0.
         distances: (m, n) distances.
-        curves: What is known by distance.
+        curves: The trade-off curves by distance.
     """
     size = max(1, BLOCK // (distances.size * (2 * trade_off_curves.MOST_LINES)))
     blocks = [slice(at, at + size) for at in range(0, len(a), size)]
-    a, b = (np.maximum(each, floats.SMALLEST_MASS) for each in (a, b))
+    a, b = (np.maximum(weights, floats.SMALLEST_MASS) for weights in (a, b))
     # Points of a line search may be anywhere.
     with np.errstate(all="ignore"):
         parts = [_at_once(_Weights(a[k], b[k]), distances, curves) for k in blocks]
     solution = Solved(*map(np.concatenate, zip(*parts, strict=True)))
-    # Far beyond all losses floats may not suffice; all pairs of classes alike do.
-    alike_shares = np.broadcast_arrays(
+    # Far beyond all losses floats may not suffice for the program. There, λ and ρ in
+    # proportion to the weights give the smaller bound.
+    gains, costs = np.broadcast_arrays(
         (b / b.sum(axis=1, keepdims=True))[:, np.newaxis],
         (a / a.sum(axis=1, keepdims=True))[..., np.newaxis],
     )
-    bounds, by_alike = (
-        certified(a, b, distances, curves, *shares)
-        for shares in ((solution.gains, solution.costs), alike_shares)
+    proportional = solution._replace(gains=gains, costs=costs)
+    bounds, proportional_bounds = (
+        certified(a, b, distances, curves, shares.gains, shares.costs)
+        for shares in (solution, proportional)
     )
-    return _where(
-        bounds <= by_alike,
-        solution,
-        solution._replace(gains=alike_shares[0], costs=alike_shares[1]),
-    )
+    return _where(bounds <= proportional_bounds, solution, proportional)
 
 
 def _at_once(
     weights: _Weights, distances: FloatArray, curves: trade_off_curves.Curves
 ) -> Solved:
+    """Solves k programs by following the barrier, with all their numbers in memory."""
     levels, values = start(*weights, distances, curves)
     lines = curves.lines(distances, None)
     if lines is None or lines.slopes.shape[3] <= trade_off_curves.MOST_LINES:
@@ -334,25 +334,26 @@ def _path(
     scale = np.where(is_zero, weights.a.sum(axis=1), values)
     enough = np.where(is_zero, ZERO * scale, 0.0)
     k, n = levels.shape
-    more = levels + scale[:, np.newaxis] / n / weights.b
-    levels = np.minimum(more, 0.5 + levels / 2)
+    # The maximum of a large barrier is at larger u_j.
+    raised = levels + scale[:, np.newaxis] / n / weights.b
+    levels = np.minimum(raised, 0.5 + levels / 2)
     gains, costs = np.empty((2, k, *barrier.distances.shape))
     mu = scale / barrier.number
     point = barrier.at(weights, levels, mu)
     multipliers = _at_barrier(point, mu)
-    left, length, last = np.arange(k), np.ones(k), np.ones(k)
+    unsolved, length, last_length = np.arange(k), np.ones(k), np.ones(k)
     is_rising = np.ones(k, dtype=np.bool_)
     for step in range(_STEPS + 1):
         rounding = _ROUNDED * (weights.a * np.abs(point.above)).sum(axis=1)
-        allowed = np.maximum(gap * point.worth, np.maximum(rounding, enough[left]))
+        allowed = np.maximum(gap * point.worth, np.maximum(rounding, enough[unsolved]))
         products = multipliers.products(point)
         unbalanced = multipliers.unbalanced(weights, point)
         ended = (products.sum(axis=1) <= 2 * allowed) & (
             unbalanced <= _SOLVED * allowed
         )
-        ended |= (np.maximum(length, last) == 0) | (step == _STEPS)
+        ended |= (np.maximum(length, last_length) == 0) | (step == _STEPS)
         if ended.any():
-            rows = left[ended]
+            rows = unsolved[ended]
             gains[rows] = multipliers.pairs.sum(axis=3)[ended]
             costs[rows] = (multipliers.pairs * point.rises).sum(axis=3)[ended]
             levels[rows] = point.levels[ended]
@@ -361,24 +362,24 @@ def _path(
             on = ~ended
             barrier, weights = barrier.of(on), _chosen(weights, on)
             point, multipliers = _chosen(point, on), _chosen(multipliers, on)
-            left, mu, length, is_rising = left[on], mu[on], length[on], is_rising[on]
+            unsolved, mu, length = unsolved[on], mu[on], length[on]
             products, unbalanced = products[on], unbalanced[on]
-            rounding, allowed = rounding[on], allowed[on]
+            rounding, allowed, is_rising = rounding[on], allowed[on], is_rising[on]
         error = np.abs(products - mu[:, np.newaxis]).max(axis=1)
         end = _END * allowed / barrier.number
         is_close = (np.maximum(error, unbalanced) <= _CLOSE * mu) & (mu > end)
         is_rising &= ~is_close
         first = np.maximum(mu, _FIRST * point.worth / barrier.number)
-        before = mu
+        last_mu = mu
         mu = np.where(is_close, np.maximum(_SHRINK * mu, end), mu)
         mu = np.where(is_rising, first, mu)
-        if (mu != before).any():
+        if (mu != last_mu).any():
             point = barrier.resized(weights, point, mu)
         is_short = length < _SHORT
         if is_short.any():
             multipliers = _where(is_short, _at_barrier(point, mu), multipliers)
         change, rise, changes = _newton(weights, point, multipliers, mu)
-        last = length
+        last_length = length
         moved, length = _better(
             barrier, weights, point, mu, change, rise, rounding, 4 * length
         )
@@ -421,13 +422,13 @@ def _shifted(
 ) -> _Multipliers:
     """Returns multipliers as far along their step as all of them stay positive."""
     falls = [
-        (-change / each).reshape(len(each), -1).max(axis=1)
-        for change, each in zip(changes, multipliers, strict=True)
+        (-change / multiplier).reshape(len(multiplier), -1).max(axis=1)
+        for change, multiplier in zip(changes, multipliers, strict=True)
     ]
     length = 1 / np.maximum(np.maximum.reduce(falls) / _WITHIN, 1.0)
-    along = length[:, np.newaxis]
-    low = (multipliers.low + along * changes.low) * moved.levels / point.levels
-    high = multipliers.high + along * changes.high
+    lengths = length[:, np.newaxis]
+    low = (multipliers.low + lengths * changes.low) * moved.levels / point.levels
+    high = multipliers.high + lengths * changes.high
     high *= (1 - moved.levels) / (1 - point.levels)
     pairs = multipliers.pairs + _outer(length) * changes.pairs
     return _Multipliers(pairs, low, high)
@@ -449,23 +450,23 @@ def _better(
     falls = np.maximum(-change.min(axis=1), (change * u / (1 - u)).max(axis=1))
     length = np.minimum(1.0, np.maximum(longest, _LEAST_LENGTH))
     length = np.minimum(length, _WITHIN / np.maximum(falls, _WITHIN))
-    wanted = -1e-13 * np.abs(point.barrier) - lost
-    best = _Point(*(each.copy() for each in point))
-    left = np.arange(mu.size)
+    rounding = 1e-13 * np.abs(point.barrier) + lost
+    best = _Point(*(values.copy() for values in point))
+    rows = np.arange(mu.size)
     for _ in range(_HALVINGS):
-        lengths = length[left, np.newaxis]
-        moved = barrier.of(left).at(
-            _chosen(weights, left), u[left] * (1 + lengths * change[left]), mu[left]
+        lengths = length[rows, np.newaxis]
+        moved = barrier.of(rows).at(
+            _chosen(weights, rows), u[rows] * (1 + lengths * change[rows]), mu[rows]
         )
-        goal = point.barrier[left] + 0.01 * lengths[:, 0] * rise[left] + wanted[left]
-        is_good = (moved.barrier >= goal) | (rise[left] <= _CONVERGED * mu[left])
-        for each, new in zip(best, moved, strict=True):
-            each[left[is_good]] = new[is_good]
-        left = left[~is_good]
-        if not left.size:
+        goal = point.barrier[rows] + 0.01 * lengths[:, 0] * rise[rows] - rounding[rows]
+        is_good = (moved.barrier >= goal) | (rise[rows] <= _CONVERGED * mu[rows])
+        for values, new in zip(best, moved, strict=True):
+            values[rows[is_good]] = new[is_good]
+        rows = rows[~is_good]
+        if not rows.size:
             break
-        length[left] /= 2
-    length[left] = 0.0
+        length[rows] /= 2
+    length[rows] = 0.0
     return best, length
 
 
@@ -476,12 +477,12 @@ def normalized(gains: FloatArray, costs: FloatArray) -> tuple[FloatArray, FloatA
     which are as valid.
     """
     shares = []
-    for given, axis in ((gains, 2), (costs, 1)):
-        total = given.sum(axis=axis, keepdims=True)
+    for values, axis in ((gains, 2), (costs, 1)):
+        total = values.sum(axis=axis, keepdims=True)
         with np.errstate(all="ignore"):
-            share = given / total
+            share = values / total
         is_number = np.isfinite(share).all(axis=axis, keepdims=True)
-        shares.append(np.where(is_number, share, 1 / max(given.shape[axis], 1)))
+        shares.append(np.where(is_number, share, 1 / max(values.shape[axis], 1)))
     return shares[0], shares[1]
 
 
@@ -499,7 +500,7 @@ def certified(
         a: (k, m) c_i.
         b: (k, n) −c_j.
         distances: (m, n) distances.
-        curves: What is known by distance.
+        curves: The trade-off curves by distance.
         gains: (k, m, n) shares of c_i, which sum to one but for rounding.
         costs: (k, m, n) shares of −c_j, which sum to one but for rounding.
     """

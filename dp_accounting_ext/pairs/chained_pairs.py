@@ -1,9 +1,7 @@
 """Chains of pairs: upper bounds for two datasets from those through a third one."""
 
-from collections.abc import Callable
 import dataclasses
 import math
-from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +11,6 @@ from dp_accounting_ext.kernel import floats
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
-Link = TypeVar("Link", DirectedPairs, DominatingPair)
 
 # Tuning: chains and mixtures have the atoms of all their parts, which would be millions
 # for a large group. With this many atoms the loss moves by 1e-10 times its range
@@ -126,31 +123,6 @@ def chain_one_way(
     )
 
 
-def repeated(
-    link: Link,
-    number: int,
-    joined: Callable[[Link, Link], Link],
-    before: Link | None = None,
-) -> Link:
-    """Returns the chain of a link with itself, by repeated doubling.
-
-    Args:
-        link: Pairs, or one pair, on the upper side.
-        number: The number of links, at least one.
-        joined: The chain of two links: `chain`, or `chain_one_way`.
-        before: A chain that comes before, or None.
-    """
-    chained = before
-    while number:
-        if number & 1:
-            chained = link if chained is None else joined(chained, link)
-        number >>= 1
-        if number:
-            link = joined(link, link)
-    assert chained is not None
-    return chained
-
-
 def reduced(pair: DominatingPair, most_atoms: int = MOST_ATOMS) -> DominatingPair:
     """Returns the pair with fewer atoms if it has too many.
 
@@ -181,10 +153,10 @@ def reduced(pair: DominatingPair, most_atoms: int = MOST_ATOMS) -> DominatingPai
     nodes = np.append(pair.ratios[starts], pair.ratios[-1])
     low, high = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(high > low, (pair.ratios - low) / (high - low), 0.0)
-        rest = np.where(high > low, (high - pair.ratios) / (high - low), 1.0)
-    masses = np.append(np.add.reduceat(rest * pair.masses, starts), 0.0)
-    masses[1:] += np.add.reduceat(shares * pair.masses, starts)
+        to_high = np.where(high > low, (pair.ratios - low) / (high - low), 0.0)
+        to_low = np.where(high > low, (high - pair.ratios) / (high - low), 1.0)
+    masses = np.append(np.add.reduceat(to_low * pair.masses, starts), 0.0)
+    masses[1:] += np.add.reduceat(to_high * pair.masses, starts)
     return dataclasses.replace(
         pair, ratios=nodes, masses=masses, mass_error=pair.mass_error + rounding
     )

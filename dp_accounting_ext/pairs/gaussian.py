@@ -108,14 +108,15 @@ def of_mixtures(
     if not low < high:
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
-    grown = (high - low) * size
-    points = max(accuracy.OUTPUT_CELLS, min(24 * grown, _MANY_POINTS), 16 * grown)
+    # How much the exponents of densities may grow from one end to the other.
+    growth = (high - low) * size
+    points = max(accuracy.OUTPUT_CELLS, min(24 * growth, _MANY_POINTS), 16 * growth)
     points *= min(cells / accuracy.CELLS, 1.0)
     noise = np.linspace(low, high, math.ceil(points) + 1)
     terms = len(p) + len(q)
     of_weights = shifts.weight_error(p) + shifts.weight_error(q)
     mass_error = floats.normal_tail_error(size) + 2 * terms * floats.UNIT_ROUNDOFF
-    mass_error += of_weights + _QUADRATURE * (grown / (noise.size - 1)) ** 6
+    mass_error += of_weights + _QUADRATURE * (growth / (noise.size - 1)) ** 6
     # From the exponents of ratios. The ratios of tails have the error of masses; these
     # masses are at most `tail_mass`.
     ratio_error = (32 + 10 * reach * size + 2 * terms) * floats.UNIT_ROUNDOFF
@@ -143,26 +144,16 @@ def of_mixtures(
         max(p_high - float(edges[-1]) * q_high, 0.0) + 4 * mass_error * p_high
     )
     zero_mass = max(q_low - p_low / float(edges[0]), 0.0) + 4 * mass_error * q_low
-    # The tails from the second node on either side must be held by the pair.
     p_masses, slack = edges * masses, 4 * (mass_error + ratio_error)
-    for law, tail, held in (
-        (
-            "P, above",
-            _tail(p, noise[-2], 1),
-            infinity_mass + float(p_masses[-2:].sum()),
-        ),
-        ("Q, above", _tail(q, noise[-2], 1), float(masses[-2:].sum())),
-        ("P, below", _tail(p, noise[1], -1), float(p_masses[:2].sum())),
-        ("Q, below", _tail(q, noise[1], -1), zero_mass + float(masses[:2].sum())),
-    ):
-        # Floats have fewer digits below the smallest mass.
-        conservation.check_total(
-            f"masses that hold the tail of {law}",
-            held,
-            tail,
-            slack * held + floats.SMALLEST_MASS,
-            more=math.inf,
-        )
+    _check_tails(
+        p,
+        noise,
+        (float(p_masses[:2].sum()), float(p_masses[-2:].sum()) + infinity_mass),
+        slack,
+    )
+    _check_tails(
+        q, noise, (float(masses[:2].sum()) + zero_mass, float(masses[-2:].sum())), slack
+    )
     if start is not None:
         # Below `start` the ratio is at most one.
         edges[0] = min(edges[0], 1.0)
@@ -175,6 +166,32 @@ def of_mixtures(
         mass_error=mass_error,
         ratio_error=ratio_error,
     )
+
+
+def _check_tails(
+    law: Shifts, noise: FloatArray, held: tuple[float, float], slack: float
+) -> None:
+    """Checks that a pair holds a law's tails from the second node on either side.
+
+    Args:
+        law: The law of the shift.
+        noise: The nodes.
+        held: The masses that hold the lower and the upper tail, with a sink.
+        slack: Bound on the relative error of these masses.
+
+    Raises:
+        MassError: If a tail has more mass.
+    """
+    tails = _tail(law, noise[1], -1), _tail(law, noise[-2], 1)
+    for side, tail, mass in zip(("lower", "upper"), tails, held, strict=True):
+        # Floats have fewer digits below the smallest mass.
+        conservation.check_total(
+            f"masses that hold the {side} tail of noise",
+            mass,
+            tail,
+            slack * mass + floats.SMALLEST_MASS,
+            more=math.inf,
+        )
 
 
 def _ends(p: Shifts, q: Shifts, tail: float) -> tuple[float, float]:
@@ -229,8 +246,8 @@ def _log_densities(
     exponents = exponents + np.multiply.outer(points[::length], slopes)
     largest = exponents.max(axis=1, keepdims=True)
     within = np.exp(np.multiply.outer(slopes, step * np.arange(length)))
-    grown = np.expm1(np.multiply.outer([*steps], slopes))
-    factors = np.vstack([np.ones(slopes.size), grown])
+    growths_of_shifts = np.expm1(np.multiply.outer([*steps], slopes))
+    factors = np.vstack([np.ones(slopes.size), growths_of_shifts])
     # Products of subnormal numbers are slow, and negligible beside 1.
     terms = np.exp(np.maximum(exponents - largest, -floats.LARGEST_LOSS))
     # A few rows at a time, so that BLAS wakes no threads.

@@ -25,13 +25,13 @@ _ROUNDED = 1e-6
 def values_at(
     places: FloatArray, ratios: FloatArray, masses: FloatArray, infinity_mass: float
 ) -> FloatArray:
-    """Returns infinity_mass + Σ mass · (ratio − place)_+ of n atoms at m places.
+    """Returns infinity_mass + Σ mass · (ratio − κ)_+ of n atoms at m places κ.
 
     All terms are nonnegative: the relative error is at most 2 (n + 4) units of
     rounding.
 
     Args:
-        places: (m,) places, at least 0.
+        places: (m,) κ, at least 0.
         ratios: (n,) ratios, increasing.
         masses: (n,) masses, at least 0.
         infinity_mass: The value beyond all ratios.
@@ -76,7 +76,7 @@ def atoms_above(
     is below it.
 
     Args:
-        places: (n,) places, positive and increasing.
+        places: (n,) κ, positive and increasing.
         bounds: (n,) upper bounds. A bound of zero is taken as exact.
 
     Returns:
@@ -140,9 +140,9 @@ class Hinges:
     computed with the duals.
 
     Attributes:
-        ratios: (n,) places of the hinges, increasing.
+        ratios: (n,) κ at which the hinges bend, increasing.
         masses: (n,) masses of the hinges, at least 0.
-        infinity_mass: The bound beyond all places.
+        infinity_mass: The bound beyond all ratios.
         mass_error: A bound on the relative error of any mass.
         ratio_error: A bound on the relative error of any place.
     """
@@ -176,7 +176,7 @@ class Hinges:
         return bounds
 
     def exact(self) -> "Hinges":
-        """Returns the same bound, with its errors in its masses and places."""
+        """Returns the same bound, with its errors in its masses and ratios."""
         shift, factor = dominating_pair.allowance(
             Bound.UPPER, self.ratios.size, self.mass_error, self.ratio_error
         )
@@ -198,20 +198,20 @@ def least(bounds: Sequence[Hinges], *, most: int | None = None) -> DominatingPai
 
     Args:
         bounds: The bounds.
-        most: The largest number of places of each at which they are compared, or None
-            for all places.
+        most: The largest number of ratios of a bound at which all are compared, or None
+            for all ratios.
     """
-    places = [bound.ratios for bound in bounds]
+    ratios = [bound.ratios for bound in bounds]
     if most is not None:
-        # The first and the last are among them.
-        places = [
-            each[np.linspace(0, each.size - 1, min(most, each.size)).astype(np.int64)]
-            for each in places
+        # The first and the last ratio of a bound are among those that remain.
+        ratios = [
+            r[np.linspace(0, r.size - 1, min(most, r.size)).astype(np.int64)]
+            for r in ratios
         ]
-    everywhere = np.unique(np.concatenate(places))
-    values = np.min([bound.values(everywhere) for bound in bounds], axis=0)
+    places = np.unique(np.concatenate(ratios))
+    values = np.min([bound.values(places) for bound in bounds], axis=0)
     # A value that underflowed is not zero.
-    return pair_above(everywhere, np.clip(values, SMALLEST, 1.0))
+    return pair_above(places, np.clip(values, SMALLEST, 1.0))
 
 
 def minimum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
@@ -222,9 +222,9 @@ def minimum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
     Source:
         That of `atoms_above`.
     """
-    add = [Hinges.of(dominating_pair.dual(each.add)) for each in pairs]
+    add = [Hinges.of(dominating_pair.dual(pair.add)) for pair in pairs]
     return DirectedPairs(
-        least([Hinges.of(each.remove) for each in pairs]),
+        least([Hinges.of(pair.remove) for pair in pairs]),
         dominating_pair.dual(least(add)),
     )
 
@@ -277,12 +277,13 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
     """
-    # What is taken from one direction for the other holds without errors of its own.
+    # The profiles have different errors, and one pair has one bound on them: so errors
+    # are added to masses and ratios first.
     profiles = [
-        Hinges.of(each).exact() for each in (above, dominating_pair.dual(below))
+        Hinges.of(pair).exact() for pair in (above, dominating_pair.dual(below))
     ]
-    at_one = min(1.0, *(float(each.values(np.ones(1))[0]) for each in profiles))
-    high, low = (_from_one_on(each, at_one) for each in profiles)
+    at_one = min(1.0, *(float(profile.values(np.ones(1))[0]) for profile in profiles))
+    high, low = (_from_one_on(profile, at_one) for profile in profiles)
     low_masses = (low.ratios * low.masses)[::-1]
     rounding = 4 * (high.ratios.size + low.ratios.size + 8) * floats.UNIT_ROUNDOFF
     # The mass that is left for a ratio of one.
@@ -346,7 +347,7 @@ def _without_negative(
     left to one on the right replaces the masses between them. No other mass changes.
 
     Args:
-        places: (n,) places, increasing.
+        places: (n,) κ, increasing.
         masses: (n,) masses, of which only the one in the middle may be negative.
         middle: The index of that mass.
 
@@ -375,7 +376,7 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
     """Returns a pair with one profile in both directions, from bounds at κ ≥ 1.
 
     Args:
-        kappas: (n,) places, increasing from 1.
+        kappas: (n,) κ, increasing from 1.
         deltas: (n,) bounds on the profile there, decreasing.
 
     Source:
@@ -405,8 +406,8 @@ def pair_below(
     The test that always decides for P is one of them. So the masses of either law sum
     to one, which matters where the mechanism runs on a sample.
     """
-    always = np.array([[floats.lowered(1 - infinity_mass, 1e-15)], [1.0]])
-    gains, costs = _most_powerful(np.append(tests, always, axis=1))
+    always_for_p = np.array([[floats.lowered(1 - infinity_mass, 1e-15)], [1.0]])
+    gains, costs = _most_powerful(np.append(tests, always_for_p, axis=1))
     order = np.argsort(gains / costs, kind="stable")
     rounding = 4 * (order.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(

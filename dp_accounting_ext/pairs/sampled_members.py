@@ -117,13 +117,13 @@ def total(laws: Sequence[Shifts]) -> Shifts:
     Args:
         laws: At least one law. Their sum must take at least three values.
     """
-    summed = {0.0: 1.0}
+    law_of_sum = {0.0: 1.0}
     for law in laws:
-        longer: dict[float, float] = {}
-        for (number, mass), (more, weight) in itertools.product(summed.items(), law):
-            longer[number + more] = longer.get(number + more, 0.0) + mass * weight
-        summed = longer
-    return tuple(sorted(summed.items()))
+        sums: dict[float, float] = {}
+        for (one, mass), (other, weight) in itertools.product(law_of_sum.items(), law):
+            sums[one + other] = sums.get(one + other, 0.0) + mass * weight
+        law_of_sum = sums
+    return tuple(sorted(law_of_sum.items()))
 
 
 def _two(number: int, weight: int, next_weight: int) -> Shifts:
@@ -186,12 +186,13 @@ def _around(
 def _logs(quotients: Iterable[float]) -> list[float]:
     """Returns the logarithms of running products, until these underflow."""
     logs: list[float] = []
-    total = lost = 0.0
+    # Kahan's summation: the rounding error of each sum is taken off the next term.
+    total = rounding = 0.0
     for quotient in quotients:
-        term = math.log(quotient) - lost
-        larger = total + term
-        lost = (larger - total) - term
-        total = larger
+        term = math.log(quotient) - rounding
+        next_total = total + term
+        rounding = (next_total - total) - term
+        total = next_total
         if total < -floats.LARGEST_EXPONENT:
             break
         logs.append(total)

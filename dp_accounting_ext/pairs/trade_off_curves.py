@@ -130,8 +130,8 @@ class GaussianCurves(NoiseCurves):
         gain, cost = special.ndtr(d / 2 - at), special.ndtr(-d / 2 - at)
         cost *= thresholds
         # The argument of the smaller probability; beyond 37 both are negligible.
-        away = np.minimum(np.abs(at) + d / 2, 37.0)
-        error = 2 * floats.normal_tail_error(away) + 8 * floats.UNIT_ROUNDOFF
+        furthest = np.minimum(np.abs(at) + d / 2, 37.0)
+        error = 2 * floats.normal_tail_error(furthest) + 8 * floats.UNIT_ROUNDOFF
         values = gain - cost + error * (gain + cost) + floats.SMALLEST_MASS
         bounds: FloatArray = np.clip(values, 0.0, 1.0)
         return bounds
@@ -181,12 +181,14 @@ class LaplaceCurves(NoiseCurves):
     def tangents(
         self, levels: FloatArray, distances: FloatArray, lines: Lines | None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        near = np.exp(-distances)
-        low, high = levels <= near / 2, levels >= 0.5
-        middle = near / 4 / levels
-        values = np.where(high, 1 - near * (1 - levels), 1 - middle)
-        rises = np.where(high, near * levels, middle)
-        values, rises = (np.where(low, levels / near, each) for each in (values, rises))
+        # With a = e^−d, f_d(u) is u / a for u ≤ a / 2, 1 − a (1 − u) for u ≥ ½, and
+        # 1 − a / (4 u) in between.
+        factor = np.exp(-distances)
+        low, high = levels <= factor / 2, levels >= 0.5
+        straight, middle = levels / factor, factor / 4 / levels
+        values = np.where(high, 1 - factor * (1 - levels), 1 - middle)
+        values = np.where(low, straight, values)
+        rises = np.where(low, straight, np.where(high, factor * levels, middle))
         bends = np.where(low | high, 0.0, -2 * middle)
         return values[..., None], rises[..., None], bends[..., None]
 
@@ -196,33 +198,33 @@ class PairCurves(Curves):
     """Any mechanism, by its upper pairs for two batches at each distance.
 
     Attributes:
-        known: The profiles by distance, each valid in both directions.
+        profiles: The profiles by distance, each valid in both directions.
     """
 
     effort = 24
 
-    known: Mapping[float, profile_pairs.Hinges]
+    profiles: Mapping[float, profile_pairs.Hinges]
 
     def profile(self, distances: FloatArray, thresholds: FloatArray) -> FloatArray:
         distances = np.broadcast_to(distances, thresholds.shape)
         values = np.empty(thresholds.shape)
-        for distance, profile in self.known.items():
+        for distance, profile in self.profiles.items():
             at_distance = distances == distance
             values[at_distance] = profile.values(thresholds[at_distance])
         return np.minimum(values, 1.0)
 
     def moved(self, levels: FloatArray, distances: FloatArray) -> FloatArray:
-        """Returns the minimum of a few lines, or its inverse where distances are −d."""
+        # f_d is the minimum of a few increasing lines and of a constant. Its inverse is
+        # the maximum of the inverse lines.
         levels, distances = np.broadcast_arrays(levels, distances)
         moved = np.empty(levels.shape)
-        for distance in self.known:
+        for distance in self.profiles:
             slopes, values = self._lines_at(distance)
-            ahead = distances == distance
-            lines = values + np.multiply.outer(levels[ahead], slopes)
-            moved[ahead] = lines.min(axis=1)
-            behind = distances == -distance
-            inverses = np.subtract.outer(levels[behind], values[1:]) / slopes[1:]
-            moved[behind] = inverses.max(axis=1)
+            is_direct, is_inverse = distances == distance, distances == -distance
+            lines = values + np.multiply.outer(levels[is_direct], slopes)
+            moved[is_direct] = lines.min(axis=1)
+            inverses = np.subtract.outer(levels[is_inverse], values[1:]) / slopes[1:]
+            moved[is_inverse] = inverses.max(axis=1)
         return moved
 
     def tangents(
@@ -236,7 +238,7 @@ class PairCurves(Curves):
         number = 1 + self._number()
         shape = (1, *distances.shape, number)
         slopes, values = np.empty(shape), np.empty(shape)
-        for distance in self.known:
+        for distance in self.profiles:
             at_distance = distances == distance
             lines = self._lines_at(distance)
             slopes[:, at_distance], values[:, at_distance] = lines
@@ -252,7 +254,7 @@ class PairCurves(Curves):
 
     def _number(self) -> int:
         """Returns the number of lines besides the constant one, for each distance."""
-        return min(max(each.ratios.size for each in self.known.values()), MOST_LINES)
+        return min(max(h.ratios.size for h in self.profiles.values()), MOST_LINES)
 
     def _lines_at(self, distance: float) -> Lines:
         """Returns a line of slope 0, and `_number` other lines, above f at a distance.
@@ -260,7 +262,7 @@ class PairCurves(Curves):
         The slopes of the others are the profile's ratios, repeated if these are fewer;
         or a geometric sequence from the first to the last of more ratios.
         """
-        profile, number = self.known[distance], self._number()
+        profile, number = self.profiles[distance], self._number()
         ratios = profile.ratios
         if ratios.size > number:
             ratios = np.geomspace(max(ratios[0], 1e-30), ratios[-1], number)

@@ -128,10 +128,10 @@ def poisson_sampled(
     """Reads an event, or a tree of events, on a Poisson sample."""
     rate = fields.sampling_probability(event.sampling_probability)
     if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
-        both = merged(event)
-        if both is not None:
-            more, less = (poisson_sampled(each, reader) for each in both)
-            return known_bounds.between(less, more)
+        brackets = merged(event)
+        if brackets is not None:
+            above, below = (poisson_sampled(inner, reader) for inner in brackets)
+            return known_bounds.between(below, above)
         if isinstance(event.event, NOISES):
             # A replaced record moves from one end of its range to the other.
             return noise_on_batches(event, reader)
@@ -163,7 +163,7 @@ def merged(
         runs = sum(count for _, count in leaves)
         inner = leaves[0][0] if leaves else stock.NoOpDpEvent()
     is_noise = runs == 1 and isinstance(inner, NOISES)
-    are_gaussian = all(isinstance(each, stock.GaussianDpEvent) for each, _ in leaves)
+    are_gaussian = all(isinstance(leaf, stock.GaussianDpEvent) for leaf, _ in leaves)
     if rate * runs == 0 or (runs, depth) == (1, 1) or not (is_noise or are_gaussian):
         return None
     noises = [inner] * 2 if is_noise else _one_for_all(leaves)
@@ -177,12 +177,16 @@ def merged(
 def _one_for_all(leaves: list[tuple[Any, int]]) -> list[stock.DpEvent]:
     """Returns one Gaussian for several, with the noise rounded down, and up."""
     noises = [(fields.noise_multiplier(e.noise_multiplier), n) for e, n in leaves]
-    least = min(noise for noise, _ in noises)
-    if least == 0:
+    smallest = min(noise for noise, _ in noises)
+    if smallest == 0:
         return [stock.NonPrivateDpEvent()] * 2
-    more = math.fsum(count * (least / noise) ** 2 for noise, count in noises)
+    # The sum of all 1/σ², over that of the smallest noise.
+    precision = math.fsum(count * (smallest / noise) ** 2 for noise, count in noises)
     errors = (-8 * floats.UNIT_ROUNDOFF, 8 * floats.UNIT_ROUNDOFF)
-    return [stock.GaussianDpEvent((1 + e) * least / math.sqrt(more)) for e in errors]
+    return [
+        stock.GaussianDpEvent((1 + error) * smallest / math.sqrt(precision))
+        for error in errors
+    ]
 
 
 def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mechanism:
@@ -280,7 +284,7 @@ def scheduled_allocation(
         )
     if selected == 1:
         return allocated.allocate_to_schedule(counts, steps)
-    found = allocated.allocate_several(counts, selected, steps)
-    if found is None:
+    mechanism = allocated.allocate_several(counts, selected, steps)
+    if mechanism is None:
         raise event_reader.UnsupportedError(event, SEVERAL_OF_SCHEDULE)
-    return found
+    return mechanism

@@ -64,7 +64,7 @@ def _shown(event: Any) -> str:
 def refuse_group(event: stock.DpEvent, message: str) -> None:
     """Raises `UnsupportedError` if an event is, or holds, an event of a group."""
     of_groups = dp_event.GroupSubsampledEvent
-    if any(isinstance(each, of_groups) for each in event_trees.nodes(event)):
+    if any(isinstance(node, of_groups) for node in event_trees.nodes(event)):
         raise UnsupportedError(event, message)
 
 

@@ -85,17 +85,17 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
         raise TypeError(
             f"event_type must be a subclass of DpEvent. Found {event_type!r}."
         )
-    known = event_reader.field_defaults(event_type).keys()
+    names = event_reader.field_defaults(event_type).keys()
     fields.function("construction", builder)
-    _TABLE[event_type] = event_reader.Row(known, builder)
+    _TABLE[event_type] = event_reader.Row(names, builder)
 
 
 def register_stock_events(module: Any) -> None:
     """Registers those stock events that a module has, by name."""
-    for names, builder in _STOCK.items():
-        name, *known = names.split()
+    for words, builder in _STOCK.items():
+        name, *names = words.split()
         if hasattr(module, name):
-            _TABLE[getattr(module, name)] = event_reader.Row(set(known), builder)
+            _TABLE[getattr(module, name)] = event_reader.Row(set(names), builder)
 
 
 register_stock_events(stock)

@@ -82,26 +82,7 @@ def read(
 def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
     """Returns the pair of a stock PMF, whose masses are those of ln(dP/dQ) under P."""
     interval = fields.discretization_interval(pmf._discretization)
-    indices, masses = _masses(pmf)
-    if not isinstance(pmf._infinity_mass, numbers.Real):
-        raise TypeError(
-            "infinity_mass of privacy_loss_distribution must be a real number. "
-            f"Found {pmf._infinity_mass!r}."
-        )
-    infinity_mass = float(pmf._infinity_mass)
-    total = float(masses.sum()) + infinity_mass
-    if not (
-        masses.min(initial=0.0) >= -1e-9
-        and infinity_mass >= 0
-        and total <= _LARGEST_SUM
-    ):
-        raise ValueError(
-            "privacy_loss_distribution must hold probabilities that sum to at most 1. "
-            f"Found a sum of {total}, a least mass of {masses.min(initial=0.0)} and an "
-            f"infinity mass of {infinity_mass}."
-        )
-    infinity_mass = min(infinity_mass, 1.0)
-    masses = np.maximum(masses, 0.0)
+    indices, masses, infinity_mass = _masses(pmf)
     # A loss that is too large for floats counts as infinite.
     largest = 2 * floats.LARGEST_LOSS / interval
     losses = np.clip(indices, -largest, largest) * interval
@@ -131,10 +112,10 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
         revealing = dominating_pair.trivial_pair(bound)
         releasing_nothing = dominating_pair.identity_pair(bound)
         return dominating_pair.mixture([revealing, releasing_nothing], [sink, 1 - sink])
-    places, index = np.unique(losses[is_atom], return_inverse=True)
+    distinct, index = np.unique(losses[is_atom], return_inverse=True)
     return dominating_pair.DominatingPair(
-        np.exp(places),
-        sums.gather(index.astype(np.int64), q_masses[is_atom], places.size),
+        np.exp(distinct),
+        sums.gather(index.astype(np.int64), q_masses[is_atom], distinct.size),
         infinity_mass=min(infinity_mass, 1.0),
         zero_mass=zero_mass,
         bound=bound,
@@ -143,8 +124,11 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
     )
 
 
-def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray]:
-    """Returns (n,) losses as multiples of the interval, and their probabilities."""
+def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray, float]:
+    """Returns (n,) losses as multiples of the interval, their masses, and infinity's.
+
+    The masses are checked: they are probabilities, but for the errors of dp_accounting.
+    """
     if pmf.size > _MOST_ATOMS:
         raise ValueError(
             f"privacy_loss_distribution must have at most {_MOST_ATOMS} losses. "
@@ -164,7 +148,20 @@ def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray]:
             "losses of privacy_loss_distribution must be integers of at most 2^53, "
             f"times the interval. Found {indices[~is_integer][0]}."
         )
-    return indices, masses
+    if not isinstance(pmf._infinity_mass, numbers.Real):
+        raise TypeError(
+            "infinity_mass of privacy_loss_distribution must be a real number. "
+            f"Found {pmf._infinity_mass!r}."
+        )
+    infinity_mass = float(pmf._infinity_mass)
+    smallest, total = masses.min(initial=0.0), float(masses.sum()) + infinity_mass
+    if not (smallest >= -1e-9 and infinity_mass >= 0 and total <= _LARGEST_SUM):
+        raise ValueError(
+            "privacy_loss_distribution must hold probabilities that sum to at most 1. "
+            f"Found a sum of {total}, a least mass of {smallest} and an infinity mass "
+            f"of {infinity_mass}."
+        )
+    return indices, np.maximum(masses, 0.0), min(infinity_mass, 1.0)
 
 
 def _floats(name: str, values: Sequence[float] | FloatArray) -> FloatArray:

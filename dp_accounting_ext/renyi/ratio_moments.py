@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,29 @@ LARGEST_ORDER = 1e12
 SOME_ORDERS = (1.1, 1.25, *(x * 2.0**n for n in range(10) for x in (1.5, 2.0)))
 # The power series is used if |α log Z| is at most this.
 _SMALL = 0.25
+
+
+class _Terms(NamedTuple):
+    """What all orders from 2^(n − 1) to 2^n have in common in `log_mean_excesses`.
+
+    Attributes:
+        powers: (14,) sums of mass · (log Z)^n for n from 2 to 15, over losses so small
+            that these terms of the power series give full float precision.
+        masses_below: Masses of the other losses that are at most zero.
+        costs: These losses.
+        less_one: Z − 1 at these losses.
+        log_masses_above: Logarithms of masses of the other losses above zero.
+        gains: These losses.
+        inverses_less_one: 1/Z − 1 at these losses.
+    """
+
+    powers: FloatArray
+    masses_below: FloatArray
+    costs: FloatArray
+    less_one: FloatArray
+    log_masses_above: FloatArray
+    gains: FloatArray
+    inverses_less_one: FloatArray
 
 
 def log_mean_excesses(
@@ -48,15 +72,7 @@ def log_mean_excesses(
     sizes, masses = np.abs(losses), np.exp(log_masses - top)
 
     @functools.cache
-    def parts(octave: int) -> tuple[FloatArray, ...]:
-        """Returns what all orders from 2^(octave − 1) to 2^octave have in common.
-
-        Returns:
-            Sums of mass · (log Z)^n for n from 2 to 15, over losses so small that these
-            terms of the power series give full float precision. Of the other losses,
-            those of at most zero: masses, losses, and Z − 1; and those above zero:
-            logarithms of masses, losses, and 1/Z − 1.
-        """
+    def terms_of(octave: int) -> _Terms:
         near = int(np.searchsorted(sizes, _SMALL / 2.0**octave, side="right"))
         terms, powers = masses[:near] * losses[:near], []
         for _ in range(14):
@@ -65,7 +81,7 @@ def log_mean_excesses(
         below = np.flatnonzero(losses[near:] <= 0) + near
         above = np.flatnonzero(losses[near:] > 0) + near
         costs, gains = losses[below], losses[above]
-        return (
+        return _Terms(
             np.array(powers),
             *(masses[below], costs, np.expm1(costs)),
             *(log_masses[above], gains, np.expm1(-gains)),
@@ -73,25 +89,23 @@ def log_mean_excesses(
 
     def log_mean(order: float) -> float:
         """Returns the logarithm of the mean at one order."""
-        slope = order - 1
-        powers, masses_below, costs, less_one, log_masses_above, gains, inverses = (
-            parts(math.ceil(math.log2(order)))
-        )
+        slope, terms = order - 1, terms_of(math.ceil(math.log2(order)))
         # (α^n − α)/(α − 1)/n!, where the quotient is α + α (α^{n−1} − α)/(α − 1).
         series = [order / 2]
         for n in range(3, 16):
             series.append(order * (1 / math.factorial(n) + series[-1] / n))
-        total = float(powers @ series)
+        total = float(terms.powers @ series)
         # What ratios Z < 1 contribute, as Z (Z^{α−1} − 1)/(α − 1) − (Z − 1). Written
         # so, no two nearly equal numbers are subtracted, and no term is above one.
         with np.errstate(over="ignore", invalid="ignore"):
-            excess = (1 + less_one) * np.expm1(slope * costs) / slope - less_one
-        total += float((masses_below * excess).sum())
+            excess = (1 + terms.less_one) * np.expm1(slope * terms.costs) / slope
+            excess -= terms.less_one
+        total += float((terms.masses_below * excess).sum())
         log_below = top + math.log(total) if total else -math.inf
         # The same over Z^α for Z > 1, where Z^α may overflow.
-        falling = np.expm1(-slope * gains)
-        excess = (1 + falling) * inverses - falling / slope
-        log_above = log_sum(log_masses_above + order * gains, excess)
+        falling = np.expm1(-slope * terms.gains)
+        excess = (1 + falling) * terms.inverses_less_one - falling / slope
+        log_above = log_sum(terms.log_masses_above + order * terms.gains, excess)
         return float(np.logaddexp(log_below, log_above))
 
     return [log_mean(order) for order in orders]
@@ -155,13 +169,13 @@ def by_chords(
         moments: The function from a set of integer orders, at least 2, to log Ψ.
     """
     within = [max(order, LOWEST_ORDER) for order in orders if order <= HIGHEST_ORDER]
-    integers = {near for x in within for near in (math.floor(x), math.ceil(x))} - {1}
+    integers = {n for x in within for n in (math.floor(x), math.ceil(x))} - {1}
     log_moments = moments(integers) | {1: 0.0}
     bounds = plain.copy()
-    for place, given in enumerate(orders):
-        if given > HIGHEST_ORDER:
+    for place, asked in enumerate(orders):
+        if asked > HIGHEST_ORDER:
             continue
-        order = max(given, LOWEST_ORDER)
+        order = max(asked, LOWEST_ORDER)
         below = math.floor(order)
         share = order - below
         moment = (1 - share) * log_moments[below]

@@ -62,18 +62,18 @@ class Mixture:
         Where the ratio is near one its logarithm keeps the relative accuracy of the
         points.
         """
-        few = np.array_split(points, 1 + points.size * self.shifts.size // _BLOCK)
-        return np.concatenate([self._log_ratio(each) for each in few])
+        blocks = np.array_split(points, 1 + points.size * self.shifts.size // _BLOCK)
+        return np.concatenate([self._log_ratio(block) for block in blocks])
 
     def _log_ratio(self, points: FloatArray) -> FloatArray:
         exponents = np.multiply.outer(points, self.shifts) - self.shifts**2 / 2
         terms = self.log_weights + exponents
         largest = terms.max(axis=1)
-        far = largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))
-        near = np.expm1(np.minimum(exponents, _LARGEST_EXPONENT)) @ self.weights
-        small = exponents.max(axis=1) <= _LARGEST_EXPONENT
-        small &= np.abs(near) <= 0.5
-        return np.where(small, np.log1p(np.where(small, near, 0.0)), far)
+        logs = largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))
+        excess = np.expm1(np.minimum(exponents, _LARGEST_EXPONENT)) @ self.weights
+        is_near = exponents.max(axis=1) <= _LARGEST_EXPONENT
+        is_near &= np.abs(excess) <= 0.5
+        return np.where(is_near, np.log1p(np.where(is_near, excess, 0.0)), logs)
 
     def last_transition(self, log_share: float, place: int) -> float:
         """Returns a point x beyond which one component dominates the mixture.
@@ -130,6 +130,7 @@ def binomial(members: int, rate: float, noise: float) -> Mixture:
 def _group_rdp(
     orders: tuple[float, ...], group_size: int, rate: float, noise: float
 ) -> FloatArray:
+    """Returns the rows of `group_rdp`."""
     if rate == 0:
         rows = np.zeros((1, len(orders)))
     elif noise == 0:
@@ -221,15 +222,15 @@ def _quadrature(orders: Sequence[float], p: Mixture, q: Mixture) -> list[float] 
     highest = max(orders)
     # The χ² divergence is at least the squared distance of the means, divided by the
     # variance of Q. It estimates the divergence at small orders.
-    apart = max(p.mean() + q.mean(), floats.SMALLEST_MASS)
+    distance = max(p.mean() + q.mean(), floats.SMALLEST_MASS)
     variance = 1 + max(q.mean(2) - q.mean() ** 2, 0.0)
-    log_error = _LOG_ERROR + min(0.0, 2 * math.log(apart) - math.log(variance))
+    log_error = _LOG_ERROR + min(0.0, 2 * math.log(distance) - math.log(variance))
     log_error += min(0.0, math.log(min(orders) - 1))
     step = _step(highest, log_error, p, q)
     reach = float(p.shifts[-1] + q.shifts[-1]) + _REACH
     first = math.floor(-reach / step)
-    # Beyond `end` all other components are at most a share 1e-13/α of one of p, and of
-    # one of q.
+    # The sum ends where nothing is left, or at `end`: beyond it all other components
+    # are at most a share 1e-13/α of one of p, and of one of q.
     log_share = -30 - math.log(highest)
     transitions = p.last_transition(log_share, -1), q.last_transition(log_share, 0)
     end = max(*transitions, reach)

@@ -135,7 +135,7 @@ def _slack(order: int, *logs: FloatArray) -> float:
 
     It covers a few roundings of each term, and those of adding at most 4096 terms.
     """
-    largest = sum(float(np.abs(each).max()) for each in logs)
+    largest = sum(float(np.abs(row).max()) for row in logs)
     sizes = 1 + float(_log_factorials()[order]) + largest
     return 24 * floats.UNIT_ROUNDOFF * sizes
 

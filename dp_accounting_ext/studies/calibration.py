@@ -103,8 +103,8 @@ def calibrated(
         row = comparison.bracket(noisy(noise))
     else:
         adjacency = comparison.ADJACENCIES[run.neighboring_relation]
-        of = (run.scheme, adjacency, run.group_size, noise)
-        row = comparison.Row(*of, None, None, None, 0.0)
+        setting = (run.scheme, adjacency, run.group_size, noise)
+        row = comparison.Row(*setting, None, None, None, 0.0)
     if noise < budget.LEAST_NOISE:
         notes = filter(None, [row.note, "less noise is enough, too"])
         row = dataclasses.replace(row, note="; ".join(notes))

@@ -142,10 +142,10 @@ def audit(
         raise ValueError(f"scores must be numbers. Found nan at index {wrong[0]}.")
     inside = _members(members, values.shape)
     game = _game(accountant, values.size, guesses, guess, significance)
-    ins = guesses if guess == "in" else -(-guesses // 2)
+    guesses_in = guesses if guess == "in" else math.ceil(guesses / 2)
     # Of equal scores those come first of which a guess is wrong.
-    highest = np.lexsort((inside, -values))[:ins]
-    lowest = np.lexsort((~inside, values))[: guesses - ins]
+    highest = np.lexsort((inside, -values))[:guesses_in]
+    lowest = np.lexsort((~inside, values))[: guesses - guesses_in]
     right = int(inside[highest].sum() + (~inside[lowest]).sum())
     enough, p_value = game.needed(), game.p_value(right)
     if right >= enough:  # A p-value is rounded up; this one is known to be as small.
@@ -288,8 +288,16 @@ class _Game:
     """The number W of right guesses, of whatever has all of these lines.
 
     A line is P(A) ≤ δ + s Q(A) for all sets A of outputs, where P and Q are their laws
-    with a canary and without it, in either order. Slopes s = e^ε are rounded up.
-    For theorems see "One-run audits" in docs/mathematics.md; h is 1/2 for "in".
+    with a canary and without it, in either order. For theorems see "One-run audits" in
+    docs/mathematics.md; h is 1/2 for "in".
+
+    Attributes:
+        slopes: (n,) s = e^ε of the lines, rounded up.
+        deltas: (n,) δ of the lines.
+        canaries: The number m of canaries.
+        guesses: The number r of guesses.
+        guess: "in" or "both", as in `audit`.
+        significance: As in `audit`.
     """
 
     slopes: FloatArray
@@ -360,7 +368,8 @@ class _Game:
         Each P[W > i] bounds P[W ≥ i] from below, and none may exceed 1.
         """
         pieces: list[list[float]] = self._pieces
-        place, tail, above = 0, probability, 0.0  # above is Σ P[W > l] over l > i.
+        # Bounds on P[W > i], and on Σ P[W > l] over l > i.
+        place, tail, above = 0, probability, 0.0
         for i in range(right - 1, -1, -1):
             mass = ((i + 1) * tail + above) / self.canaries * _DOWN
             while place + 1 < len(pieces) and pieces[place + 1][0] <= mass:

@@ -191,22 +191,23 @@ def bracket(
     )
     adjacency = ADJACENCIES.get(relation, relation.name)
     scheme = run.scheme
-    of = (scheme, adjacency, run.group_size, noise, delta)
+    setting = (scheme, adjacency, run.group_size, noise, delta)
     is_shuffled = scheme == training_run.SHUFFLED
     if is_shuffled and relation != training_run.NeighborRel.REPLACE_ONE:
-        return Row(*of, None, None, 0.0, _UNKNOWN)
-    row = timed(of, lambda: run.accountant(relation).get_epsilon_bounds(delta))
+        return Row(*setting, None, None, 0.0, _UNKNOWN)
+    row = timed(setting, lambda: run.accountant(relation).get_epsilon_bounds(delta))
     if not is_shuffled:
         return row
     return dataclasses.replace(row, note="; ".join(filter(None, [REPLACED, row.note])))
 
 
 def timed(
-    of: tuple[str, str, int, float, float], bounds: Callable[[], tuple[float, float]]
+    setting: tuple[str, str, int, float, float],
+    bounds: Callable[[], tuple[float, float]],
 ) -> Row:
     """Returns a row with the results of a function and the CPU time that it took."""
     begin = time.process_time()
-    row = Row(*of, *bounds(), time.process_time() - begin)
+    row = Row(*setting, *bounds(), time.process_time() - begin)
     notes = []
     if row.epsilon_upper == math.inf:
         notes.append("no finite bound")

@@ -57,6 +57,7 @@ OPTIONS: Mapping[str, str] = {
     name.lower().replace(" ", "-"): name for name in BROKEN_BY
 }
 
+# The events of a scheme whose ε is bounded from below, and from above.
 Events = tuple[stock.DpEvent, stock.DpEvent]
 
 
@@ -85,20 +86,20 @@ def compare(
     if sampling is not None:
         name = OPTIONS.get(sampling, sampling)
         if name not in of_names:
-            possible = [key for key, scheme in OPTIONS.items() if scheme in of_names]
+            options = [key for key, scheme in OPTIONS.items() if scheme in of_names]
             raise ValueError(
-                f"sampling must be one of {', '.join(possible)} for this strategy. "
+                f"sampling must be one of {', '.join(options)} for this strategy. "
                 f"Found {sampling!r}."
             )
         of_names = {name: of_names[name]}
     noise = fields.noise_multiplier(event.noise_multiplier)
 
-    def bounds(events: Events) -> tuple[float, float]:
-        lower, upper = (
+    def bounds(brackets: Events) -> tuple[float, float]:
+        of_lower, of_upper = (
             pld_accountant.PLDAccountant().compose(run).get_epsilon_bounds(delta)
-            for run in events
+            for run in brackets
         )
-        return lower[0], upper[1]
+        return of_lower[0], of_upper[1]
 
     return comparison.Rows(
         comparison.timed(

@@ -22,14 +22,14 @@ def event_tree(event: Any) -> None:
         ValueError: If it is nested too deeply, or holds too many events.
     """
     stack = [(event, 0, 0)]
-    found = 0
+    events = 0
     while stack:
         node, depth, samplings = stack.pop()
-        found += 1
+        events += 1
         if not isinstance(node, dp_event.DpEvent):
             raise TypeError(f"event must be a DpEvent. Found {node!r}.")
         name = type(node).__name__
-        if found > MOST_EVENTS:
+        if events > MOST_EVENTS:
             raise ValueError(
                 f"event must hold at most {MOST_EVENTS} events. Found more."
             )

@@ -16,8 +16,8 @@ def refuse_what_is_inherited(cls: type, *, keep: Set[str]) -> None:
         cls: A class.
         keep: The names that may be inherited.
     """
-    own = [cls, *(each for each in cls.__mro__ if _root(each) == _root(_Refusal))]
-    known = frozenset(keep).union(*(vars(each) for each in own))
+    own = [cls, *(base for base in cls.__mro__ if _root(base) == _root(_Refusal))]
+    known = frozenset(keep).union(*(vars(base) for base in own))
     for parent in cls.__mro__:
         if parent in own or _root(parent) in _OUTSIDE:
             continue

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import dataclasses
 import math
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -99,16 +100,26 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     Raises:
         TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
-    paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    landmarks, radius = worst_cases.choose_landmarks(paid)
-    largest_mass, value, lower, rounds = _best_scale(paid.rows(landmarks), privacy)
-    measure = np.full(paid.shape[1], largest_mass * math.exp(-privacy / 2))
+    transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+    landmarks, radius = worst_cases.choose_landmarks(transport_cost)
+    largest_mass, value, lower, rounds = _best_scale(
+        transport_cost.rows(landmarks), privacy
+    )
+    measure = np.full(transport_cost.shape[1], largest_mass * math.exp(-privacy / 2))
     if math.isinf(radius):
-        value = worst_cases.worst_case_cost(measure, paid, privacy)
+        value = worst_cases.worst_case_cost(measure, transport_cost, privacy)
     else:
-        value = worst_cases.bound_nearby(value, radius, paid)
+        value = worst_cases.bound_nearby(value, radius, transport_cost)
     converged = value - lower <= _CONVERGED * value
     return MeasureResult(measure, value, min(lower, value), rounds, converged)
+
+
+class _Tangent(NamedTuple):
+    """A tangent of the worst-case cost as a function of y, at one y, the place."""
+
+    place: float
+    value: float
+    slope: float
 
 
 def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, int]:
@@ -127,29 +138,29 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
     sums = np.cumsum(ordered, axis=1)
     ratio, free = math.exp(-epsilon), -math.expm1(-epsilon)
 
-    def line(largest: float) -> tuple[float, float, float]:
-        """Returns y, the worst-case cost at y, and the slope of a tangent there."""
-        left = 1 - ratio * largest * size
-        full = min(max(int(left / (free * largest)), 0), size - 1)
+    def tangent(largest: float) -> _Tangent:
+        # Each output has its least mass. The rest fills the cheapest outputs in turn.
+        rest = 1 - ratio * largest * size
+        full = min(max(int(rest / (free * largest)), 0), size - 1)
         last = ordered[:, full]
         filled = ratio * sums[:, -1] + free * (sums[:, full] - last)
-        values = largest * filled + last * (left - full * free * largest)
+        values = largest * filled + last * (rest - full * free * largest)
         worst = int(np.argmax(values))
         slope = filled[worst] - last[worst] * (ratio * size + free * full)
-        return largest, float(values[worst]), float(slope)
+        return _Tangent(largest, float(values[worst]), float(slope))
 
-    left, right = line(1 / size), line(min(1.0, math.exp(epsilon) / size))
-    best, lower, rounds = min(left, right, key=lambda end: end[1]), -math.inf, 0
-    if left[2] >= 0 or right[2] <= 0:
-        lower = best[1]  # The optimum is at an end.
-    while best[1] - lower > _TOLERANCE * best[1] and rounds < _MOST_HALVINGS:
+    left, right = tangent(1 / size), tangent(min(1.0, math.exp(epsilon) / size))
+    best, lower, rounds = min(left, right, key=lambda end: end.value), -math.inf, 0
+    if left.slope >= 0 or right.slope <= 0:
+        lower = best.value  # The optimum is at an end.
+    while best.value - lower > _TOLERANCE * best.value and rounds < _MOST_HALVINGS:
         rounds += 1
-        middle = line((left[0] + right[0]) / 2)
-        best = min(best, middle, key=lambda end: end[1])
-        left, right = (middle, right) if middle[2] < 0 else (left, middle)
-        rise = left[1] - right[1] + right[2] * (right[0] - left[0])
-        lower = left[1] + left[2] * rise / (right[2] - left[2])
-    return best[0], best[1], min(lower, best[1]), rounds
+        middle = tangent((left.place + right.place) / 2)
+        best = min(best, middle, key=lambda end: end.value)
+        left, right = (middle, right) if middle.slope < 0 else (left, middle)
+        rise = left.value - right.value + right.slope * (right.place - left.place)
+        lower = left.value + left.slope * rise / (right.slope - left.slope)
+    return best.place, best.value, min(lower, best.value), rounds
 
 
 def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
@@ -171,17 +182,17 @@ def minimax_base_measure(cost: Any, epsilon: float) -> MeasureResult:
     Source:
         https://arxiv.org/abs/2605.10015, Theorem 3.4.
     """
-    paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    every = np.arange(paid.shape[0])
+    transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+    inputs = np.arange(transport_cost.shape[0])
 
     def tangents(upper: FloatArray) -> Tangents:
-        worst = worst_cases.point_costs(upper, paid, privacy, every)
+        worst = worst_cases.point_costs(upper, transport_cost, privacy, inputs)
         rows = np.argsort(-worst, kind="stable")[:_TANGENTS]
-        planes = worst_cases.tangents(paid.rows(rows), upper, privacy)
+        planes = worst_cases.tangents(transport_cost.rows(rows), upper, privacy)
         return float(worst.max()), *planes, np.zeros(rows.size, dtype=np.intp)
 
     return _cutting_planes(
-        paid, privacy, np.ones(1), tangents, _MINIMAX_GAP, _MOST_ROUNDS
+        transport_cost, privacy, np.ones(1), tangents, _MINIMAX_GAP, _MOST_ROUNDS
     )
 
 
@@ -214,31 +225,31 @@ def learn_base_measure(
     Raises:
         TypeError, ValueError: If an argument has the wrong type or is out of range.
     """
-    paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+    transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
     users = private_rows.read(
-        "public_distributions", public_distributions, paid.shape[0]
+        "public_distributions", public_distributions, transport_cost.shape[0]
     )
     if not len(users):
         raise ValueError("public_distributions must have a row. Found none.")
 
     def tangents(upper: FloatArray) -> Tangents:
         allowed = ldp_polytope.LdpPolytope(math.exp(-privacy) * upper, upper)
-        solver = certified_projection.ExactSolver(paid, allowed, _USER_GAP)
+        solver = certified_projection.ExactSolver(transport_cost, allowed, _USER_GAP)
         values, nearest, prices = [], [], []
         for place in range(len(users)):
             inputs, masses = users.row(place)
             solved = solver.solve(inputs, masses)
             values.append(solved.value)
             prices.append(solved.prices)
-            reduced = paid.rows(inputs) - solved.prices
+            reduced = transport_cost.rows(inputs) - solved.prices
             nearest.append(masses @ reduced.min(axis=1))
         thresholds, slopes = worst_cases.tangents(np.array(prices), upper, privacy)
-        intercepts, every = np.array(nearest) + thresholds, np.arange(len(users))
-        return float(np.mean(values)), intercepts, slopes, every
+        intercepts, owners = np.array(nearest) + thresholds, np.arange(len(users))
+        return float(np.mean(values)), intercepts, slopes, owners
 
     weights = np.full(len(users), 1 / len(users))
     return _cutting_planes(
-        paid, privacy, weights, tangents, relative_gap, max_rounds, _STEP
+        transport_cost, privacy, weights, tangents, relative_gap, max_rounds, _STEP
     )
 
 

@@ -148,7 +148,7 @@ class PointCost(TransportCost):
                 f"Found {self._points.shape[1]} and {self._outputs.shape[1]}."
             )
         self.shape = (len(self._points), len(self._outputs))
-        extent = 2.0
+        extent = 2.0  # The largest cosine distance.
         if metric != "cosine":
             self.metric_order = self._order
             # No two points are further apart than two corners of a box around them.
@@ -266,13 +266,13 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             f"longitudes, in degrees. Found {places.shape[1]}."
         )
     limits = (("latitudes", MOST_LATITUDE), ("longitudes", MOST_LONGITUDE))
-    for column, (what, end) in enumerate(limits):
+    for column, (noun, end) in enumerate(limits):
         beyond = np.abs(places[:, column]) > end
         if beyond.any():
             # A trace is private, and so are the values in it.
             value = "one" if name == "trace" else f"{places[beyond][0, column]:g}"
             raise ValueError(
-                f'{name} must have {what} in [-{end}, {end}] for metric "haversine", '
+                f'{name} must have {noun} in [-{end}, {end}] for metric "haversine", '
                 f"in column {column + 1} of 2. Found {value} beyond."
             )
     latitudes, longitudes = np.radians(places).T

@@ -22,10 +22,10 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import mechanism as mechanisms
 from dp_accounting_ext.wpm.projections import linear_programs
 
-# Certified: bounds are widened, those of distances by more than costs change where
-# laws are rounded to integer weights, and all by more than sums of floats may be off.
-_WEIGHTS, _ROUNDING = 1e-6, 1e-9
-_MOST_STEPS = 100
+# Certified: all bounds are raised by more than the rounding of sums of floats, and
+# bounds on distances by more than costs change where laws become integer weights.
+_ROUNDING, _WEIGHTS = 1e-9, 1e-6
+_MOST_STEPS = 100  # Of expectation maximization.
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -134,17 +134,18 @@ def debiased_average(
     """
     channel = _channel(mechanism)
     shares, order = _shares(draws, mechanism), _order(mechanism)
-    always = _least(mechanism)
-    free = 1 - math.fsum(always)
+    least_masses = _least(mechanism)
+    free = 1 - math.fsum(least_masses)
     if free < _ROUNDING:
         raise ValueError(
             "mechanism must have a base measure whose least masses leave room for what "
             f"users have. Found a room of {free:.3g}; take a smaller measure."
         )
-    paid = mechanism.cost.matrix() ** (1 / order)
-    bias = float((np.maximum(channel - always, 0.0) * paid).sum(axis=1).max()) / free
+    distances = mechanism.cost.matrix() ** (1 / order)
+    above_least = np.maximum(channel - least_masses, 0.0)
+    bias = float((above_least * distances).sum(axis=1).max()) / free
     spread = _spread(mechanism, np.size(draws), confidence) / free
-    return _estimate((shares - always) / free, bias, spread, confidence)
+    return _estimate((shares - least_masses) / free, bias, spread, confidence)
 
 
 def likeliest_population(
@@ -213,20 +214,23 @@ def estimate_mean(
         )
     chance = 1 - fields.inner_probability("confidence", confidence)
     rate = math.sqrt(math.log(2 / chance) / (2 * np.size(draws)))
-    # Variables are w, a bound on the bias, the largest w, minus the least one, and the
-    # mean of w under the least masses, without which the channel is sparse.
-    always = _least(mechanism)
-    above, eye = np.maximum(channel - always, 0.0), np.eye(outputs)
-    rows = [
+    # The variables are w and four more: a bound on the bias, the largest w, minus the
+    # least w, and the sum of the least masses times w. With the last one, rows of the
+    # channel are needed without the least masses, and so are sparse.
+    least_masses = _least(mechanism)
+    above, eye = np.maximum(channel - least_masses, 0.0), np.eye(outputs)
+    # Blocks of inequalities: the coefficients of w, and those of the other four.
+    inequalities = [
         (above, -1, 0, 0, 1),
         (-above, -1, 0, 0, -1),
         (eye, 0, -1, 0, 0),
         (-eye, 0, 0, -1, 0),
-        (always[np.newaxis], 0, 0, 0, -1),
-        (-always[np.newaxis], 0, 0, 0, 1),
+        (least_masses[np.newaxis], 0, 0, 0, -1),
+        (-least_masses[np.newaxis], 0, 0, 0, 1),
     ]
     table = [
-        np.hstack([block, np.tile(ends, (len(block), 1))]) for block, *ends in rows
+        np.hstack([block, np.tile(others, (len(block), 1))])
+        for block, *others in inequalities
     ]
     middle, scale = float(values.mean()), float(np.ptp(values)) or 1.0
     aim = (values - middle) / scale

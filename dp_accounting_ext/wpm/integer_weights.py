@@ -74,26 +74,27 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
     """
     bits = _bits_needed(polytope, epsilon)
     total = 1 << bits
+    # E as a quotient: the greatest weight is the least one times `up`, over `down`.
     up, down = exponential_bounds(Fraction(epsilon))[0].as_integer_ratio()
-    whole = np.maximum(_scaled(polytope.lower, bits), 1) * (polytope.upper > 0)
+    least = np.maximum(_scaled(polytope.lower, bits), 1) * (polytope.upper > 0)
     # Products have more bits than an int64: they are Python integers, each mass once.
-    masses, owners, counts = np.unique(whole, return_inverse=True, return_counts=True)
+    masses, owners, counts = np.unique(least, return_inverse=True, return_counts=True)
     lower, counts = masses.astype(object), counts.astype(object)
-    held = lower > 0
+    has_mass = lower > 0
     if lower @ counts > total:
-        lower = np.maximum(lower * total // (lower @ counts), 1) * held
+        lower = np.maximum(lower * total // (lower @ counts), 1) * has_mass
     # Least weights are raised until the greatest ones can reach the total.
     while (
         reached := (lower * up // down) @ counts
     ) < total and lower @ counts <= total:
-        lower = lower + (1 + lower * (total - reached) // reached) * held
+        lower = lower + (1 + lower * (total - reached) // reached) * has_mass
     upper = np.minimum(lower * up // down, total)
     if not lower @ counts <= total <= upper @ counts:
         raise ValueError(
             "epsilon must leave room between the least and the greatest weights of "
             f"{owners.size} outputs. Found {epsilon}."
         )
-    # All are at the same share of the way between their bounds, up to rounding.
+    # Public weights are at the same share of the way between their bounds.
     rest, room = int(total - lower @ counts), int((upper - lower) @ counts)
     share = Fraction(rest, max(room, 1))
     public = lower + (upper - lower) * share.numerator // share.denominator

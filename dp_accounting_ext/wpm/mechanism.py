@@ -78,11 +78,11 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         iterations: int = 40,
         linear: bool = False,
     ) -> None:
-        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
         self._gap = fields.inner_probability("relative_gap", relative_gap)
         passes = fields.positive_integer("iterations", iterations)
-        measure = resolve_base_measure(base_measure, paid, privacy)
-        super().__init__(paid, privacy, measure)
+        measure = resolve_base_measure(base_measure, transport_cost, privacy)
+        super().__init__(transport_cost, privacy, measure)
         self._is_linear = fields.flag("linear", linear)
         self._entropic: entropic.EntropicSolver | None = None
         if regularization is not None:
@@ -92,7 +92,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
                     "projection. Found True."
                 )
             self._entropic = entropic.EntropicSolver(
-                paid, self._polytope, regularization, passes
+                transport_cost, self._polytope, regularization, passes
             )
 
     @property
@@ -247,19 +247,19 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
         epsilon: float,
         base_measure: BaseMeasure = "uniform",
     ) -> None:
-        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-        size = paid.shape[1]
-        if paid.shape[0] != size:
+        transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        size = transport_cost.shape[1]
+        if transport_cost.shape[0] != size:
             raise ValueError(
                 "cost must be square, as inputs and outputs must be the same points "
-                f"for a divergence. Found shape {paid.shape}."
+                f"for a divergence. Found shape {transport_cost.shape}."
             )
         if isinstance(base_measure, str) and base_measure == "uniform":
             scale = math.exp(privacy / 2) / (math.exp(privacy) + size - 1)
             measure = np.full(size, scale)
         else:
-            measure = resolve_base_measure(base_measure, paid, privacy)
-        super().__init__(paid, privacy, measure)
+            measure = resolve_base_measure(base_measure, transport_cost, privacy)
+        super().__init__(transport_cost, privacy, measure)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         weights = np.tile(_NEXT_TO_NOTHING * self._base_measure, (len(users), 1))
@@ -289,14 +289,14 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
     """
 
     def __init__(self, cost: Any, epsilon: float) -> None:
-        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-        rows = paid.matrix()
+        transport_cost, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        rows = transport_cost.matrix()
         sensitivity = float(np.ptp(rows, axis=0).max())
         self._rate = privacy / (2 * sensitivity) if sensitivity > 0 else 0.0
         # The logarithm of a probability is concave in the input, so that it is least at
         # a single point.
         minima = self._laws(rows).min(axis=0)
-        super().__init__(paid, privacy, math.exp(privacy / 2) * minima)
+        super().__init__(transport_cost, privacy, math.exp(privacy / 2) * minima)
 
     def _propose(self, users: private_rows.PrivateRows) -> FloatArray:
         rows = map(users.row, range(len(users)))

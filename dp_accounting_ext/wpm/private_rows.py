@@ -80,9 +80,9 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
         )
     # This is a copy. Zeros are dropped, and entries that are stored twice are added, as
     # numbers that do not overflow.
-    given = sparse.coo_matrix(array if len(shape) == 2 else array.reshape((1, size)))
-    entries = given.data.astype(np.float64)
-    table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
+    stored = sparse.coo_matrix(array if len(shape) == 2 else array.reshape((1, size)))
+    entries = stored.data.astype(np.float64)
+    table = sparse.csr_matrix((entries, (stored.row, stored.col)), shape=stored.shape)
     table.eliminate_zeros()
     if not ((table.data >= 0) & (table.data < np.inf)).all():
         raise ValueError(

@@ -155,8 +155,10 @@ def _of_small_outputs(
 
     These have the mass `small` together, and at most `grain` each. Two disjoint sets of
     small outputs have measures in [x, x + grain]. The first law gives βx to one set and
-    α(x + grain) to the other, and the second law exchanges the two. Both laws agree on
-    all other outputs. x is so small that they are within the bounds.
+    α(x + grain) to the other, and the second law exchanges the two. Both laws give the
+    rest to all other outputs. It is at least α times their measure, M − 2x or less, if
+    (β − α) x ≤ 1 − α (M + grain). It is at most β times their measure, M − 2x − 2 grain
+    or more, if (β − α) x ≤ βM − 1 − (2β − α) grain.
     """
     (alpha, alpha_high), (beta, beta_high) = factors.alpha, factors.beta
     light, heavy = _about(total_mass)
@@ -165,10 +167,10 @@ def _of_small_outputs(
         beta * light - 1 - (2 * beta_high - alpha) * grain,
     ) / (beta_high - alpha)
     x = min(room, small / 2 - grain) * (1 - _MASS_ERROR)
-    truth, lie = beta * x, alpha_high * (x + grain)
-    if x <= 0 or truth <= lie:
+    p, q = beta * x, alpha_high * (x + grain)
+    if x <= 0 or p <= q:
         return NOTHING
-    return _symmetric(truth, lie)
+    return _symmetric(p, q)
 
 
 def _response(rare: Fraction, ratio: Fraction) -> Outcomes:
@@ -180,9 +182,10 @@ def _response(rare: Fraction, ratio: Fraction) -> Outcomes:
     return _symmetric(rare * ratio, rare)
 
 
-def _symmetric(truth: Fraction, lie: Fraction) -> Outcomes:
-    nothing = 1 - truth - lie
-    return _as_floats([(truth, lie), (nothing, nothing), (lie, truth)])
+def _symmetric(p: Fraction, q: Fraction) -> Outcomes:
+    """Returns outcomes with the probabilities (p, q) and (q, p); the rest is common."""
+    common = 1 - p - q
+    return _as_floats([(p, q), (common, common), (q, p)])
 
 
 def _as_floats(outcomes: list[tuple[Fraction, Fraction]]) -> Outcomes:
@@ -229,13 +232,13 @@ def _sets_next_to(
     The second set has the smallest output that is left, too.
     """
     below: list[int] = []
-    left: list[int] = []
+    others: list[int] = []
     total = 0.0
     for place in places[np.argsort(-sizes[places], kind="stable")].tolist():
         is_inside = total + sizes[place] <= best * (1 + 1e-12)
-        (below if is_inside else left).append(place)
+        (below if is_inside else others).append(place)
         total += sizes[place] * is_inside
-    return [np.array(of, dtype=np.intp) for of in (below, below + left[-1:])]
+    return [np.array(s, dtype=np.intp) for s in (below, below + others[-1:])]
 
 
 def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:

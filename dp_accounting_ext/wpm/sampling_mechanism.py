@@ -175,8 +175,8 @@ class SamplingMechanism(displays.Displayed):
             its weight under the other, whatever the solver returned.
         """
         users = private_rows.read("mu", mu, self._cost.shape[0])
-        none = np.empty((0, self._cost.shape[1]), dtype=self._bounds.lower.dtype)
-        weights = np.concatenate([none, *self._weights(users)])
+        no_row = np.empty((0, self._cost.shape[1]), dtype=self._bounds.lower.dtype)
+        weights = np.concatenate([no_row, *self._weights(users)])
         answer = weights if users.is_batch else weights[0]
         return np.asarray(answer).view(NotForRelease)
 

@@ -198,7 +198,7 @@ FAULTS = {
     "masses that are gathered lose digits": (sums, "gather", fewer, SGD, EPOCHS),
     "a half of a piece goes nowhere": (lattice_law, "halved", half, SGD, EPOCHS),
     "k of t, shares swapped": (tilted_sums, "shares", swapped, SOME),
-    "k of t, a spectrum that lost mass": (tilted_sums, "_power", much_fewer, SOME),
+    "k of t, a spectrum that lost mass": (sums, "repeated", much_fewer, SOME),
     "replaced, terms too small": (replaced_allocation, "_atoms", lower, REPLACED),
     "replaced, masses lost": (replaced_allocation, "_atoms", fewer_masses, REPLACED),
     "correlated noise, moves lose mass": (chain_steps, "hats", much_fewer, MATRIX),

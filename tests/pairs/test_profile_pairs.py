@@ -16,6 +16,7 @@ import strategies
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
@@ -252,7 +253,7 @@ def test_powers_are_chains_of_one_pair(members):
     pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-60)
     few = chained_pairs.reduced(pair, 512)
     link = functools.partial(chained_pairs.chain_one_way, most_atoms=512)
-    found = chained_pairs.repeated(few, members, link)
+    found = sums.repeated(few, members, link)
     assert found.ratios.size <= 514
     for delta in (1e-2, 1e-6, 1e-12):
         truth = gaussian.epsilon(members / sigma, delta, Bound.LOWER)

@@ -76,15 +76,13 @@ def fit(products: FloatArray, length: int, *, is_alone: bool) -> chain_fits.Chai
         ends += ends[::-1, ::-1].copy()
     # All steps share B, even the furthest ones. So B is useful only for short blocks.
     is_short = size == length and float(products[1:].max(initial=0.0)) > 0
-    parts = (products[0] * _SHARED).tolist()[: None if is_short else 1]
-    lines = [(line, part) for part in parts for line in _lines(products, length, part)]
-    line, shared = min(
-        lines, key=lambda each: _moment(_with_ends(each[0], each[1], ends))
+    shared_parts = (products[0] * _SHARED).tolist()[: None if is_short else 1]
+    lines = [(line, b) for b in shared_parts for line in _lines(products, length, b)]
+    line, shared = min(lines, key=lambda x: _moment(_with_ends(x[0], x[1], ends)))
+    refined = chain_fits.refined(line)
+    chain = min(
+        _with_ends(line, shared, ends), _with_ends(refined, shared, ends), key=_moment
     )
-    chains = [
-        _with_ends(each, shared, ends) for each in (line, chain_fits.refined(line))
-    ]
-    chain = min(chains, key=_moment)
     half = (size + 1) // 2
     middle = (1.0,) * (length - size)
     heights = (*chain.heights[:half], *middle, *chain.heights[half:])
@@ -134,8 +132,8 @@ def _with_ends(
     powers = correlation**distances
     common = max(line.variance * line.share, floats.SMALLEST_MASS)
     added = np.maximum(ends, 0.0) / common
-    more = added[:half, :half] / np.maximum(powers[:half, :half], _SMALLEST_POWER)
-    heights = 1 + np.triu(more).max(axis=1)
+    excess = added[:half, :half] / np.maximum(powers[:half, :half], _SMALLEST_POWER)
+    heights = 1 + np.triu(excess).max(axis=1)
     heights = np.maximum.accumulate(heights[::-1])[::-1]
     for place in range(1, half):
         heights[place] = max(heights[place], correlation * heights[place - 1])

@@ -25,11 +25,13 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
 # Tuning: the largest number of bins in a block, with which ε is at most 0.2 % lower
-# than with 32; the width of a cell of states, in standard deviations of a move; the
-# relative width of a cell of large sums, over the standard deviation of a ratio's
-# exponent, or over 1.5 if that is less; and the sum below which all cells of sums are
-# about equally wide, over the mean sum. Cells lower ε by 0.1 % each.
-_LONGEST_BLOCK, _CELL, _PLACE, _UNIT = 16, 0.13, 0.085, 0.03
+# than with 32.
+_LONGEST_BLOCK = 16
+# Tuning: each of these widths of cells lowers ε by 0.1 %.
+_CELL = 0.13  # Of states, in standard deviations of a move.
+# Of large sums, relatively, over the standard deviation of a ratio's exponent, or over
+# 1.5 if that is less. Cells of sums below _UNIT, over the mean sum, are equally wide.
+_PLACE, _UNIT = 0.085, 0.03
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.
@@ -134,17 +136,18 @@ def _block_of(gram: FloatArray) -> Block:
     gram = gram / (1 + _BLOCK_SLACK)
     variances = gram.diagonal()
     rows, columns = np.triu_indices(size, 1)
-    whole = variances[rows] + variances[columns]
-    apart = variances[rows] - variances[columns]
+    total_variances = variances[rows] + variances[columns]
+    differences = variances[rows] - variances[columns]
     best, largest = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
     for correlation in chain_fits.CORRELATIONS[::4].tolist():
-        across = 2 * gram[rows, columns] * correlation ** (rows - columns)
-        roots = (whole - np.hypot(apart, across)) / 2
+        # The w at which a pair's two sides are equal, the smaller root of a quadratic.
+        limits = 2 * gram[rows, columns] * correlation ** (rows - columns)
+        roots = (total_variances - np.hypot(differences, limits)) / 2
         own = max(float(roots.max(initial=0.0)), 0.0)
         if own > variances.min():
             continue
-        left = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
-        block = Block(tuple(np.sqrt(left).tolist()), own, correlation)
+        squares = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
+        block = Block(tuple(np.sqrt(squares).tolist()), own, correlation)
         total = _total(block)
         if total > largest:
             best, largest = block, total
@@ -217,11 +220,11 @@ def pair_below(
     if not reached.any():
         return None
     first = int(np.argmax(reached))
-    rest, missing = 1 - mass_above[first], 1 - mean_above[first]
+    lost_mass, lost_mean = 1 - mass_above[first], 1 - mean_above[first]
     error += masses.size * floats.UNIT_ROUNDOFF
     return dominating_pair.DominatingPair(
-        np.append(missing / rest, ratios[first:]),
-        np.append(rest, masses[first:]),
+        np.append(lost_mean / lost_mass, ratios[first:]),
+        np.append(lost_mass, masses[first:]),
         infinity_mass=0.0,
         zero_mass=0.0,
         bound=Bound.LOWER,
@@ -305,7 +308,7 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
     )
     first = chain_steps.hats(chain.states, np.zeros(1), first_spread, raised=False)
     means = chain.correlation * chain.states
-    columns = np.ascontiguousarray(
+    moves = np.ascontiguousarray(
         chain_steps.hats(chain.states, means, spread, raised=False).T
     )
     masses = np.zeros((chain.states.size, chain.count))
@@ -313,7 +316,7 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
     totals = np.zeros_like(masses)
     for step, scale in enumerate(scales.tolist()):
         if step:
-            masses, totals = columns @ masses, columns @ totals
+            masses, totals = moves @ masses, moves @ totals
         ratios = np.exp(scale * chain.states - scale**2 / 2)
         for start in range(0, ratios.size, markov_chain.ROWS):
             rows = slice(start, start + markov_chain.ROWS)
@@ -321,9 +324,8 @@ def lower_sum(chain: Grids, scales: FloatArray) -> tuple[FloatArray, FloatArray,
             masses[rows], totals[rows] = added
     mass, total = masses.sum(axis=0), totals.sum(axis=0)
     occupied = mass > chain.smallest_mass
-    # An addition does not change the state.
-    gathered = chain.count * chain.factors.size
-    operations = gathered + 4 * chain.states.size + 64
+    # A step sums up over cells and factors in a state, and then over the states.
+    operations = chain.count * chain.factors.size + 4 * chain.states.size + 64
     step_error = operations * floats.UNIT_ROUNDOFF + 2 * chain_steps.QUADRATURE_ERROR
     sums, masses = total[occupied] / mass[occupied], mass[occupied]
     order = np.argsort(sums, kind="stable")

@@ -25,21 +25,24 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
 # Tuning: the search tries these correlations r of neighbors, first every _STRIDE-th.
-# Its shares A are these times 2 or the least A with A r^d above all entries, whichever
-# is smaller. Where the chain exceeds the window, N takes a part of the surplus up to
-# some distance, and all of it beyond. These distances are tried, in units of half of
-# the largest distance that has an entry. A symbol is judged by its values at these
-# frequencies.
 CORRELATIONS, _STRIDE = np.linspace(0.02, 0.98, 193), 12
-_SHARES, _KNOWN = np.linspace(0.1, 1.0, 13), (0, 2, 8, 128)
+# Tuning: the search tries these shares A, times 2 or the least A with A r^d above all
+# entries, whichever is smaller.
+_SHARES = np.linspace(0.1, 1.0, 13)
+# Tuning: where the chain exceeds the window, N takes a part of the surplus up to some
+# distance, and all of it beyond. These distances are tried, in units of half of the
+# largest distance that has an entry.
+_REACHES = (0, 2, 8, 128)
+# Tuning: a symbol is judged by its values at these frequencies.
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 32) ** 2
 # Tuning: in the refinement N is given by its values at this many distances, and costs
-# so many times what w does. The search moves r by these steps, and (r, A) in these
-# directions. The largest r limits the time, as the grid of states has a size in
-# proportion to 1 / √(1 − r²).
-_KNOTS, _PRICE, _MOST_CORRELATED = 32, 1e-6, 0.99
+# so many times what w does, the variance of a bin's own part in `Line`.
+_KNOTS, _PRICE = 32, 1e-6
+# Tuning: the refinement moves r by these steps, and (r, A) in these directions. The
+# largest r limits the time: grids of states have a size in proportion to 1 / √(1 − r²).
 _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
+_MOST_CORRELATED = 0.99
 # B is at most this share of the largest entry, so that what is left of the entries is
 # not all rounding error.
 _MOST_SHARED = 0.9
@@ -116,8 +119,8 @@ def with_excess(excess: float, correlation: float, length: int) -> tuple[float, 
         length: The number of steps.
     """
     places = np.arange(length)
-    more = excess * np.power(correlation, 2.0 * np.minimum(places, places[::-1]))
-    heights = 1 + np.maximum(more, min(excess, LEAST_EXCESS))
+    added = excess * np.power(correlation, 2.0 * np.minimum(places, places[::-1]))
+    heights = 1 + np.maximum(added, min(excess, LEAST_EXCESS))
     return tuple(heights.tolist())
 
 
@@ -192,11 +195,11 @@ class Window:
         entrywise = np.full(shares.size, float(needed.max(initial=0.0)))
         # Twice as far as symbols are looked at, on either side, the chain is to forget.
         bins = self.length + self.skipped
-        left = bins - 4 * self.furthest
-        if self.link > 1 or left < 3:
+        remaining = bins - 4 * self.furthest
+        if self.link > 1 or remaining < 3:
             return entrywise
         closed = self.link * correlation ** (self.skipped + 1) / (1 - correlation**bins)
-        if 3 * correlation**left > min(closed, LEAST_EXCESS):
+        if 3 * correlation**remaining > min(closed, LEAST_EXCESS):
             return entrywise
         smaller: FloatArray = np.minimum(
             entrywise, shares * floats.raised(closed, 1e-9)
@@ -220,13 +223,13 @@ def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
     """
     around, along = largest_by_distance(gram)
     largest = float(around[0])
-    # The least entry may be taken out of all entries as B.
-    common_entry = min(float(gram.min()), _MOST_SHARED * largest)
+    # All entries are at least the least one. The part B that all bins share is this, or
+    # nothing. It makes the mean a product of two independent ratios.
+    least_entry = min(float(gram.min()), _MOST_SHARED * largest)
     best: dict[float, tuple[float, Line, float]] = {}
-    for shared in sorted({0.0, common_entry}):
+    for shared in sorted({0.0, least_entry}):
         for window in _windows(around - shared, along - shared):
             for line in lines_above(window, orders, largest - shared):
-                # That of the product of two independent ratios.
                 moment_of_shared = math.expm1(min(line.order * shared, 300.0))
                 moment = line.cost + moment_of_shared * (1 + line.cost)
                 if line.order not in best or moment < best[line.order][0]:
@@ -268,11 +271,13 @@ def cut(chain: Chain) -> tuple[Chain, int]:
     order, places = ORDER * variance, np.arange(chain.length)
     powers = np.power(chain.correlation, places)
     ends = 1 + share * excess * powers**2
+    # What a step adds to the moment by itself, and with all others; and what the larger
+    # variances at both ends of a block add.
     alone = grown(order * np.ones(1))[0]
-    near = 2 * grown(order * share * powers[1:]).sum()
-    more = 2 * float((grown(order * ends) - alone).sum())
+    with_others = 2 * grown(order * share * powers[1:]).sum()
+    of_ends = 2 * float((grown(order * ends) - alone).sum())
     forgotten = int(np.count_nonzero(powers > _FORGOTTEN))
-    enough = math.ceil(more / (_RAISES * float(alone + near)))
+    enough = math.ceil(of_ends / (_RAISES * float(alone + with_others)))
     copies = chain.length // max(_SHORTEST, forgotten, enough)
     if copies < 2:
         return chain, 1
@@ -394,7 +399,7 @@ def lines_above(window: Window, orders: Sequence[float], variance: float) -> lis
     """
     best: dict[float, tuple[float, Line]] = {}
 
-    def look(index: int) -> None:
+    def try_correlation(index: int) -> None:
         correlation = float(CORRELATIONS[index])
         for cost, line in lines_at(window, orders, variance, correlation):
             if cost < best.get(line.order, (math.inf, line))[0]:
@@ -403,13 +408,13 @@ def lines_above(window: Window, orders: Sequence[float], variance: float) -> lis
     # First every few correlations are tried, and then all around the best of these.
     seen = set(range(0, CORRELATIONS.size, _STRIDE))
     for index in sorted(seen):
-        look(index)
+        try_correlation(index)
     centres = [line.correlation for _, line in best.values()]
     places = np.searchsorted(CORRELATIONS, centres)
     around = np.add.outer(places, np.arange(1 - _STRIDE, _STRIDE)).ravel().tolist()
     for index in sorted(set(around) - seen):
         if 0 <= index < CORRELATIONS.size:
-            look(index)
+            try_correlation(index)
     return [line for _, line in best.values()]
 
 
@@ -425,7 +430,7 @@ def lines_at(
     highest = float((window.entries / np.maximum(powers, 1e-300)).max(initial=0.0))
     shares = min(highest, 2.0) * _SHARES
     gaps = window.entries - shares[:, np.newaxis] * powers
-    reaches = sorted({window.furthest * number // 2 for number in _KNOWN})
+    reaches = sorted({window.furthest * number // 2 for number in _REACHES})
     fewer = np.array([without_surplus(gaps, reach) for reach in reaches])
     wholes = np.maximum(1 + (fewer @ window.cosines).max(axis=2), shares)
     lines = []
@@ -455,7 +460,7 @@ def refined(line: Line) -> Line:
     matrix = np.hstack([cosines @ basis, -np.ones((frequencies.size, 1))])
     prices = np.append(np.full(count, _PRICE), 1.0)
 
-    def look(correlation: float, share: float) -> Line | None:
+    def line_with(correlation: float, share: float) -> Line | None:
         if not (0 < correlation <= _MOST_CORRELATED and share > 0):
             return None
         gap = near - share * correlation**distances
@@ -468,30 +473,31 @@ def refined(line: Line) -> Line:
 
     best = line
     for step in _REFINEMENTS:
-        looking = True
-        while looking:
-            looking = False
-            for first, second in _DIRECTIONS:
-                candidate = look(
-                    best.correlation + first * step, best.share + 5 * second * step
+        has_improved = True
+        while has_improved:
+            has_improved = False
+            for of_correlation, of_share in _DIRECTIONS:
+                candidate = line_with(
+                    best.correlation + of_correlation * step,
+                    best.share + 5 * of_share * step,
                 )
                 if candidate is not None and candidate.cost < best.cost:
-                    best, looking = candidate, True
+                    best, has_improved = candidate, True
     return best
 
 
-def without_surplus(gaps: FloatArray, known: int) -> FloatArray:
+def without_surplus(gaps: FloatArray, reach: int) -> FloatArray:
     """Returns gaps ρ_d − A r^d to which N_d is added where they are negative.
 
     The part of the surplus A r^d − ρ_d that N takes grows linearly with the distance,
-    and is all of it beyond `known`. With a sudden change ε is up to 2 % higher.
+    and is all of it beyond `reach`. With a sudden change ε is up to 2 % higher.
 
     Args:
         gaps: (…, n) The gaps at the distances 1, 2, …
-        known: The largest distance at which N takes only a part of the surplus.
+        reach: The largest distance at which N takes only a part of the surplus.
     """
     distances = np.arange(1, gaps.shape[-1] + 1)
-    return np.where(gaps < 0, gaps * np.maximum(1 - distances / (known + 1), 0.0), gaps)
+    return np.where(gaps < 0, gaps * np.maximum(1 - distances / (reach + 1), 0.0), gaps)
 
 
 def highest_of_symbol(gaps: FloatArray) -> FloatArray:
@@ -536,8 +542,8 @@ def _moments(
     """
     column = power * shares[:, np.newaxis]
     # Powers of r below e^-40 add nothing.
-    known = min(window.length, 2 + int(40 / -math.log(correlation)))
-    distances = np.arange(1, known)
+    limit = min(window.length, 2 + int(40 / -math.log(correlation)))
+    distances = np.arange(1, limit)
     powers, weights = correlation**distances, 1 - distances / window.length
     alone = grown(power * wholes)
     total = alone + 2 * grown(column * powers) @ weights
@@ -545,12 +551,12 @@ def _moments(
     if excess.any():
         places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
         rows, columns = (index.ravel() for index in np.indices((places.size,) * 2))
-        more = grown(power * excess[:, np.newaxis] * correlation ** (rows + columns))
-        more *= 2 / window.length
+        by_excess = power * excess[:, np.newaxis] * correlation ** (rows + columns)
+        added = grown(by_excess) * (2 / window.length)
         is_diagonal = rows == columns
-        total += more[:, is_diagonal].sum(axis=1) * (1 + alone)
+        total += added[:, is_diagonal].sum(axis=1) * (1 + alone)
         powers = correlation ** np.abs(rows - columns)[~is_diagonal]
-        total += (more[:, ~is_diagonal] * (1 + grown(column * powers))).sum(axis=1)
+        total += (added[:, ~is_diagonal] * (1 + grown(column * powers))).sum(axis=1)
     return np.where(excess <= shares, total, math.inf)
 
 

@@ -80,12 +80,12 @@ def moves_of(
     rare = weights[:, np.newaxis] * unpruned.matrix * ratios
     left_out = rare < grids.smallest_mass * grids.places.size
     left_out[:, : reached.start] = left_out[:, reached.stop :] = True
-    gone = np.where(left_out, unpruned.matrix, 0.0)
+    lost = np.where(left_out, unpruned.matrix, 0.0)
     return dataclasses.replace(
         unpruned,
         matrix=np.where(left_out, 0.0, unpruned.matrix),
-        above=unpruned.above + gone.sum(axis=1),
-        ratio_above=unpruned.ratio_above + floats.raised(1.0) * (gone @ to_come),
+        above=unpruned.above + lost.sum(axis=1),
+        ratio_above=unpruned.ratio_above + floats.raised(1.0) * (lost @ to_come),
     )
 
 
@@ -141,6 +141,7 @@ def moves(grids: Grids, means: FloatArray, spread: float) -> Moves:
     below = _ndtr((states[0] - means) / spread)
     matrix[:, 0] += below
     above = _ndtr((means - states[-1]) / spread)
+    # The mean of the next step's ratio, beyond the last state.
     moved = means + scale * spread**2
     growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
     ratio_above = growth * _ndtr((moved - states[-1]) / spread)
@@ -313,8 +314,8 @@ def with_zero(
     factors: FloatArray, probabilities: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the values of W with 0, and their probabilities."""
-    none = max(1 - float(probabilities.sum()), 0.0)
-    return np.append(factors, 0.0), np.append(probabilities, none)
+    of_zero = max(1 - float(probabilities.sum()), 0.0)
+    return np.append(factors, 0.0), np.append(probabilities, of_zero)
 
 
 def _shares(grids: Grids, rows: slice) -> FloatArray:

@@ -34,15 +34,19 @@ from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the width of a cell of x, in standard deviations of the filter's innovation;
-# the number of values of S, the last of which stands for all larger ones; and the
-# share, and the nats, by which losses may exceed the ε that is known before, and still
-# be told apart.
-_CELL, _PLACES, _FURTHER, _NATS = 0.3, 800, 0.6, 0.8
-# Tuning: the lowest x; below 0, and so many deviations above the a by which a record
-# moves x, cells are twice as wide; and the highest x is as far above as this power of δ
-# requires. All that is further away is one cell.
-_LOWEST, _HIGH, _RARER = -2.0, 4.0, 5 / 3
+# Tuning: the width of a cell of x, in standard deviations of the filter's innovation.
+_CELL = 0.3
+_PLACES = 800  # Tuning: values of S, the last of which stands for all larger ones.
+# Tuning: losses are told apart if they exceed the ε that is known before by at most
+# this share and these nats.
+_FURTHER, _NATS = 0.6, 0.8
+# Tuning: the lowest x. All that is below is one cell.
+_LOWEST = -2.0
+# Tuning: below 0, and so many deviations above the a by which a record moves x, cells
+# are twice as wide.
+_HIGH = 4.0
+# Tuning: the highest x is as far above as this power of δ requires.
+_RARER = 5 / 3
 # A limit of time: the number of products, which take a few seconds. Beyond it, the last
 # entries of columns are left out.
 _MOST_WORK = 8e10
@@ -177,44 +181,32 @@ def laws(
         return matrices[shift]
 
     # P's laws have masses at these places only. What leaves them is dropped.
-    used, now = slice(0, 1), np.zeros_like(law)
+    used, next_law = slice(0, 1), np.zeros_like(law)
     alike = _alike(statistic.added)
     for step in range(steps):
-        np.matmul(moved(0.0), law[0], out=now[0])
-        after = law[width + 1, :, used] + law[1, :, used]
-        now[width + 1, :, used] = moved(0.0) @ after
+        np.matmul(moved(0.0), law[0], out=next_law[0])
+        finished = law[width + 1, :, used] + law[1, :, used]
+        next_law[width + 1, :, used] = moved(0.0) @ finished
         for position in range(width):
             # Steps are in reverse order, so the last step of a record comes first.
             entering = position == width - 1
             if entering and step > steps - width:
-                now[1 + position] = 0.0
+                next_law[1 + position] = 0.0
                 continue
-            before = law[0] if entering else law[2 + position]
+            previous = law[0] if entering else law[2 + position]
             shift = float(shifts[steps - 1 - step, position])
-            now[1 + position, :, used] = moved(shift) @ before[:, used]
+            next_law[1 + position, :, used] = moved(shift) @ previous[:, used]
         if step < width - 1:
             # No bin starts here, so a term of this step would only add noise to S.
-            law, now = now, law
+            law, next_law = next_law, law
             continue
         if step == width - 1:
             used = slice(0, places)
-        _add(now[:1], alike, law[:1])
-        _add(now[1:, :, used], alike, law[1:, :, used], is_whole=used.stop == places)
+        _add(next_law[:1], alike, law[:1])
+        is_whole = used.stop == places
+        _add(next_law[1:, :, used], alike, law[1:, :, used], is_whole=is_whole)
         if step < width + _EVERY or step % _EVERY == 0:
-            law[0][law[0] < _LEAST] = 0.0
-            below = law[1:, :, used]
-            below[below < least] = 0.0
-            occupied = np.flatnonzero(below.any(axis=(0, 1)))
-            if not occupied.size:
-                continue
-            likely = (below.sum(axis=2) > _RARE * least).any(axis=0)
-            further = _EVERY * int(statistic.added[likely].max(initial=0))
-            last = used.start + int(occupied[-1])
-            before, used = (
-                used,
-                slice(used.start + int(occupied[0]), min(last + 1 + further, places)),
-            )
-            law[1:, :, before.stop : used.stop] = 0.0
+            used = _drop_small(law, used, statistic, least)
     law[1:, :, : used.start] = law[1:, :, used.stop :] = 0.0
     totals = law.sum(axis=1)
     # A mass is a sum of masses of all states; one place takes all that are beyond it.
@@ -222,6 +214,32 @@ def laws(
     bins = steps - width + 1
     p_masses = (totals[1] + totals[width + 1]) / bins
     return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * step_error)
+
+
+def _drop_small(
+    law: FloatArray, used: slice, statistic: Statistic, least: float
+) -> slice:
+    """Drops small masses, and returns the places that P's laws use from now on.
+
+    Args:
+        law: (p + 2, n, m) Q's law, and P's laws, which are changed.
+        used: The places that P's laws have used so far.
+        statistic: The function S.
+        least: Smaller masses under P are dropped.
+    """
+    law[0][law[0] < _LEAST] = 0.0
+    of_p = law[1:, :, used]
+    of_p[of_p < least] = 0.0
+    occupied = np.flatnonzero(of_p.any(axis=(0, 1)))
+    if not occupied.size:
+        return used
+    # S moves by no more than what likely states add, until masses are dropped again.
+    likely = (of_p.sum(axis=2) > _RARE * least).any(axis=0)
+    further = _EVERY * int(statistic.added[likely].max(initial=0))
+    first, last = used.start + int(occupied[0]), used.start + int(occupied[-1])
+    reached = slice(first, min(last + 1 + further, statistic.places))
+    law[1:, :, used.stop : reached.stop] = 0.0
+    return reached
 
 
 def _alike(added: IndexArray) -> list[tuple[slice, int]]:

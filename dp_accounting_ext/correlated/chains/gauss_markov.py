@@ -121,8 +121,8 @@ def _above(
     for law, (never, weight) in zip(laws, affine, strict=True):
         ratios = never + weight * law.places
         occupied = (law.masses > floats.SMALLEST_MASS) & (ratios > 0)
-        gone, masses = float(law.masses[~occupied].sum()), law.masses[occupied]
-        lost = law.lost_mass + gone
+        masses = law.masses[occupied]
+        lost = law.lost_mass + float(law.masses[~occupied].sum())
         mean = law.lost_mean + floats.SMALLEST_MASS * float(law.places.sum())
         sink = floats.raised((weight * mean + never * lost) * rounding)
         errors = mass_error, ratio_error

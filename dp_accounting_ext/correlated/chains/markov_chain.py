@@ -24,16 +24,21 @@ from dp_accounting_ext.pairs import gaussian
 SMALLEST_MASS = 1e-220
 # The number of states whose moves, or additions, are computed as one product.
 ROWS = 32
-# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.3 %: the
-# width of a cell of states, in standard deviations of the innovation; that of a cell of
-# a factor's logarithm, in standard deviations of the exponent of a sum of as correlated
-# steps, and its largest width, over the root of 1 plus the exponent's variance; how
-# fast cells of sums grow beyond the mean; and the width of those below it, over the
-# root of what a step adds to the variance of the sum. In recursions of more than _STEPS
-# steps, which take longer, cells are wider by this power of the number of steps. If
-# moves are short, states are as wide as for moves _MOST_MOVES as long, at most.
-_CELL, _FACTOR_CELL, _WIDEST_FACTOR, _GROWTH, _PLACE = 0.095, 0.085, 0.075, 0.005, 0.09
-_STEPS, _POWER, _MOST_MOVES = 32, 0.2, 2.0
+# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.3 %.
+_CELL = 0.095  # The width of a cell of states, in deviations of the innovation.
+# The width of a cell of a factor's logarithm, in standard deviations of the exponent of
+# a sum of as correlated steps; and its largest width, over the root of 1 plus the
+# exponent's variance.
+_FACTOR_CELL, _WIDEST_FACTOR = 0.085, 0.075
+_GROWTH = 0.005  # How fast cells of sums grow beyond the mean.
+# The width of cells of sums below the mean, over the root of what a step adds to the
+# variance of the sum.
+_PLACE = 0.09
+# In recursions of more than _STEPS steps, which take longer, cells are wider by this
+# power of the number of steps.
+_STEPS, _POWER = 32, 0.2
+# If moves are short, states are as wide as for moves _MOST_MOVES as long, at most.
+_MOST_MOVES = 2.0
 # Certified: no cell of states is wider than so many standard deviations of a move, so
 # that moves in it can be integrated (`chain_steps.hats`).
 LARGEST_CELL = 0.5
@@ -145,10 +150,12 @@ class Grids:
         return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
 
     def terms(self, rows: slice) -> FloatArray:
-        """Returns (k,) the numbers that what a step adds is split to, from 0 on.
+        """Returns (k,) the values between which what a step adds is split, from 0 on.
+
+        Without cells they are all that a step may add.
 
         Args:
-            rows: The states.
+            rows: The states in which the step is.
         """
         ratios = self.ratios[rows]
         if self.cells is None:
@@ -170,9 +177,10 @@ class Grids:
         taken. Splits raise the logarithm by at most `drift`. Lifting states to the
         lowest one adds less than one.
         """
-        real = np.maximum(self.states + self.scale * self.chain.excess / 2, 0.0)
+        x = np.maximum(self.states + self.scale * self.chain.excess / 2, 0.0)
+        # The maximum is at a t = x, or at the largest a t.
         largest = self.scale * (1 + self.chain.excess)
-        logs = np.where(real <= largest, real**2 / 2, largest * real - largest**2 / 2)
+        logs = np.where(x <= largest, x**2 / 2, largest * x - largest**2 / 2)
         return np.asarray(1 + np.exp(logs + self.drift))
 
     def likelihoods(self, variance: float) -> FloatArray:
@@ -181,8 +189,8 @@ class Grids:
         Args:
             variance: The variance of x. The states are shifted as in `variances`.
         """
-        away = self.states + self.scale * (variance - 1) / 2
-        return np.asarray(np.exp(-(away**2) / (2 * variance)))
+        values = self.states + self.scale * (variance - 1) / 2
+        return np.asarray(np.exp(-(values**2) / (2 * variance)))
 
     def least_masses(self, variance: float) -> FloatArray:
         """Returns (n, l) the least masses of a place that are kept, given each state.
@@ -214,13 +222,13 @@ class Grids:
         """
         chain = self.chain
         heights = chain.heights[: (chain.length + 1) // 2][::-1]
-        effect = most = 1 / chain.innovation
+        effect = largest = 1 / chain.innovation
         for inner, outer in itertools.pairwise(heights):
             slope = chain.correlation * max(outer / inner, 1.0)
             effect = 1 + slope**2 * effect
-            most = max(most, effect)
-        step = float(np.diff(self.states).max())
-        return floats.raised((self.scale * step) ** 2 / 8 * most)
+            largest = max(largest, effect)
+        cell = float(np.diff(self.states).max())
+        return floats.raised((self.scale * cell) ** 2 / 8 * largest)
 
     @property
     def place_error(self) -> float:
@@ -313,15 +321,15 @@ class LogCells:
 
     def numbers(self, ratios: FloatArray) -> FloatArray:
         """Returns (n,) the numbers of the cells of ratios, with their fractions."""
-        away = (np.log(ratios) - self.middle) / self.even
-        return np.asarray(np.arcsinh(away) * self.even / self.width)
+        distances = (np.log(ratios) - self.middle) / self.even
+        return np.asarray(np.arcsinh(distances) * self.even / self.width)
 
     def between(self, lowest: float, highest: float) -> FloatArray:
         """Returns two ratios, and all ends of cells that are between them."""
         first, last = self.numbers(np.array([lowest, highest]))
         numbers = np.arange(math.floor(first) + 1.0, math.ceil(last))
-        away = np.sinh(numbers * self.width / self.even)
-        inner = np.exp(self.middle + self.even * away)
+        distances = np.sinh(numbers * self.width / self.even)
+        inner = np.exp(self.middle + self.even * distances)
         inner = inner[(inner > lowest) & (inner < highest)]
         return np.concatenate([[lowest], inner, [highest]])
 

@@ -99,18 +99,18 @@ def upper_sum(grids: Grids) -> SumLaw:
         most Σ masses · (k − places)₊ plus k times the lost and lifted masses.
     """
     length = grids.chain.length
-    half = (length + 1) // 2
+    half, is_odd = (length + 1) // 2, length % 2 == 1
     variances = grids.chain.variances()[:half]
-    if length == 2 * half:
-        # The other side ends beside the middle step, which is as variable.
+    if not is_odd:
+        # Of two middle steps, one is in either side. They are equally variable.
         variances = np.append(variances, variances[-1])
-    before: _Side | None = None
-    side: _Side | None = None
-    for without, found in _sides(grids, variances, 1.0):
-        before, side, other = side, found, without
-    first = before if length == 2 * half else side
-    assert first is not None
-    return _joined(grids, float(variances[-1]), first, other)
+    previous: _Side | None = None
+    last: _Side | None = None
+    for without, side in _sides(grids, variances, 1.0):
+        previous, last, other = last, side, without
+    with_middle = last if is_odd else previous
+    assert with_middle is not None
+    return _joined(grids, float(variances[-1]), with_middle, other)
 
 
 def upper_sums(grids: Grids, decay: float) -> list[SumLaw]:
@@ -123,19 +123,18 @@ def upper_sums(grids: Grids, decay: float) -> list[SumLaw]:
     """
     variances, laws = grids.chain.variances(), []
     for steps, (_, side) in enumerate(_sides(grids, variances, decay), 1):
-        variance = float(variances[steps - 1])
-        start = chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
-        middle = start.matrix[0]
-        lost_mass = float(start.above[0] + middle @ side.lost_mass)
-        lost_mean = steps * float(start.ratio_above[0])
-        lost_mean += float(middle @ side.lost_mean)
+        state = _law_of_state(grids, float(variances[steps - 1]), side.rows)
+        masses = state.matrix[0]
+        lost_mass = float(state.above[0] + masses @ side.lost_mass)
+        lost_mean = steps * float(state.ratio_above[0])
+        lost_mean += float(masses @ side.lost_mean)
         law = _law(
             grids,
             grids.places,
-            middle @ side.masses,
+            masses @ side.masses,
             lost_mean=lost_mean,
             lost_mass=lost_mass,
-            lifted_mass=float(start.below[0] + middle @ side.lifted),
+            lifted_mass=float(state.below[0] + masses @ side.lifted),
             mass_error=(grids.chain.length + 2) * side.error,
             mean=float(np.power(decay, np.arange(steps)).sum()),
         )
@@ -163,8 +162,8 @@ def _sides(
     addition = chain_steps.Addition.of(grids, decay)
     error = (count + addition.most_products + 16) * floats.UNIT_ROUNDOFF
     error += 2 * chain_steps.QUADRATURE_ERROR
-    none = np.zeros(count)
-    without = _Side(rows, nothing, none, none, none, error)
+    zeros = np.zeros(count)
+    without = _Side(rows, nothing, zeros, zeros, zeros, error)
     moved_by: tuple[float, float, slice] | None = None
     side, outer = without, math.nan
     for steps, inner in enumerate(variances.tolist()):
@@ -183,6 +182,11 @@ def _sides(
         yield without, side
 
 
+def _law_of_state(grids: Grids, variance: float, rows: slice) -> chain_steps.Moves:
+    """Returns the law of a state of this variance, as moves from no state."""
+    return chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, rows)
+
+
 def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLaw:
     """Returns the law of the sum of both sides of the middle.
 
@@ -193,20 +197,22 @@ def _joined(grids: Grids, variance: float, side: _Side, without: _Side) -> SumLa
         without: The other side.
     """
     length = grids.chain.length
-    start = chain_steps.moves_of(grids, slice(0, 1), 0.0, 1.0, variance, side.rows)
-    middle = start.matrix[0]
-    lost_mass = float(start.above[0])
-    lost_mean = length * float(start.ratio_above[0])
-    lifted = float(start.below[0])
+    state = _law_of_state(grids, variance, side.rows)
+    middle = state.matrix[0]
+    lost_mass = float(state.above[0])
+    lost_mean = length * float(state.ratio_above[0])
+    lifted = float(state.below[0])
     computed = side.masses.sum(axis=1)
-    gone = computed * without.lost_mass + side.lost_mass * without.whole()
-    lost_mass += float(middle @ gone)
+    lost = computed * without.lost_mass + side.lost_mass * without.whole()
+    lost_mass += float(middle @ lost)
     for one, other in ((side, without), (without, side)):
-        totals = one.masses @ grids.places
-        gone = one.lost_mean * other.whole() + totals * other.lost_mass
-        lost_mean += float(middle @ gone)
+        means = one.masses @ grids.places
+        lost = one.lost_mean * other.whole() + means * other.lost_mass
+        lost_mean += float(middle @ lost)
         lifted += float(middle @ (one.lifted * other.whole()))
-    masses, most_terms = _both(grids.places, middle, side.masses, without.masses)
+    masses, most_terms = _sum_of_sides(
+        grids.places, middle, side.masses, without.masses
+    )
     return _law(
         grids,
         2 * grids.places,
@@ -245,7 +251,7 @@ def _law(
     return law
 
 
-def _both(
+def _sum_of_sides(
     places: FloatArray, middle: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, int]:
     """Returns the law of the sum of two sides, split between twice the places.
@@ -264,22 +270,21 @@ def _both(
     roots = np.sqrt(middle)[:, np.newaxis] * _SCALE
     joint = (first * roots).T @ (second * roots)
     split, terms = np.zeros(places.size), np.zeros(places.size, np.int64)
-    goals = 2 * places
+    doubled = 2 * places
     for start in range(0, places.size, markov_chain.ROWS):
         rows = slice(start, start + markov_chain.ROWS)
         sums = places[rows, np.newaxis] + places
-        low = np.searchsorted(goals, sums.ravel(), side="right") - 1
+        low = np.searchsorted(doubled, sums.ravel(), side="right") - 1
         np.minimum(low, places.size - 2, out=low)
-        share = (sums.ravel() - goals[low]) / (goals[low + 1] - goals[low])
+        share = (sums.ravel() - doubled[low]) / (doubled[low + 1] - doubled[low])
         np.clip(share, 0.0, 1.0, out=share)
         masses = joint[rows].ravel()
         upper = masses * share
         split += np.bincount(low, masses - upper, places.size)
         split[1:] += np.bincount(low, upper, places.size)[:-1]
         terms += np.bincount(low, minlength=places.size)
-    return split / _SCALE**2, 2 * int(
-        terms.max()
-    ) + places.size // markov_chain.ROWS + 8
+    most_terms = 2 * int(terms.max()) + places.size // markov_chain.ROWS + 8
+    return split / _SCALE**2, most_terms
 
 
 def _added(grids: Grids, addition: chain_steps.Addition, side: _Side) -> _Side:
@@ -359,13 +364,13 @@ def times(
     terms = int(np.bincount(moved.indices).max()) + 16
     products = []
     for law in laws:
-        gone = float(law.masses @ (above + lost * places))
+        lost_mean = float(law.masses @ (above + lost * places))
         masses = moved @ np.outer(probabilities, law.masses).ravel()
         products.append(
             dataclasses.replace(
                 law,
                 masses=masses,
-                lost_mean=law.lost_mean + floats.raised(gone),
+                lost_mean=law.lost_mean + floats.raised(lost_mean),
                 mass_error=law.mass_error + terms * floats.UNIT_ROUNDOFF,
             )
         )

@@ -37,11 +37,13 @@ _APART = 1e-6
 # The number of iterations for the leading eigenvector of a Gram matrix. Any vector has
 # a lower bound.
 _ITERATIONS = 16
-# Tuning: the largest number of eigenvectors; the width of cells in the direction of the
-# first one, in standard deviations, and the largest multiple of it in other directions;
-# and the width of cells of log ratios. With a fourth eigenvector ε is 1 % higher, in
-# ten times the time.
-_DIMENSIONS, _CELL, _WIDEST, _RATIO_CELL = 3, 0.25, 6.0, 0.003
+# Tuning: the largest number of eigenvectors. With a fourth one ε is 1 % higher, in ten
+# times the time.
+_DIMENSIONS = 3
+# Tuning: the width of cells in the direction of the first eigenvector, in standard
+# deviations, and the largest multiple of it in other directions.
+_CELL, _WIDEST = 0.25, 6.0
+_RATIO_CELL = 0.003  # Tuning: the width of cells of log ratios.
 # A limit of time: eigenvectors are not used for more bins.
 _MOST_BINS = 1024
 # Smaller shares of the largest eigenvalue are not used, so that weights stay moderate.
@@ -56,12 +58,12 @@ _LARGEST_ERROR = 1e-4
 
 
 def largest(
-    known: Sequence[dominating_pair.DirectedPairs],
+    bounds: Sequence[dominating_pair.DirectedPairs],
 ) -> dominating_pair.DirectedPairs:
     """Returns the pairs of the largest of several lower bounds, at each ε."""
-    add = [dominating_pair.dual(pairs.add) for pairs in known]
+    add = [dominating_pair.dual(pairs.add) for pairs in bounds]
     return dominating_pair.DirectedPairs(
-        profile_pairs.largest_below([pairs.remove for pairs in known]),
+        profile_pairs.largest_below([pairs.remove for pairs in bounds]),
         dominating_pair.dual(profile_pairs.largest_below(add)),
     )
 
@@ -216,12 +218,14 @@ def _cells_below(
         q_parts.append(masses[0])
         mass_error += error
         furthest = max(furthest, float(high - low))
-    p = np.zeros((p_parts[0].shape[1], math.prod(x.shape[1] for x in p_parts[1:])))
+    p = np.zeros(
+        (p_parts[0].shape[1], math.prod(masses.shape[1] for masses in p_parts[1:]))
+    )
     for start in range(0, count, _ROWS):
         rows = slice(start, start + _ROWS)
         others = np.ones((len(p_parts[0][rows]), 1))
-        for along in p_parts[1:]:
-            products = others[:, :, np.newaxis] * along[rows, np.newaxis, :]
+        for masses in p_parts[1:]:
+            products = others[:, :, np.newaxis] * masses[rows, np.newaxis, :]
             others = products.reshape(len(others), -1)
         p += p_parts[0][rows].T @ others
     q = functools.reduce(np.multiply.outer, q_parts)
@@ -245,15 +249,14 @@ def normal_masses(ends: FloatArray, shifts: FloatArray) -> tuple[FloatArray, flo
     # From the nearer tails, so that no digits cancel. The error is that of the larger
     # one.
     tails = special.ndtr(-np.abs(places))
-    same = (places[:, :-1] < 0) == (places[:, 1:] < 0)
-    apart = np.abs(np.diff(tails, axis=1))
-    masses = np.where(same, apart, 1 - tails[:, :-1] - tails[:, 1:])
-    sizes = np.where(same, np.maximum(tails[:, :-1], tails[:, 1:]), 1.0)
-    away = np.minimum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
+    is_on_one_side = (places[:, :-1] < 0) == (places[:, 1:] < 0)
+    differences = np.abs(np.diff(tails, axis=1))
+    masses = np.where(is_on_one_side, differences, 1 - tails[:, :-1] - tails[:, 1:])
+    sizes = np.where(is_on_one_side, np.maximum(tails[:, :-1], tails[:, 1:]), 1.0)
+    nearest = np.minimum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
     # Each place has the rounding error of its end.
-    errors = (
-        2 * floats.normal_tail_error(away) + 8 * (1 + away) ** 2 * floats.UNIT_ROUNDOFF
-    )
+    errors = 2 * floats.normal_tail_error(nearest)
+    errors += 8 * (1 + nearest) ** 2 * floats.UNIT_ROUNDOFF
     errors *= sizes / np.maximum(masses, floats.TINY)
     likely = masses > floats.TINY
     return np.where(likely, masses, 0.0), float(errors[likely].max(initial=0.0))

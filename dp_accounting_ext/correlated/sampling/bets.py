@@ -162,19 +162,20 @@ def bracket(samples: Samples, aim: Aim, plan: Plan) -> tuple[float, float]:
     lower, upper = 0.0, math.inf
     width = aim.width(plan.epsilon)
     epsilons = [plan.epsilon + width * step for step in _GRID.tolist()]
-    more, less = (
+    # Bets on E h > δ, and on E h < δ.
+    stake_on_more, stake_on_less = (
         _bet(plan.pilot, plan.epsilon - sign * width, aim.delta, sign)[0]
         for sign in (1, -1)
     )
     for epsilon in epsilons:
         gains = samples.values(epsilon) - aim.delta
-        if not _capital(gains, more) > aim.logs:
+        if not _capital(gains, stake_on_more) > aim.logs:
             break
         lower = max(epsilon - _ROUNDING, 0.0)
     for epsilon in reversed(epsilons):
         gains = aim.delta - samples.values(epsilon)
         limit = _MOST_OF_STAKE / samples.largest(epsilon)
-        if not _capital(gains, min(less, limit)) > aim.logs:
+        if not _capital(gains, min(stake_on_less, limit)) > aim.logs:
             break
         upper = max(epsilon, 0.0) + _ROUNDING
     return lower, upper

@@ -27,14 +27,17 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.correlated.sampling import bets
 
-# Tuning, of time alone: the size of a block of samples, and the rows of a block of the
-# covariance's root. Powers m below a number are tried, until the work is so many times
-# the least. The work of a bin of a draw of noise, and of a sample, is in units of that
-# of a bin in one round of drawing a tuple. Tuples are drawn by neighbors if m² times
-# their number is at most a share of the bins: for 8 bands and 1024 bins this is six
-# times as fast.
-_BLOCK_SIZE, _ROWS = 1 << 18, 32
-_MOST_MOMENTS, _WORSE, _NOISE, _SAMPLE, _FEW_NEIGHBORS = 40, 3.0, 4.0, 20.0, 0.25
+# Tuning, of time alone, all of these constants.
+_BLOCK_SIZE = 1 << 18  # The numbers of noise in a block of samples.
+_ROWS = 32  # The rows of a block of the covariance's root.
+# Powers m below the first are tried, until the work is so many times the least.
+_MOST_MOMENTS, _WORSE = 40, 3.0
+# The work of a bin of a draw of noise, and of a sample, over that of a bin in one round
+# of drawing a tuple.
+_NOISE, _SAMPLE = 4.0, 20.0
+# Tuples are drawn by neighbors if m² times their number is at most this share of the
+# bins: for 8 bands and 1024 bins this is six times as fast.
+_FEW_NEIGHBORS = 0.25
 # Eigenvalues that are negative by less than this share of the largest are rounding.
 _ROUNDING = 1e-12
 
@@ -206,13 +209,14 @@ def _near_tuples(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the same as `_tuples`, from the changes that a tuple makes.
 
-    Each further index j adds Σ_i e^{E_i} (e^{G_ij} − 1) to Σ_i (e^{E_i} − 1), where i
-    runs over the neighbors of j. It adds Σ_i X_i e^{E_i} (e^{G_ij} − 1) to
-    Σ_i X_i (e^{E_i} − 1).
+    A further index j changes the weight e^{E_i} of each neighbor i of j by
+    e^{E_i} (e^{G_ij} − 1). All weights begin at one. So their sum is b plus all
+    changes, and Σ X_i e^{E_i} is the sum of the X_i plus that of the X_i times changes.
     """
     count, size = noise.shape
     near, log_weights = means.neighbors, np.zeros(count)
     chosen: list[IntArray] = []
+    # The changes by the first index of a tuple are the first w columns, and so on.
     changes = np.empty((count, 0))
     for _ in range(moment):
         cumulative = np.cumsum(changes, axis=1)
@@ -220,25 +224,36 @@ def _near_tuples(
         if chosen:
             log_weights += np.log(total / size)
         goals = generator.random(count) * total
-        # Up to b, each index has the weight one. Beyond b are the changes that earlier
-        # indices have made.
+        # A goal up to b is in the first weight, one, of an index. A goal beyond b is in
+        # a change of the weight of an index.
         index = np.minimum(goals.astype(np.int64), size - 1)
         beyond = np.flatnonzero(goals >= size)
         if beyond.size:
             passed = cumulative[beyond] <= (goals[beyond] - size)[:, np.newaxis]
-            place = np.minimum(passed.sum(axis=1), cumulative.shape[1] - 1)
-            which, offset = np.divmod(place, near.shape[1])
-            index[beyond] = near[np.stack(chosen)[which, beyond], offset]
-        around = near[index]
-        exponents = np.zeros(around.shape)
-        for other in chosen:
-            rows = np.flatnonzero(means.meet[other, index])
-            exponents[rows] += means.gram[other[rows, np.newaxis], around[rows]]
-        change = np.exp(exponents)
-        change *= means.near_growth[index]
-        changes = np.concatenate([changes, change], axis=1)
+            column = np.minimum(passed.sum(axis=1), cumulative.shape[1] - 1)
+            order, offset = np.divmod(column, near.shape[1])
+            index[beyond] = near[np.stack(chosen)[order, beyond], offset]
+        changes = np.concatenate([changes, _changes(means, chosen, index)], axis=1)
         chosen.append(index)
-    places = np.concatenate([near[index] for index in chosen], axis=1)
-    added = changes * np.take_along_axis(noise, places, axis=1)
-    whole = noise.sum(axis=1) + added.sum(axis=1)
-    return np.log(whole / size), log_weights
+    changed = np.concatenate([near[index] for index in chosen], axis=1)
+    added = changes * np.take_along_axis(noise, changed, axis=1)
+    total = noise.sum(axis=1) + added.sum(axis=1)
+    return np.log(total / size), log_weights
+
+
+def _changes(means: Means, chosen: Sequence[IntArray], index: IntArray) -> FloatArray:
+    """Returns (n, w) changes of the weights of an index's neighbors.
+
+    Args:
+        means: The Gaussians.
+        chosen: For each earlier index of a tuple, its (n,) values.
+        index: (n,) values of the next index.
+    """
+    neighbors = means.neighbors[index]
+    exponents = np.zeros(neighbors.shape)
+    for earlier in chosen:
+        rows = np.flatnonzero(means.meet[earlier, index])
+        exponents[rows] += means.gram[earlier[rows, np.newaxis], neighbors[rows]]
+    changes = np.exp(exponents)
+    changes *= means.near_growth[index]
+    return changes

@@ -134,41 +134,45 @@ class Draws(bets.Source):
         for start in range(0, count, _BLOCK):
             drawn = numbers.draw(min(_BLOCK, count - start), generator)
             noise = generator.standard_normal(drawn.shape)
-            parts.append(self.log_ratios(self._seen(drawn, noise)))
+            parts.append(self.log_ratios(self._projections(drawn, noise)))
         log_ratios, log_products = np.concatenate(parts, axis=1)
         # Z is never more than Y.
         short = np.minimum(log_ratios - log_products, 0.0)
         weights = numbers.log_sum + moment * short
         return bets.Samples(moment, log_ratios, weights, numbers.log_sum + 1e-9)
 
-    def _seen(self, drawn: FloatArray, noise: FloatArray) -> FloatArray:
-        """Returns (n, k) values g_t of k outputs, from the numbers n_t and noise."""
-        steps, bands = self.columns.shape
-        outputs = noise
-        for band in range(min(bands, steps)):
-            moved = drawn[: steps - band] * self.columns[: steps - band, [band]]
-            outputs[band:] += moved
-        seen = np.zeros_like(outputs)
-        for band in range(min(bands, steps)):
-            gains = self.columns[: steps - band, [band]] * outputs[band:]
-            seen[: steps - band] += gains
-        return seen
+    def _projections(self, numbers: FloatArray, noise: FloatArray) -> FloatArray:
+        """Returns (n, k) values g_t = c_t · y of k outputs y.
 
-    def log_ratios(self, seen: FloatArray) -> FloatArray:
+        Args:
+            numbers: (n, k) the n_t.
+            noise: (n, k) outputs under Q, which are moved by Σ n_t c_t in place.
+        """
+        steps, bands = self.columns.shape
+        for band in range(min(bands, steps)):
+            column = self.columns[: steps - band, [band]]
+            noise[band:] += numbers[: steps - band] * column
+        projections = np.zeros_like(noise)
+        for band in range(min(bands, steps)):
+            column = self.columns[: steps - band, [band]]
+            projections[: steps - band] += column * noise[band:]
+        return projections
+
+    def log_ratios(self, projections: FloatArray) -> FloatArray:
         """Returns (2, k) logarithms of Z and of Y.
 
         Args:
-            seen: (n, k) values g_t.
+            projections: (n, k) values g_t.
         """
         steps, bands = self.columns.shape
-        gains = np.exp(seen - self.products[:, [0]] / 2)
+        gains = np.exp(projections - self.products[:, [0]] / 2)
         logs = np.log1p(self.rate * (gains - 1)).sum(axis=0)
         patterns = np.arange(2 ** (bands - 1))
         # Bit d − 1 of a pattern is x_{t−d}.
         bits = (patterns[:, np.newaxis] >> np.arange(bands - 1)) & 1
         met = np.exp(-(bits @ self.products[:, 1:].T)) * self.rate
-        means = np.zeros((patterns.size, seen.shape[1]))
-        means[0], scale = 1.0, np.zeros(seen.shape[1])
+        means = np.zeros((patterns.size, projections.shape[1]))
+        means[0], scale = 1.0, np.zeros(projections.shape[1])
         for step in range(steps):
             taking_part = means * met[:, [step]] * gains[step]
             means *= 1 - self.rate
@@ -242,23 +246,22 @@ class _Numbers:
 
     def draw(self, count: int, generator: np.random.Generator) -> FloatArray:
         """Returns (n, k) numbers of copies in each step, for k draws."""
-        steps, states = self.probabilities.shape
-        following = _following(states, self.moment)
+        steps, num_states = self.probabilities.shape
+        following = _following(num_states, self.moment)
         state = np.zeros(count, dtype=np.int64)
         numbers = np.zeros((steps, count))
         for step in range(steps):
             goals = generator.random(count)
-            some = np.flatnonzero(goals >= self.probabilities[step][state])
             number = np.zeros(count, dtype=np.int64)
-            if some.size:
-                rows = state[some]
-                shares = (
-                    self.weights[step][rows] * self.values[step + 1][following[rows]]
-                )
-                cumulative = np.cumsum(shares, axis=1)
-                wanted = goals[some] * cumulative[:, -1]
-                drawn = (cumulative <= wanted[:, np.newaxis]).sum(axis=1)
-                number[some] = np.minimum(drawn, self.moment)
+            # In most draws no copy takes part. Only in others a number is looked up.
+            others = np.flatnonzero(goals >= self.probabilities[step][state])
+            if others.size:
+                states = state[others]
+                later = self.values[step + 1][following[states]]
+                cumulative = np.cumsum(self.weights[step][states] * later, axis=1)
+                goal = goals[others] * cumulative[:, -1]
+                drawn = (cumulative <= goal[:, np.newaxis]).sum(axis=1)
+                number[others] = np.minimum(drawn, self.moment)
             numbers[step] = number
             state = following[state, number]
         return numbers

@@ -47,8 +47,8 @@ __dir__ = __all__.copy
 
 # A tolerance of Gram matrices, relative to the largest entry; far below rounding of ε.
 _ASYMMETRY = 1e-12
-# The logarithm of the largest number of sets of steps.
-_MOST_SETS = math.log(strategies.MOST_BINS) * (1 + 1e-12)
+# The largest number of sets of steps, of which rounding must not exclude the last.
+_LOG_OF_MOST_SETS = math.log(strategies.MOST_BINS) * (1 + 1e-12)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,10 +231,10 @@ def _sets(schedule: schedules.SelectedSteps) -> FloatArray:
     """
     selected, steps = schedule.num_selected, schedule.epoch_steps
     epochs = schedule.num_epochs
-    # Few draws, or few steps left out: otherwise there are too many sets to count.
-    few = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
-    number = math.comb(steps, selected) if few else math.inf
-    if max(math.log(number) * epochs, math.log(steps * epochs)) > _MOST_SETS:
+    # If k and t − k are larger, t over k exceeds the limit, and takes long to compute.
+    is_small = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
+    number = math.comb(steps, selected) if is_small else math.inf
+    if max(math.log(number) * epochs, math.log(steps * epochs)) > _LOG_OF_MOST_SETS:
         in_epochs = "" if epochs == 1 else f" in each of {epochs} epochs"
         raise ValueError(
             f"num_selected out of num_steps must have at most {strategies.MOST_BINS} "

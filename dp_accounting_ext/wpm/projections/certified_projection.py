@@ -130,22 +130,22 @@ def project(
     """
     privacy = checks.epsilon(epsilon)
     gap = fields.inner_probability("relative_gap", relative_gap)
-    paid = costs.as_cost(cost)
-    size = paid.shape[1]
+    transport_cost = costs.as_cost(cost)
+    size = transport_cost.shape[1]
     measure = checks.base_measure(base_measure, size, privacy)
-    users = private_rows.read("mu", mu, paid.shape[0])
+    users = private_rows.read("mu", mu, transport_cost.shape[0])
     allowed = ldp_polytope.from_base_measure(measure, privacy)
     passes = fields.positive_integer("iterations", iterations)
     if regularization is None:
-        exact = ExactSolver(paid, allowed, gap)
+        exact = ExactSolver(transport_cost, allowed, gap)
         solutions = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
-        fast = entropic.EntropicSolver(paid, allowed, regularization, passes)
+        fast = entropic.EntropicSolver(transport_cost, allowed, regularization, passes)
         solutions = fast.certified(users)
     values, bounds, met = np.zeros(len(solutions)), np.zeros(len(solutions)), []
     for user, solution in enumerate(solutions):
         inputs, masses = users.row(user)
-        rows = paid.rows(inputs)
+        rows = transport_cost.rows(inputs)
         values[user] = solution.value
         bounds[user] = _lower_bound(solution.prices, masses, rows, allowed)
         slack = gap * solution.value + _SMALL * float(rows.max())
@@ -222,12 +222,12 @@ def by_groups(
     size, rounding = cost.shape[1], _ROUNDING * (float(cost.max()) or 1.0)
     # All outputs of a group have bounds in the same proportion.
     capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
-    unlike = np.unique(capped, return_inverse=True)[1]
+    proportions = np.unique(capped, return_inverse=True)[1]
     # The first groups are rings around inputs.
     ranks = np.empty(size, dtype=np.intp)
     ranks[np.lexsort((cost.min(axis=0), cost.argmin(axis=0)))] = np.arange(size)
-    first = min(max(_GROUPS_OF_INPUT * masses.size, _FEWEST_GROUPS), size)
-    numbers = unlike * size + ranks * first // size
+    num_rings = min(max(_GROUPS_OF_INPUT * masses.size, _FEWEST_GROUPS), size)
+    numbers = proportions * size + ranks * num_rings // size
     best, bound, guess, rounds = np.inf, -np.inf, np.zeros(masses.size), 0
     gap = np.inf
     while True:
@@ -245,12 +245,12 @@ def by_groups(
         proven = float(masses @ guess + dual @ cheapest)
         if proven > bound:
             bound, prices = proven, dual
-        before, gap = gap, best - bound
+        last_gap, gap = gap, best - bound
         if inner.upper.size == size or gap <= relative_gap * best + rounding:
             break
         is_above = dual > ldp_polytope.level(dual, cheapest, polytope)
         numbers = 2 * (groups * masses.size + owners) + is_above
-        if gap > before / 2 or np.unique(numbers).size == inner.upper.size:
+        if gap > last_gap / 2 or np.unique(numbers).size == inner.upper.size:
             numbers = np.arange(size)
     law = ldp_polytope.nearest(law, polytope)
     return ldp_polytope.Solution(law, prices, best, rounds)
@@ -301,15 +301,15 @@ def by_columns(
         if plan.value - bound <= relative_gap * plan.value + rounding:
             break
         reduced -= potentials[:, np.newaxis]
-        grown = np.union1d(arcs, _wanted(reduced.ravel(), limit))
-        if grown.size == arcs.size:
+        more_arcs = np.union1d(arcs, _arcs_to_add(reduced.ravel(), limit))
+        if more_arcs.size == arcs.size:
             break
-        arcs = grown
+        arcs = more_arcs
     law = ldp_polytope.nearest(plan.distribution, polytope)
     return ldp_polytope.Solution(law, prices, plan.value, rounds)
 
 
-def _wanted(reduced: FloatArray, limit: int) -> IndexArray:
+def _arcs_to_add(reduced: FloatArray, limit: int) -> IndexArray:
     """Returns arcs whose reduced cost is below the absolute value of the least one."""
     arcs = np.flatnonzero(reduced < -float(reduced.min()))
     if arcs.size <= limit:
@@ -327,12 +327,12 @@ def _first_arcs(
     axis = int(reduced.shape[0] > reduced.shape[1])
     last = min(_EACH, np.size(reduced, axis)) - 1
     near = np.take(np.argpartition(reduced, last, axis), np.arange(last + 1), axis)
-    every = np.arange(reduced.size).reshape(reduced.shape)
+    all_arcs = np.arange(reduced.size).reshape(reduced.shape)
     middle = ldp_polytope.nearest(
         np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
     )
     return np.union1d(
-        np.take_along_axis(every, near, axis), _corner_arcs(masses, middle)
+        np.take_along_axis(all_arcs, near, axis), _corner_arcs(masses, middle)
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,24 +23,32 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Entries of the kernel must not underflow, so costs are at most so many λ.
 MOST_UNITS = 600.0
-# Tuning: the largest kernel of all inputs; the share of the inputs, as a divisor, from
-# which a user is multiplied with it; how many users each such product has; and the
-# number of entries of the kernels of other users that are multiplied in turn.
-_KEPT, _SHARE, _ROWS, _ENTRIES = 1 << 23, 8, 16, 1 << 17
+_KEPT = 1 << 23  # Tuning: the largest kernel of all inputs that is kept.
+# Tuning: users with more than 1 / _SHARE of the inputs are multiplied with the kernel
+# of all inputs, so many at a time.
+_SHARE, _ROWS = 8, 16
+_ENTRIES = 1 << 17  # Tuning: entries of other users' kernels, multiplied in turn.
 _STEPS = 12  # Tuning: the steps of Newton's method.
 _TINY = float(np.finfo(float).tiny)
 
 
-# Of a block of users: their masses, a function that returns K v for each user's row of
-# v, in the shape of the masses, and one that returns Kᵀ u, a row for each user.
-_Block = tuple[
-    FloatArray, Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]
-]
+class _Block(NamedTuple):
+    """Users that are projected together.
+
+    Attributes:
+        masses: Their masses of inputs.
+        sums: Returns K v for each user's row of v, in the shape of the masses.
+        held: Returns Kᵀ u, which is what the outputs hold, a row for each user.
+    """
+
+    masses: FloatArray
+    sums: Callable[[FloatArray], FloatArray]
+    held: Callable[[FloatArray], FloatArray]
 
 
 def _one_for_all(masses: FloatArray, kernel: FloatArray) -> _Block:
     """Returns the block of users with masses of all inputs, and a common kernel."""
-    return masses, lambda v: v @ kernel.T, lambda u: u @ kernel
+    return _Block(masses, lambda v: v @ kernel.T, lambda u: u @ kernel)
 
 
 def _one_for_each(
@@ -56,7 +65,7 @@ def _one_for_each(
         pairs = zip(np.split(u, starts), kernels, strict=True)
         return np.stack([row_masses @ kernel for row_masses, kernel in pairs])
 
-    return np.concatenate(masses), sums, held
+    return _Block(np.concatenate(masses), sums, held)
 
 
 class EntropicSolver:
@@ -108,7 +117,7 @@ class EntropicSolver:
         """
         laws, prices = np.zeros((2, len(users), self._size))
         for rows, block in self._blocks(users):
-            law, scales = self._scale(*block)
+            law, scales = self._scale(block)
             place = np.ix_(rows, self._outputs)
             laws[place] = law[: rows.size]
             prices[place] = self.regularization * np.log(scales[: rows.size])
@@ -144,26 +153,21 @@ class EntropicSolver:
                 inputs, own = zip(*map(users.row, rows.tolist()), strict=True)
                 yield rows, _one_for_each(own, [*map(self._kernel, inputs)])
 
-    def _scale(
-        self,
-        masses: FloatArray,
-        sums: Callable[[FloatArray], FloatArray],
-        held_by: Callable[[FloatArray], FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def _scale(self, block: _Block) -> tuple[FloatArray, FloatArray]:
         """Returns laws, and the scales v of the outputs after all passes."""
-        held = held_by(masses)
+        held = block.held(block.masses)
         scales, factors = np.ones(held.shape), 1 / (held.sum(axis=1) + _TINY)
         for _ in range(self._iterations):
-            u = masses / np.maximum(sums(scales), _TINY)
-            held = np.maximum(held_by(u), _TINY)
+            u = block.masses / np.maximum(block.sums(scales), _TINY)
+            held = np.maximum(block.held(u), _TINY)
             laws, factors = ldp_polytope.kl_projection(
                 held, factors, self._polytope, _STEPS
             )
             scales = laws / held
             scales /= scales.max(axis=1, keepdims=True)
             np.maximum(scales, _TINY, out=scales)
-        u = masses / np.maximum(sums(scales), _TINY)
-        held = np.maximum(scales * held_by(u), _TINY)
+        u = block.masses / np.maximum(block.sums(scales), _TINY)
+        held = np.maximum(scales * block.held(u), _TINY)
         ones = np.ones(len(held))
         laws, _ = ldp_polytope.kl_projection(held, ones, self._polytope, _STEPS)
         return ldp_polytope.nearest(laws, self._polytope), scales

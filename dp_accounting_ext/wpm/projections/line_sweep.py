@@ -59,29 +59,30 @@ def _sweep(
     places = np.concatenate([inputs, outputs])
     order = np.argsort(places, kind="stable")
     steps = np.append(np.diff(places[order]), 0.0)
-    none = np.zeros(masses.size)
-    lower = np.append(none, polytope.lower)[order]
-    upper = np.append(none, polytope.upper)[order]
-    given = np.cumsum(np.append(masses, np.zeros(outputs.size))[order])
-    taken = _cumulated(_minima(given, lower, upper, steps), lower, upper)
-    held = np.diff(taken, prepend=0.0)
-    prices = _prices(taken - given, held, lower, upper, steps)
+    no_mass = np.zeros(masses.size)
+    lower = np.append(no_mass, polytope.lower)[order]
+    upper = np.append(no_mass, polytope.upper)[order]
+    # Cumulated along the line, F_μ of the user and F_q of the law.
+    of_user = np.cumsum(np.append(masses, np.zeros(outputs.size))[order])
+    of_law = _cumulated(_minima(of_user, lower, upper, steps), lower, upper)
+    held = np.diff(of_law, prepend=0.0)
+    prices = _prices(of_law - of_user, held, lower, upper, steps)
     in_order = np.empty((2, order.size))
     in_order[:, order] = held, -prices
-    value = float(steps @ np.abs(taken - given))
+    value = float(steps @ np.abs(of_law - of_user))
     return in_order[0, masses.size :], in_order[1, : masses.size], value
 
 
 def _minima(
-    given: FloatArray, lower: FloatArray, upper: FloatArray, steps: FloatArray
+    of_user: FloatArray, lower: FloatArray, upper: FloatArray, steps: FloatArray
 ) -> list[float]:
-    """Returns, before each place, where the cost of all earlier places is least.
+    """Returns, before each place, the F_q at which earlier places cost least.
 
     On either side of the minimum, a stack and a heap hold the breakpoints with their
     changes of slope. Those that come to be next to the minimum are on the stack, which
     most of them are, and a heap would be slow. An output shifts the left breakpoints by
     its least mass and the right ones by its most. A step along the line adds its length
-    times the distance from the mass given so far.
+    times the distance of F_q from F_μ.
     """
     # The least element is the first one of a heap and the last one of a stack. So the
     # left side holds shift − place, and the right one place − shift.
@@ -90,7 +91,7 @@ def _minima(
     push, pop = heapq.heappush, heapq.heappop
     left_shift = right_shift = 0.0
     minima = []
-    rows = given.tolist(), lower.tolist(), upper.tolist(), steps.tolist()
+    rows = of_user.tolist(), lower.tolist(), upper.tolist(), steps.tolist()
     for mass, low, high, step in zip(*rows, strict=True):
         end = min(left[-1], left_heap[0])[0]
         minima.append(left_shift - end)

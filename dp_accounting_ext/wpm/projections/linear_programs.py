@@ -75,8 +75,8 @@ def cheapest_plan(
     """
     rows, columns = cost.shape
     inputs, outputs = np.divmod(arcs, columns)
-    paid = cost.ravel()[arcs]
-    program = inputs, outputs, paid, masses, polytope
+    arc_costs = cost.ravel()[arcs]
+    program = inputs, outputs, arc_costs, masses, polytope
     try:
         amounts, potentials, prices = _by_simplex(*program)
     except Exception:  # POT is not installed, is older than 0.9.7, or finds no plan.
@@ -89,14 +89,14 @@ def cheapest_plan(
     empty = np.flatnonzero(sums <= 0)
     nearest = cost[empty].argmin(axis=1)
     np.add.at(law, nearest, masses[empty])
-    value = float(moved @ paid + masses[empty] @ cost[empty, nearest])
+    value = float(moved @ arc_costs + masses[empty] @ cost[empty, nearest])
     return ldp_polytope.Solution(law, prices, value, 1), potentials
 
 
 def _by_simplex(
     inputs: IndexArray,
     outputs: IndexArray,
-    paid: FloatArray,
+    arc_costs: FloatArray,
     masses: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -112,10 +112,10 @@ def _by_simplex(
     supplies = np.append(polytope.lower, polytope.upper - polytope.lower)
     unused = max(float(supplies.sum() - masses.sum()), 0.0)
     demands = np.append(masses, unused)
-    seconds, largest = size + np.arange(size), float(paid.max()) or 1.0
+    seconds, largest = size + np.arange(size), float(arc_costs.max()) or 1.0
     table = sparse.coo_matrix(
         (
-            np.concatenate([paid / largest, paid / largest, np.zeros(size)]),
+            np.concatenate([arc_costs / largest, arc_costs / largest, np.zeros(size)]),
             (
                 np.concatenate([outputs, size + outputs, seconds]),
                 np.concatenate([inputs, inputs, np.full(size, sink)]),
@@ -142,18 +142,18 @@ def _by_simplex(
     moved = flows.col < sink
     keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
     places = np.searchsorted(inputs * size + outputs, keys)
-    amounts = np.zeros(paid.size)
+    amounts = np.zeros(arc_costs.size)
     np.add.at(amounts, places, flows.data[moved])
     potentials = largest * report["v"][:sink]
     prices = np.full(size, np.inf)
-    np.minimum.at(prices, outputs, paid - potentials[inputs])
+    np.minimum.at(prices, outputs, arc_costs - potentials[inputs])
     return amounts, potentials, prices
 
 
 def _by_program(
     inputs: IndexArray,
     outputs: IndexArray,
-    paid: FloatArray,
+    arc_costs: FloatArray,
     masses: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -162,8 +162,8 @@ def _by_program(
     Its variables are the masses on arcs and the masses of outputs. Its constraints are
     that each input's mass is moved, and that each output holds the mass that arrives.
     """
-    count, rows, columns = paid.size, masses.size, polytope.upper.size
-    scale = _COST_SCALE / (float(paid.max()) or 1.0)
+    count, rows, columns = arc_costs.size, masses.size, polytope.upper.size
+    scale = _COST_SCALE / (float(arc_costs.max()) or 1.0)
     rows_of = [inputs, rows + outputs, rows + np.arange(columns)]
     columns_of = [np.arange(count), np.arange(count + columns)]
     matrix = sparse.csc_array(
@@ -178,7 +178,7 @@ def _by_program(
     bounds[count:, 0] = _MASS_SCALE * polytope.lower
     bounds[count:, 1] = _MASS_SCALE * polytope.upper
     variables, duals = solve(
-        scale * np.append(paid, np.zeros(columns)),
+        scale * np.append(arc_costs, np.zeros(columns)),
         matrix,
         np.append(_MASS_SCALE * masses, np.zeros(columns)),
         bounds,
