@@ -54,8 +54,8 @@ FAULTS = [
     ),
     Fault(
         "kernel: what both terms have below is counted once",
-        "twice = mine and (mine[0], 2 * mine[1])\n",
-        "twice = mine\n",
+        "twice = below and (below[0], 2 * below[1])\n",
+        "twice = below\n",
     ),
     Fault(
         "kernel: a binary digit of the count passed over",

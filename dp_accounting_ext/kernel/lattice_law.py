@@ -182,30 +182,32 @@ class LatticeLaw:
             return dataclasses.replace(self, law=law, pieces={})
         same = other is self
         pieces: dict[int, Piece] = {}
-        mine: Piece | None = None
-        theirs: Piece | None = None
+        # What either law has on lower levels, moved up to the present level.
+        below: Piece | None = None
+        other_below: Piece | None = None
         top, shorter = max(*self.pieces, *other.pieces), 1
         for level in range(top + 1):
-            width = math.ldexp(self.step, level)
-            if mine is not None:
-                mine = halved(mine, width / 2, self.law)
-            if theirs is not None and not same:
-                theirs = halved(theirs, width / 2, self.law)
-            x, y = self.pieces.get(level), other.pieces.get(level)
+            narrow = math.ldexp(self.step, level - 1)
+            if below is not None:
+                below = halved(below, narrow, self.law)
+            if other_below is not None and not same:
+                other_below = halved(other_below, narrow, self.law)
+            here, other_here = self.pieces.get(level), other.pieces.get(level)
             if same:
                 # Either of the two laws may be the one of the higher level.
-                twice = mine and (mine[0], 2 * mine[1])
-                jobs = [(x, joined(x, twice))]
-                mine = joined(mine, x)
+                twice = below and (below[0], 2 * below[1])
+                factors = [(here, joined(here, twice))]
+                below = joined(below, here)
             else:
-                jobs = [(x, joined(y, theirs)), (mine, y)]
-                mine = joined(mine, x)
-                theirs = joined(theirs, y)
-            for one, two in jobs:
-                if one is not None and two is not None:
-                    shorter = max(shorter, min(one[1].shape[1], two[1].shape[1]))
-                    met = self.law.products(one[1], two[1], sums.convolve)
-                    pieces[level] = added(pieces.get(level), (one[0] + two[0], met))
+                factors = [(here, joined(other_here, other_below)), (below, other_here)]
+                below = joined(below, here)
+                other_below = joined(other_below, other_here)
+            for first, second in factors:
+                if first is not None and second is not None:
+                    (start, x), (begin, y) = first, second
+                    shorter = max(shorter, min(x.shape[1], y.shape[1]))
+                    product = self.law.products(x, y, sums.convolve)
+                    pieces[level] = added(pieces.get(level), (start + begin, product))
         units = _HALVING * (top + 1) + _SUM + (len(self.law.degrees) or 2)
         rounding = sums.convolution_error(shorter) + units * floats.UNIT_ROUNDOFF
         total = dataclasses.replace(
