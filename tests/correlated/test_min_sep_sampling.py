@@ -15,6 +15,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.correlated import runs
 from dp_accounting_ext.correlated import schedules
 from dp_accounting_ext.correlated import strategies
+from dp_accounting_ext.correlated.chains import block_chains
 
 Event = ext.MinSepSamplingEvent
 Relations = privacy_accountant.NeighboringRelation
@@ -123,6 +124,27 @@ def test_extremes(rate, sigma):
         assert 0 <= low <= high
     low, high = accountant.get_delta_bounds(1.0)
     assert 0 <= low <= high <= 1
+
+
+def test_a_refined_chain_whose_ends_are_too_high_is_not_chosen():
+    """It would have nearly no correlation, and thousands of states."""
+    column = np.array([0.15, 0.0, 1.0])
+    products = np.correlate(column, column, "full")[2:] / 2.2**2
+    assert max(block_chains.fit(products, 10, is_alone=False).heights) < 10
+    low, high = bounds(Event(column, 2.2, 0.01, 10, 60), delta=1e-6)
+    assert 0.1 < low < high < 1.4 * low
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event(BAND, 1e20, 0.1, 3, 6),
+        ext.MatrixAllocationEvent(BAND, 1e20, 3, 2),
+        ext.WindowedAllocationEvent(BAND, 1e20, 3, 2, 2),
+    ],
+)
+def test_noise_that_hides_all(event):
+    assert bounds(event, delta=1e-12) == (0, 0)
 
 
 def test_blocks_hold_the_run_and_only_neighbors_share_noise():

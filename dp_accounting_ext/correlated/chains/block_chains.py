@@ -15,6 +15,7 @@ near both ends.
 
 from collections.abc import Iterator
 import dataclasses
+import math
 
 import numpy as np
 
@@ -29,6 +30,9 @@ _SLACK = 1e-9
 # Tuning: these parts B, over ρ(0), are tried, and every so many of the correlations.
 # Without B, ε is up to 7 % higher.
 _SHARED, _STRIDE = np.linspace(0.0, 0.3, 10), 8
+# Tuning: chains of larger heights are not chosen, as the number of states grows with
+# the root of the largest one.
+_HIGHEST = 10.0
 
 
 def repair(products: FloatArray) -> FloatArray:
@@ -172,7 +176,9 @@ def _covariances(correlation: float, heights: FloatArray) -> FloatArray:
 
 
 def _moment(chain: chain_fits.Chain) -> float:
-    """Returns about the moment of the sum of a chain's ratios."""
+    """Returns about the moment of the sum of a chain's ratios, or infinity."""
+    if max(chain.heights) > _HIGHEST:
+        return math.inf
     covariances = chain.share * _covariances(chain.correlation, chain.variances())
     covariances[np.diag_indices(chain.length)] += 1 - chain.share
     entries = chain.shared + chain.variance * covariances

@@ -48,6 +48,9 @@ _TAILS = 1e4
 # If the independent noise has a smaller share of the variance, that share is added to
 # the chain's.
 NO_NOISE = 1e-9
+# Certified, as a larger variance is above a smaller one: smaller variances of exponents
+# are raised to this, so that floats tell ratios apart.
+_LEAST_VARIANCE = 1e-24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +101,11 @@ class Grids:
                 10,000.
             wider: The factor by which all cells are wider than usual.
         """
+        chain = dataclasses.replace(
+            chain,
+            variance=max(chain.variance, _LEAST_VARIANCE),
+            shared=max(chain.shared, _LEAST_VARIANCE) if chain.shared else 0.0,
+        )
         variance, share = floats.raised(chain.variance), chain.share
         whole = variance + chain.shared
         if whole > floats.LARGEST_EXPONENT:
@@ -127,7 +135,7 @@ class Grids:
         places = _sum_places(steps, whole, tail, times, lowest=lowest, size=size)
         # All masses of a step that are dropped sum to at most the tail of a step.
         smallest = max(tail / (states.size * places.size), SMALLEST_MASS)
-        largest = scale * float(states.max()) - scale**2 / 2
+        largest = scale * float(states.max()) + scale**2 * (excess - 1) / 2
         largest += math.log(float(values.max())) + math.log(chain.length)
         if largest > floats.LARGEST_LOSS:
             return None
@@ -172,15 +180,15 @@ class Grids:
     def most_to_come(self) -> FloatArray:
         """Returns (n,) bounds on the mean of any later step's ratio, given the state.
 
-        Let t be the coefficient of x in a later state, 0 ≤ t ≤ 1 + e. Given x, the mean
-        of that step's ratio is at most e^{a t x − a² t² / 2}. Its maximum over t is
-        taken. Splits raise the logarithm by at most `drift`. Lifting states to the
-        lowest one adds less than one.
+        Let t be the coefficient of x in a later state. It is a product of slopes, so
+        that 0 ≤ t ≤ 1. Given x, the mean of that step's ratio is at most
+        e^{a t x − a² t² / 2}. Its maximum over t is taken. Splits raise the logarithm
+        by at most `drift`. Lifting states to the lowest one adds less than one.
         """
         x = np.maximum(self.states + self.scale * self.chain.excess / 2, 0.0)
-        # The maximum is at a t = x, or at the largest a t.
-        largest = self.scale * (1 + self.chain.excess)
-        logs = np.where(x <= largest, x**2 / 2, largest * x - largest**2 / 2)
+        # The maximum is at a t = x, or at t = 1.
+        scale = self.scale
+        logs = np.where(x <= scale, x**2 / 2, scale * x - scale**2 / 2)
         return np.asarray(1 + np.exp(logs + self.drift))
 
     def likelihoods(self, variance: float) -> FloatArray:

@@ -98,6 +98,21 @@ def test_most_to_come_is_no_less_than_any_mean():
     assert bounds[-1] < 1.1 * GRIDS.ratios[-1]
 
 
+@pytest.mark.parametrize("heights", [(1.6, 1.0, 1.0, 1.6), (2.5, 1.6, 1.0, 1.6, 2.5)])
+def test_most_to_come_is_no_less_than_any_mean_near_the_ends(heights):
+    """The same of steps of larger variance, whose states are shifted."""
+    chain = dataclasses.replace(CHAIN, heights=heights)
+    bounds = dataclasses.replace(GRIDS, chain=chain).most_to_come()
+    covariance = correlated_oracles.chain_covariance(heights, CHAIN.correlation)
+    for row, variance in zip(covariance, np.diag(covariance), strict=True):
+        given = GRIDS.states + GRIDS.scale * (variance - 1) / 2
+        shares = row[:, np.newaxis] / variance
+        exponents = shares * given - shares**2 * variance / 2
+        assert np.all(np.exp(exponents) <= bounds)
+    largest = GRIDS.states[-1] + GRIDS.scale * chain.excess / 2
+    assert bounds[-1] < 2 * math.exp(largest)
+
+
 def grids_of_moments(length, excess):
     """Fine grids, whose factors are 1/2 and 3/2."""
     return grids_of(
