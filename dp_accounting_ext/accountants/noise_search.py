@@ -15,12 +15,14 @@ from dp_accounting_ext.validation import fields
 NeighborRel = privacy_accountant.NeighboringRelation
 Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
 MakeEvent = Callable[[float], stock.DpEvent]
-# Tuning: the factor between two noises of a search, and the most noise.
+# Tuning, all of these constants.
+# The factor between two noises of a search, and the most noise.
 _WIDENING, _MOST_NOISE = 3.0, 1e9
-# Tuning: a search for a root is told of no logarithm of a ratio nearer to zero.
+# A search for a root is told of no logarithm of a ratio nearer to zero.
 _LEAST = 1e-9
-# Tuning: a bound that more noise raises by more than this share grows with the noise.
+# A bound that more noise raises by more than this share grows with the noise.
 _GROWTH = 0.1
+
 # With less noise, a step with the record in it has a loss of 50,000 nats: only a record
 # that is hardly ever sampled is then private, and it is so at any noise.
 LEAST_NOISE = 0.003

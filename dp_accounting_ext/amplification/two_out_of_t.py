@@ -37,13 +37,14 @@ _LARGEST_LOSS, _UNDERFLOW = 200.0, 1e-290
 # error of a vector or of a share.
 _ROUNDING = 64.0
 
-# Tuning: the number of groups, which are combined from two laws of half as many.
+# Tuning, all of these constants.
+# The number of groups, which are combined from two laws of half as many.
 _GROUPS = 6
-# Tuning: the numbers of values of H, and of E / H², in a law. (ε of 2 of 10 steps,
-# σ = 1, δ = 1e-6: 4.170; with 48 values of E / H² 4.158, in up to twice the time.)
+# The numbers of values of H, and of E / H², in a law. (ε of 2 of 10 steps, σ = 1, δ =
+# 1e-6: 4.170; with 48 values of E / H² 4.158, in up to twice the time.)
 _NODES, _SHARES = 256, 24
-_FINAL_NODES = 4096  # Tuning: the number of ratios of the result.
-_BINS = 4095  # Tuning: bins of the histogram by which values of H are chosen.
+_FINAL_NODES = 4096  # The number of ratios of the result.
+_BINS = 4095  # Bins of the histogram by which values of H are chosen.
 
 
 @dataclasses.dataclass(frozen=True)

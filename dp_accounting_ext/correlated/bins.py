@@ -30,32 +30,33 @@ Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Strategy = strategies.Strategy
 
-# Tuning: the orders of the moments by which chains are chosen: the first suits large δ,
-# and the last suits small δ. Other orders are used for δ below 1e-15. With a wrong
-# order ε is up to 15 % larger.
+# Tuning, all of these constants.
+# The orders of the moments by which chains are chosen: the first suits large δ, and the
+# last suits small δ. Other orders are used for δ below 1e-15. With a wrong order ε is
+# up to 15 % larger.
 _ORDERS, _RARE_ORDERS = (2.0, 3.0, 8.0), (3.0, 5.0, 8.0, 20.0)
-# Tuning: all chains are computed with cells that are wider by _WIDE, and all but the
-# last for frequent δ only. That takes a fifth of the time, and ε is up to 3 % larger,
-# or 7 % with 500 bins. The chain that is best at a frequent δ is computed for all δ,
-# with cells that are wider by _NARROW.
+# All chains are computed with cells that are wider by _WIDE, and all but the last for
+# frequent δ only. That takes a fifth of the time, and ε is up to 3 % larger, or 7 %
+# with 500 bins. The chain that is best at a frequent δ is computed for all δ, with
+# cells that are wider by _NARROW.
 _WIDE, _NARROW = 2.6, 1.25
-# Tuning: the largest number of classes of bins with different ratios.
+# The largest number of classes of bins with different ratios.
 _MOST_CLASSES = 6
-# Tuning: a filter is cut into blocks of at least this many bins (with 4096 bins ε is
-# 0.4 % smaller then, in a tenth of the time); and it leaves out the last bands if they
-# add at most this share to what a record moves (with 600 bins of a BLT ε is smaller by
-# a relative 5e-6 then, in a fifth of the time).
+# A filter is cut into blocks of at least this many bins (with 4096 bins ε is 0.4 %
+# smaller then, in a tenth of the time); and it leaves out the last bands if they add at
+# most this share to what a record moves (with 600 bins of a BLT ε is smaller by a
+# relative 5e-6 then, in a fifth of the time).
 _BINS_OF_FILTER, _HARDLY = 256, 1e-4
-# Tuning: the first filter that is tried from below has cells that are wider by this. It
-# takes a fifth of the time of a fine one, and its ε is mostly up to 6 % smaller.
+# The first filter that is tried from below has cells that are wider by this. It takes a
+# fifth of the time of a fine one, and its ε is mostly up to 6 % smaller.
 _ROUGH = 2.0
-# Tuning: then the ε of independent bins is compared with the largest ε that is known.
-# If it is at least the share _FROM of that, blocks are tried. If it is below the share
-# _BELOW, a fine filter is tried. (In 60 random runs what was left out would have raised
-# ε by at most 0.6 %.)
+# Then the ε of independent bins is compared with the largest ε that is known. If it is
+# at least the share _FROM of that, blocks are tried. If it is below the share _BELOW, a
+# fine filter is tried. (In 60 random runs what was left out would have raised ε by at
+# most 0.6 %.)
 _FROM, _BELOW = 0.9, 0.95
-# Tuning: blocks are tried for variances between these. Blocks of larger variances raise
-# ε by less than 0.5 % and take seconds, and those of smaller ones take gigabytes.
+# Blocks are tried for variances between these. Blocks of larger variances raise ε by
+# less than 0.5 % and take seconds, and those of smaller ones take gigabytes.
 _LEAST_VARIANCE, _LARGEST_VARIANCE = 0.5, 8.0
 
 

@@ -37,13 +37,15 @@ LatticeLaw = lattice_law.LatticeLaw
 Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
 
 
-# Tuning: a sum is computed atom by atom if it has at most this many atoms, and is made
-# of at most this many products.
+# Tuning, all of these constants.
+# A sum is computed atom by atom if it has at most this many atoms, and is made of at
+# most this many products.
 _MOST_ATOMS = 1 << 12
 _MOST_PRODUCTS = 1 << 17
-# Tuning: the law of REMOVE is also used for ADD only if P's and Q's medians are near
-# each other, and if at most this many times `tail_mass` of Q was cut off.
+# The law of REMOVE is also used for ADD only if P's and Q's medians are near each
+# other, and if at most this many times `tail_mass` of Q was cut off.
 _GIVEN = 100.0
+
 # Certified: sums of a great many ratios up to this one fit a float.
 _LARGEST_RATIO = 1e280
 # Certified: values that differ by no more than this, relatively, are merged.

@@ -37,22 +37,24 @@ Mechanism = interface.Mechanism
 # few products and sums.
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
-# Tuning: the bounds on k of t steps that are computed besides blocks of one draw. Let v
-# be the variance of a step's ratio, so that v k/t is about that of the mean ratio in a
-# block. What blocks lose is about this, times k/10 if k is larger than ten, plus the
-# share by which unequal sizes of blocks raise the variance of the loss: if that is at
-# most `_LITTLE`, other bounds lose more by their lattices. The theorem is tried if
-# v k²/t times ln(1/δ) is above `_FEW`; without this, 5 of 65,536 steps take twice as
-# long for the same bound. Blocks of two draws are tried unless v k³/t is above `_MANY`
-# and t is at least 3k; without this, 51 of 619 steps take 2.4 times as long for the
-# same bound. These blocks are of one size, which takes half as long as two sizes, if a
-# last block of one draw then differs by at most the share `_UNEVEN`.
+# Tuning, all of these constants.
+# The bounds on k of t steps that are computed besides blocks of one draw. Let v be the
+# variance of a step's ratio, so that v k/t is about that of the mean ratio in a block.
+# What blocks lose is about this, times k/10 if k is larger than ten, plus the share by
+# which unequal sizes of blocks raise the variance of the loss: if that is at most
+# `_LITTLE`, other bounds lose more by their lattices. The theorem is tried if v k²/t
+# times ln(1/δ) is above `_FEW`; without this, 5 of 65,536 steps take twice as long for
+# the same bound. Blocks of two draws are tried unless v k³/t is above `_MANY` and t is
+# at least 3k; without this, 51 of 619 steps take 2.4 times as long for the same bound.
+# These blocks are of one size, which takes half as long as two sizes, if a last block
+# of one draw then differs by at most the share `_UNEVEN`.
 _LITTLE, _FEW, _MANY, _UNEVEN = 0.02, 3.0, 200.0, 0.05
+# Where sums and single steps reveal the same but for this share of the mean loss, sums
+# are taken, as their law has a closed form.
+_NEGLIGIBLE = 1e-3
+
 # A limit: the ways in which k steps may be divided among kinds of steps.
 _MOST_WAYS = 128
-# Tuning: where sums and single steps reveal the same but for this share of the mean
-# loss, sums are taken, as their law has a closed form.
-_NEGLIGIBLE = 1e-3
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:

@@ -58,12 +58,14 @@ Weights = Mapping[Hashable, float] | Sequence[float]
 MOST_CLASSES = 128
 # The largest distance, whose square is a float.
 _FURTHEST = 1e60
-# Tuning: the numbers of members of a group whose places are computed one by one.
+# Tuning, all of these constants.
+# The numbers of members of a group whose places are computed one by one.
 MOST_NUMBERS = 24
-# Tuning: the probability of classes that Rényi divergences leave out. With a smaller
-# value, rarer ones would determine moments of high order. Over a million runs, this
-# value adds 1e-14 to δ.
+# The probability of classes that Rényi divergences leave out. With a smaller value,
+# rarer ones would determine moments of high order. Over a million runs, this value adds
+# 1e-14 to δ.
 _RARE = 1e-20
+
 # Certified: a bound on the relative error of a sum of up to 4096 weights, which is at
 # most 4e-13 and 2e-15 for each weight: see `shifts.Mixture.weight_error`.
 WEIGHT_ERROR = 1e-11

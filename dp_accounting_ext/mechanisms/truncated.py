@@ -70,26 +70,27 @@ Shifts = shifts.Shifts
 _BINOMIAL_ERROR = 1e-9
 # Outcomes that are less likely are left out, as no δ is so small.
 _LEAST_PROBABILITY = 1e-290
-# Tuning: for the noisy number of others, the width of its cells, and how far the cells
-# extend beyond the sizes that matter, both in standard deviations of the noise.
+# Tuning, all of these constants.
+# For the noisy number of others, the width of its cells, and how far the cells extend
+# beyond the sizes that matter, both in standard deviations of the noise.
 _CELL, _BEYOND = 0.5, 3.0
-# Tuning: the least and the largest noise at which the noisy number of others is used.
+# The least and the largest noise at which the noisy number of others is used.
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 20.0
-# Tuning: for a group of more members than the first number, the number of members who
-# leave or join is rounded to a multiple of its size / `_PARTS`, and at most
-# `_MOST_INTERVALS` intervals of the number of others are distinguished. For batches of
-# 120, the bracket for 30 members is 8 % wide and takes 2 s (3 % and 12 s with all
-# sizes); for 120 members it is 9 % wide and takes 4 s.
+# For a group of more members than the first number, the number of members who leave or
+# join is rounded to a multiple of its size / `_PARTS`, and at most `_MOST_INTERVALS`
+# intervals of the number of others are distinguished. For batches of 120, the bracket
+# for 30 members is 8 % wide and takes 2 s (3 % and 12 s with all sizes); for 120
+# members it is 9 % wide and takes 4 s.
 _FEW_MEMBERS, _PARTS, _MOST_INTERVALS = 16, 3, 32
-# Tuning: if a record is absent, it is revealed whether fewer than B − 4 others are
-# drawn. With B − 24, ε is the same to four digits (.6 % smaller at σ = 20), in 3 times
-# the time.
+# If a record is absent, it is revealed whether fewer than B − 4 others are drawn. With
+# B − 24, ε is the same to four digits (.6 % smaller at σ = 20), in 3 times the time.
 _NEAR = 4
+# For more members than this times the noise multiplier, the chain was never the smaller
+# bound.
+_CHAINED = 8.0
+
 # A limit of time: a larger group of absent members takes more than ten seconds.
 MOST_ABSENT = 16
-# Tuning: for more members than this times the noise multiplier, the chain was never the
-# smaller bound.
-_CHAINED = 8.0
 # Certified: a bound on the relative error of sums of a few thousand terms.
 _SUM_ERROR = 1e-12
 # Certified: noise of more standard deviations has a probability below 1e-32 and counts

@@ -26,14 +26,16 @@ Shifts = shifts.Shifts
 _QUADRATURE = 5e-7
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 
-# Tuning: where there would be more points than this, they are up to 1.5 times as far
-# apart. Brackets of δ are still less than 1e-4 of it wide at δ = 1e-290.
+# Tuning, all of these constants.
+# Where there would be more points than this, they are up to 1.5 times as far apart.
+# Brackets of δ are still less than 1e-4 of it wide at δ = 1e-290.
 _MANY_POINTS = 60_000
+# The noise of one step is cut into so many cells (`NormalCells`). With half as many,
+# brackets of groups and of replaced records are 5 to 60 % wider.
+_STEP_CELLS = 2048
+
 # Certified: `floats.normal_tail_error` is assumed up to this many standard deviations.
 FURTHEST = 37.0
-# Tuning: the noise of one step is cut into so many cells (`NormalCells`). With half as
-# many, brackets of groups and of replaced records are 5 to 60 % wider.
-_STEP_CELLS = 2048
 # A limit of time and memory: shifts further apart have the trivial pair.
 _LONGEST_REACH = 200.0
 

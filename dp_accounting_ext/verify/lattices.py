@@ -27,10 +27,11 @@ Sizes = channels.Sizes
 T = TypeVar("T")
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
 _CELLS = 32768  # About the most cells of a lattice of losses.
-# Tuning: cells of ratios per mean absolute deviation of the ratio, and per standard
-# deviation; and the most cells of ratios per output that a channel may have.
+# Tuning, all of these constants.
+# Cells of ratios per mean absolute deviation of the ratio, and per standard deviation;
+# and the most cells of ratios per output that a channel may have.
 _FINE, _COARSE, _NODES = 16, 8, 64
-# Tuning: the most products of masses in one allocation, and the fewest outputs to which
+# The most products of masses in one allocation, and the fewest outputs to which
 # channels are reduced for that.
 _MOST_PRODUCTS, _FEWEST = 4_000_000, 8
 

@@ -24,11 +24,13 @@ from dp_accounting_ext.correlated.chains import markov_chain
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the largest number of bins in a block, with which ε is at most 0.2 % lower
-# than with 32.
+# Tuning, all of these constants.
+# The largest number of bins in a block, with which ε is at most 0.2 % lower than with
+# 32.
 _LONGEST_BLOCK = 16
-# Tuning: each of these widths of cells lowers ε by 0.1 %.
+# Each of these widths of cells lowers ε by 0.1 %.
 _CELL = 0.13  # Of states, in standard deviations of a move.
+
 # Of large sums, relatively, over the standard deviation of a ratio's exponent, or over
 # 1.5 if that is less. Cells of sums below _UNIT, over the mean sum, are equally wide.
 _PLACE, _UNIT = 0.085, 0.03

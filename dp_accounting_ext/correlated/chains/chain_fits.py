@@ -24,35 +24,37 @@ from scipy import optimize
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the search tries these correlations r of neighbors, first every _STRIDE-th.
+# Tuning, all of these constants.
+# The search tries these correlations r of neighbors, first every _STRIDE-th.
 CORRELATIONS, _STRIDE = np.linspace(0.02, 0.98, 193), 12
-# Tuning: the search tries these shares A, times 2 or the least A with A r^d above all
-# entries, whichever is smaller.
+# The search tries these shares A, times 2 or the least A with A r^d above all entries,
+# whichever is smaller.
 _SHARES = np.linspace(0.1, 1.0, 13)
-# Tuning: where the chain exceeds the window, N takes a part of the surplus up to some
-# distance, and all of it beyond. These distances are tried, in units of half of the
-# largest distance that has an entry.
+# Where the chain exceeds the window, N takes a part of the surplus up to some distance,
+# and all of it beyond. These distances are tried, in units of half of the largest
+# distance that has an entry.
 _REACHES = (0, 2, 8, 128)
-# Tuning: a symbol is judged by its values at these frequencies.
+# A symbol is judged by its values at these frequencies.
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 32) ** 2
-# Tuning: in the refinement N is given by its values at this many distances, and costs
-# so many times what w does, the variance of a bin's own part in `Line`.
+# In the refinement N is given by its values at this many distances, and costs so many
+# times what w does, the variance of a bin's own part in `Line`.
 _KNOTS, _PRICE = 32, 1e-6
-# Tuning: the refinement moves r by these steps, and (r, A) in these directions. The
-# largest r limits the time: grids of states have a size in proportion to 1 / √(1 − r²).
+# The refinement moves r by these steps, and (r, A) in these directions. The largest r
+# limits the time: grids of states have a size in proportion to 1 / √(1 − r²).
 _REFINEMENTS = (0.01, 0.0025)
 _DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
 _MOST_CORRELATED = 0.99
+# Moments by which blocks are chosen, and chains inside of cycles, are of this order:
+# exponents are multiplied by it.
+ORDER = 2.0
+# A chain of 8 times as many bins is cut into blocks of so many bins at least, and so
+# long that this raises its moment by about this share at most: of 4096 bins of 4 bands,
+# ε is 0.8 % higher then, in a twentieth of the time.
+_SHORTEST, _RAISES = 64, 0.02
+
 # B is at most this share of the largest entry, so that what is left of the entries is
 # not all rounding error.
 _MOST_SHARED = 0.9
-# Tuning: moments by which blocks are chosen, and chains inside of cycles, are of this
-# order: exponents are multiplied by it.
-ORDER = 2.0
-# Tuning: a chain of 8 times as many bins is cut into blocks of so many bins at least,
-# and so long that this raises its moment by about this share at most: of 4096 bins of 4
-# bands, ε is 0.8 % higher then, in a twentieth of the time.
-_SHORTEST, _RAISES = 64, 0.02
 # Certified: if r to the power of a block's length is at most the first number, the
 # second one covers what the two ends of a block have to do with each other.
 _FORGOTTEN, _COVERS = 1e-6, 1e-5

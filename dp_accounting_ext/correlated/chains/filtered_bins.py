@@ -34,28 +34,30 @@ from dp_accounting_ext.correlated.chains import projected
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Tuning: the width of a cell of x, in standard deviations of the filter's innovation.
+# Tuning, all of these constants.
+# The width of a cell of x, in standard deviations of the filter's innovation.
 _CELL = 0.3
-_PLACES = 800  # Tuning: values of S, the last of which stands for all larger ones.
-# Tuning: losses are told apart if they exceed the ε that is known before by at most
-# this share and these nats.
+_PLACES = 800  # Values of S, the last of which stands for all larger ones.
+# Losses are told apart if they exceed the ε that is known before by at most this share
+# and these nats.
 _FURTHER, _NATS = 0.6, 0.8
-# Tuning: the lowest x. All that is below is one cell.
+# The lowest x. All that is below is one cell.
 _LOWEST = -2.0
-# Tuning: below 0, and so many deviations above the a by which a record moves x, cells
-# are twice as wide.
+# Below 0, and so many deviations above the a by which a record moves x, cells are twice
+# as wide.
 _HIGH = 4.0
-# Tuning: the highest x is as far above as this power of δ requires.
+# The highest x is as far above as this power of δ requires.
 _RARER = 5 / 3
+# Masses of x and S under P are dropped if they are smaller than this number times δ,
+# once in so many steps. In these steps S is taken to move by no more than what likely
+# states add, whose mass is more than so many times that of what is dropped.
+_LEFT_OUT, _EVERY, _RARE = 1e-13, 4, 1e10
+
+_LEAST = 1e-300  # Smaller masses under Q are dropped: `_UNDERFLOW` is more than all.
+_MOST_KEPT = 256  # A limit of memory: the moves that are kept for later steps.
 # A limit of time: the number of products, which take a few seconds. Beyond it, the last
 # entries of columns are left out.
 _MOST_WORK = 8e10
-# Tuning: masses of x and S under P are dropped if they are smaller than this number
-# times δ, once in so many steps. In these steps S is taken to move by no more than what
-# likely states add, whose mass is more than so many times that of what is dropped.
-_LEFT_OUT, _EVERY, _RARE = 1e-13, 4, 1e10
-_LEAST = 1e-300  # Smaller masses under Q are dropped: `_UNDERFLOW` is more than all.
-_MOST_KEPT = 256  # A limit of memory: the moves that are kept for later steps.
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290
 

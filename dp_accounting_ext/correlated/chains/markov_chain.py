@@ -24,8 +24,13 @@ from dp_accounting_ext.pairs import gaussian
 SMALLEST_MASS = 1e-220
 # The number of states whose moves, or additions, are computed as one product.
 ROWS = 32
-# Tuning: the resolution of all grids, each of which changes ε by 0.1 to 0.3 %.
+# Tuning, all of these constants.
+# The resolution of all grids, each of which changes ε by 0.1 to 0.3 %.
 _CELL = 0.095  # The width of a cell of states, in deviations of the innovation.
+# The probability beyond the last states and factors is so many times the tail mass.
+# This is about a thousandth of the least δ that is asked for.
+_TAILS = 1e4
+
 # The width of a cell of a factor's logarithm, in standard deviations of the exponent of
 # a sum of as correlated steps; and its largest width, over the root of 1 plus the
 # exponent's variance.
@@ -42,9 +47,6 @@ _MOST_MOVES = 2.0
 # Certified: no cell of states is wider than so many standard deviations of a move, so
 # that moves in it can be integrated (`chain_steps.hats`).
 LARGEST_CELL = 0.5
-# Tuning: the probability beyond the last states and factors is so many times the tail
-# mass. This is about a thousandth of the least δ that is asked for.
-_TAILS = 1e4
 # If the independent noise has a smaller share of the variance, that share is added to
 # the chain's.
 NO_NOISE = 1e-9

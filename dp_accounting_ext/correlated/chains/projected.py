@@ -37,13 +37,15 @@ _APART = 1e-6
 # The number of iterations for the leading eigenvector of a Gram matrix. Any vector has
 # a lower bound.
 _ITERATIONS = 16
-# Tuning: the largest number of eigenvectors. With a fourth one ε is 1 % higher, in ten
-# times the time.
+# Tuning, all of these constants.
+# The largest number of eigenvectors. With a fourth one ε is 1 % higher, in ten times
+# the time.
 _DIMENSIONS = 3
-# Tuning: the width of cells in the direction of the first eigenvector, in standard
-# deviations, and the largest multiple of it in other directions.
+# The width of cells in the direction of the first eigenvector, in standard deviations,
+# and the largest multiple of it in other directions.
 _CELL, _WIDEST = 0.25, 6.0
-_RATIO_CELL = 0.003  # Tuning: the width of cells of log ratios.
+_RATIO_CELL = 0.003  # The width of cells of log ratios.
+
 # A limit of time: eigenvectors are not used for more bins.
 _MOST_BINS = 1024
 # Smaller shares of the largest eigenvalue are not used, so that weights stay moderate.

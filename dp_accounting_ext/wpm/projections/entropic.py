@@ -23,12 +23,14 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Entries of the kernel must not underflow, so costs are at most so many λ.
 MOST_UNITS = 600.0
-_KEPT = 1 << 23  # Tuning: the largest kernel of all inputs that is kept.
-# Tuning: users with more than 1 / _SHARE of the inputs are multiplied with the kernel
-# of all inputs, so many at a time.
+# Tuning, all of these constants.
+_KEPT = 1 << 23  # The largest kernel of all inputs that is kept.
+# Users with more than 1 / _SHARE of the inputs are multiplied with the kernel of all
+# inputs, so many at a time.
 _SHARE, _ROWS = 8, 16
-_ENTRIES = 1 << 17  # Tuning: entries of other users' kernels, multiplied in turn.
-_STEPS = 12  # Tuning: the steps of Newton's method.
+_ENTRIES = 1 << 17  # Entries of other users' kernels, multiplied in turn.
+_STEPS = 12  # The steps of Newton's method.
+
 _TINY = float(np.finfo(float).tiny)
 
 
