@@ -17,7 +17,7 @@ Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
 MakeEvent = Callable[[float], stock.DpEvent]
 # Tuning, all of these constants.
 # The factor between two noises of a search, and the most noise.
-_WIDENING, _MOST_NOISE = 3.0, 1e9
+_WIDENING, MOST_NOISE = 3.0, 1e9
 # A search for a root is told of no logarithm of a ratio nearer to zero.
 _LEAST = 1e-9
 # A bound that more noise raises by more than this share grows with the noise.
@@ -120,13 +120,13 @@ def least_noise(
             )
 
     # Few bounds reach 0: whether this one does is asked first.
-    enough = 1.0 if limit > 0 else _MOST_NOISE
+    enough = 1.0 if limit > 0 else MOST_NOISE
     while excess(enough) > 0:
-        more = min(enough * _WIDENING, _MOST_NOISE)
+        more = min(enough * _WIDENING, MOST_NOISE)
         require_decrease(enough, more)
         if more == enough:
             raise ValueError(
-                f"{name} must be such as a noise of at most {_MOST_NOISE:g}, the most "
+                f"{name} must be such as a noise of at most {MOST_NOISE:g}, the most "
                 f"that is tried, meets. Found {target:g}; at this noise "
                 f"{measured(enough):g} is reached."
             )

@@ -68,8 +68,6 @@ _RATES = (0.001, 0.01, 0.1)
 _DIGITS = 3
 # A limit: the losses of what is known by ρ are bounded up to 690 nats.
 LARGEST_EPSILON = 500.0
-# A noise with which a parameter is nearly zero.
-_QUIETEST = 1e9
 # Certified: the rounding error of a Gaussian trade-off curve is below this.
 _CURVE = 1e-11
 # Tuning: the rates at which curves are compared, and the resolution of shifts.
@@ -245,7 +243,7 @@ def _largest(
         return published(**guarantee).get_epsilon_bounds(target)
 
     enough = math.inf  # Of the smallest δ nothing is known by ρ, however small it is.
-    if not math.isinf(bounds(_QUIETEST)[1]):
+    if not math.isinf(bounds(noise_search.MOST_NOISE)[1]):
         enough = noise_search.least_noise(bounds, limit)
     short = noise_search.least_noise(lambda noise: bounds(noise)[0], limit)
     while bounds(short)[0] <= limit:

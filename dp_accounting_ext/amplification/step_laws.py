@@ -318,10 +318,10 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 def tilt_of_bound(
     moments: Callable[[float], tuple[float, float]], exponent: float, deviation: float
 ) -> float:
-    """Returns the tilt at whose mean of a sum Chernoff's bound has a given value.
+    """Returns the tilt θ for which Chernoff's bound has a given value.
 
-    If the law that is tilted by θ has the mean m, and K(θ) is the cumulant, the sum is
-    at least m with a probability of at most e^{K(θ) − θ m}.
+    Let m be the mean of the sum if its law is tilted by θ, and K(θ) the cumulant. Then
+    the sum is at least m with a probability of at most e^{K(θ) − θ m}.
 
     Args:
         moments: The function from θ to m and K(θ).
@@ -358,7 +358,8 @@ def window(
     """
     cumulant, tilted = tilted_laws(laws, tilt * first)
     deviation = math.sqrt(variance(tilted, first))
-    # The best change for a normal sum is √(2 · outside) over the deviation, about 10.
+    # Changes are tried in units of 1 / deviation. If the sum is normal, the best one is
+    # √(2 · outside), which is below 10.
     changes = np.geomspace(0.1, 100.0, 24) / max(deviation, 1e-12)
 
     def cumulants(tilts: FloatArray) -> FloatArray:

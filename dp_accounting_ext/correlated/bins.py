@@ -50,10 +50,10 @@ _BINS_OF_FILTER, _HARDLY = 256, 1e-4
 # The first filter that is tried from below has cells that are wider by this. It takes a
 # fifth of the time of a fine one, and its ε is mostly up to 6 % smaller.
 _ROUGH = 2.0
-# Then the ε of independent bins is compared with the largest ε that is known. If it is
-# at least the share _FROM of that, blocks are tried. If it is below the share _BELOW, a
-# fine filter is tried. (In 60 random runs what was left out would have raised ε by at
-# most 0.6 %.)
+# After that filter, the ε of independent bins is compared with the largest ε of all
+# lower bounds so far. If it is at least the share _FROM of that, blocks are tried. If
+# it is below the share _BELOW, a fine filter is tried. (In 60 random runs what was left
+# out would have raised ε by at most 0.6 %.)
 _FROM, _BELOW = 0.9, 0.95
 # Blocks are tried for variances between these. Blocks of larger variances raise ε by
 # less than 0.5 % and take seconds, and those of smaller ones take gigabytes.

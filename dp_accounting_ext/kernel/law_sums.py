@@ -298,8 +298,9 @@ def read(atoms: Atoms, count: int = 1) -> LossPair:
             losses = losses - np.log(last / first)
             ratio_error += 2 * law.row_error
         else:
-            # Bounds on what underflowed may be far larger than all that is missing.
-            present = float(q.sum()) * (1 - law.mass_error)
+            # The bound on what underflowed of Q may be far larger than all of Q's mass
+            # that has no atom. Q's masses are computed from P's and from the losses.
+            present = float(q.sum()) * (1 - 4 * (law.mass_error + law.ratio_error))
             missing = floats.raised(ledger.q.whole) - floats.lowered(present)
             zero_mass = min(zero_mass, max(missing, 0.0))
     else:

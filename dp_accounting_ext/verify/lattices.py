@@ -295,7 +295,8 @@ def _sum_of_losses(parts: Sequence[tuple[Channel, int]], sizes: Sizes) -> Channe
         if np.ptp(losses):
             finest = min(finest, float(np.average(distances, weights=weights)) / 16)
         ends.append((apart, number, losses[0], losses[-1]))
-    # No sum is further from the mean than this, but with a probability below `rare`.
+    # About the range of sums that are more probable than `rare`. It determines the
+    # spacing alone: bounds hold whatever it is.
     span = widest + math.sqrt(-8 * math.log(sizes.rare) * variance)
     step = 2.0 ** math.floor(math.log2(max(span / _CELLS, min(finest, widest))))
     reach = _CELLS * step

@@ -307,6 +307,21 @@ def test_losses_are_those_of_the_masses():
         )
 
 
+def test_what_is_missing_of_q_counts_the_error_of_losses():
+    """The loss may be .01 larger, and Q's finite mass then so much smaller."""
+    ledger = Ledger(1, Side(1.0, 0.1), Side(1.0, 0.1, underflow=0.2))
+    law = atom_laws.Law(
+        atom_laws.Axis.LOSS,
+        Bound.UPPER,
+        infinity_mass=0.1,
+        zero_mass=0.3,
+        ratio_error=0.01,
+        ledger=ledger,
+    )
+    atoms = atom_laws.Atoms(law, np.zeros(1), np.array([[0.9]]))
+    assert 1 - 0.9 * math.exp(-0.01) <= law_sums.read(atoms).zero_mass < 0.2
+
+
 def test_no_answer_is_nan():
     with pytest.raises(MassError, match="Bounds on δ must be numbers. Found nan"):
         conservation.check_numbers("Bounds on δ", np.array([0.0, np.nan]))

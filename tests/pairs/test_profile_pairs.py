@@ -216,7 +216,7 @@ def directed():
 
 @given(directed(), directed())
 def test_the_chain_is_the_least_over_all_splits(first, second):
-    """Also where a direction has a pair of its own."""
+    """This holds of pairs that differ by direction, too."""
     chained = chained_pairs.chain(first, second)
     for direction in Direction:
         links = [outputs(each.of(direction), direction) for each in (first, second)]

@@ -23,7 +23,9 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.correlated.chains import chain_fits
 from dp_accounting_ext.kernel import floats
 
-_SMALLEST_POWER = 1e-60  # Chains with smaller correlations at one end are not good.
+# What the ends add is divided by powers of r that are at least this. If a smaller power
+# is needed, heights are far above `_HIGHEST`.
+_SMALLEST_POWER = 1e-60
 # Certified: a bound on the error, in the spectral norm, of a matrix composed of
 # LAPACK's eigenvectors, as a share of the sum of all entries.
 _SLACK = 1e-9
@@ -99,7 +101,7 @@ def _lines(
 ) -> Iterator[chain_fits.Line]:
     """Yields a chain of each correlation above a block without its ends.
 
-    Nothing is yielded if what all steps share is all that they have in common.
+    Nothing is yielded if no two different steps have an inner product above B > 0.
 
     Args:
         products: As in `fit`, as is `length`.
@@ -146,13 +148,15 @@ def _with_ends(
     reached = np.maximum(_covariances(correlation, heights), floats.SMALLEST_MASS)
     common *= max(float(((powers + added) / reached).max()), 1.0)
     variance = line.variance * (line.whole - line.share) + common
-    return chain_fits.Chain(
+    chain = chain_fits.Chain(
         variance=floats.raised(variance),
         share=min(floats.raised(common / variance), 1.0),
         correlation=correlation,
         heights=tuple(heights.tolist()),
         shared=floats.raised(shared) if shared else 0.0,
     )
+    line.check(chain)
+    return chain
 
 
 def _covariances(correlation: float, heights: FloatArray) -> FloatArray:

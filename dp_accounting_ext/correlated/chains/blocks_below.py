@@ -30,10 +30,10 @@ from dp_accounting_ext.kernel import floats
 _LONGEST_BLOCK = 16
 # Each of these widths of cells lowers ε by 0.1 %.
 _CELL = 0.13  # Of states, in standard deviations of a move.
-
 # Of large sums, relatively, over the standard deviation of a ratio's exponent, or over
 # 1.5 if that is less. Cells of sums below _UNIT, over the mean sum, are equally wide.
 _PLACE, _UNIT = 0.085, 0.03
+
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 # Certified: the least mass, and the least mean, that must be missing, so that its
 # difference from one keeps its digits.

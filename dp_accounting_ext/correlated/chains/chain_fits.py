@@ -231,7 +231,7 @@ def of_bins(gram: FloatArray, orders: Sequence[float]) -> list[Chain]:
     best: dict[float, tuple[float, Line, float]] = {}
     for shared in sorted({0.0, least_entry}):
         for window in _windows(around - shared, along - shared):
-            for line in lines_above(window, orders, largest - shared):
+            for line in _lines_above(window, orders, largest - shared):
                 moment_of_shared = math.expm1(min(line.order * shared, 300.0))
                 moment = line.cost + moment_of_shared * (1 + line.cost)
                 if line.order not in best or moment < best[line.order][0]:
@@ -382,6 +382,15 @@ class Line:
             self.correlation,
             with_excess(relative, self.correlation, self.window.length),
         )
+        self.check(chain)
+        return chain
+
+    def check(self, chain: Chain) -> None:
+        """Checks that a chain is above the window, but for what was added as N or R.
+
+        Raises:
+            ArithmeticError: If an entry is not.
+        """
         powers = chain.correlation**self.window.distances
         entries = chain.variance * chain.share * powers
         lacking = self.variance * (self.window.entries - self.gap) - entries
@@ -391,10 +400,11 @@ class Line:
             raise ArithmeticError(
                 f"{chain} must be above its window. It lacks {lacking.max():g}."
             )
-        return chain
 
 
-def lines_above(window: Window, orders: Sequence[float], variance: float) -> list[Line]:
+def _lines_above(
+    window: Window, orders: Sequence[float], variance: float
+) -> list[Line]:
     """Returns the chains above a window with the least moments of these orders.
 
     If no chain has a finite moment of an order, there is none for it.
@@ -423,10 +433,10 @@ def lines_above(window: Window, orders: Sequence[float], variance: float) -> lis
 def lines_at(
     window: Window, orders: Sequence[float], variance: float, correlation: float
 ) -> list[tuple[float, Line]]:
-    """Returns chains of one correlation above a window, each with about its moment.
+    """Returns the best chains of one correlation above a window, with their moments.
 
-    For each order there is one, with about the least moment. Where it exceeds the
-    window, N is a part of the surplus. R is the rest of the difference.
+    For each order there is the chain with about the least moment. Where a chain exceeds
+    the window, N is a part of the surplus, and R is the rest of the difference.
     """
     powers = correlation**window.distances
     highest = float((window.entries / np.maximum(powers, 1e-300)).max(initial=0.0))

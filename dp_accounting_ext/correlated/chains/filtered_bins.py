@@ -55,8 +55,8 @@ _LEFT_OUT, _EVERY, _RARE = 1e-13, 4, 1e10
 
 _LEAST = 1e-300  # Smaller masses under Q are dropped: `_UNDERFLOW` is more than all.
 _MOST_KEPT = 256  # A limit of memory: the moves that are kept for later steps.
-# A limit of time: the number of products, which take a few seconds. Beyond it, the last
-# entries of columns are left out.
+# A limit of time: so many products take a few seconds. If there would be more of them,
+# the last entries of columns are left out.
 _MOST_WORK = 8e10
 # Certified: a bound on what small masses lose in the mass of a final sum.
 _UNDERFLOW = 1e-290

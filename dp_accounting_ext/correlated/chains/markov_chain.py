@@ -27,10 +27,6 @@ ROWS = 32
 # Tuning, all of these constants.
 # The resolution of all grids, each of which changes ε by 0.1 to 0.3 %.
 _CELL = 0.095  # The width of a cell of states, in deviations of the innovation.
-# The probability beyond the last states and factors is so many times the tail mass.
-# This is about a thousandth of the least δ that is asked for.
-_TAILS = 1e4
-
 # The width of a cell of a factor's logarithm, in standard deviations of the exponent of
 # a sum of as correlated steps; and its largest width, over the root of 1 plus the
 # exponent's variance.
@@ -44,6 +40,10 @@ _PLACE = 0.09
 _STEPS, _POWER = 32, 0.2
 # If moves are short, states are as wide as for moves _MOST_MOVES as long, at most.
 _MOST_MOVES = 2.0
+# The probability beyond the last states and factors is so many times the tail mass.
+# This is about a thousandth of the least δ that is asked for.
+_TAILS = 1e4
+
 # Certified: no cell of states is wider than so many standard deviations of a move, so
 # that moves in it can be integrated (`chain_steps.hats`).
 LARGEST_CELL = 0.5
@@ -160,7 +160,7 @@ class Grids:
         return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
 
     def terms(self, rows: slice) -> FloatArray:
-        """Returns (k,) the values between which what a step adds is split, from 0 on.
+        """Returns (k,) terms, increasing from 0. What a step adds is split between two.
 
         Without cells they are all that a step may add.
 

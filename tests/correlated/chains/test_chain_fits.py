@@ -12,6 +12,7 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
+from dp_accounting_ext.correlated.chains import block_chains
 from dp_accounting_ext.correlated.chains import chain_fits
 
 COLUMNS = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5)
@@ -142,6 +143,8 @@ def test_a_chain_that_is_not_above_its_window_is_refused(monkeypatch):
     monkeypatch.setattr(chain_fits, "refined", lowered)
     with pytest.raises(ArithmeticError, match="must be above its window. It lacks"):
         chain_fits.of_bins(gram, [2.0])[0]
+    with pytest.raises(ArithmeticError, match="must be above its window. It lacks"):
+        block_chains.fit(gram[0, :8], 16, is_alone=False)
 
 
 def entrywise(window, correlation):
